@@ -1,0 +1,29 @@
+"""Time is handed in, so that tests move it instead of sleeping."""
+
+import time
+from typing import Protocol
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+class Clock(Protocol):
+    """What the engine asks about time. Both answers are nanoseconds."""
+
+    def monotonic_ns(self) -> int:
+        """Never goes back; for deadlines while the process runs."""
+        ...
+
+    def time_ns(self) -> int:
+        """Wall time since the Unix epoch; for timestamps that others read."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def time_ns(self) -> int:
+        return time.time_ns()

@@ -1,0 +1,88 @@
+"""What the engine tells of itself: frozen figures that HTTP /stats, the console and the tests all read.
+
+Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
+or deferred. `None` means unknown or not asked for, never zero.
+"""
+
+from dataclasses import dataclass
+
+CLIENT_STATE_INIT = 0
+CLIENT_STATE_DISCONNECTED = 1
+CLIENT_STATE_CONNECTED = 2
+CLIENT_STATE_SUBSCRIBED = 3
+CLIENT_STATE_CLOSING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStats:
+    """One TCP connection, as its own IDENTIFY and the engine describe it."""
+
+    client_key: int  # ours: never reused while the process runs; names the connection in actions
+    client_id: str
+    hostname: str
+    user_agent: str
+    remote_address: str
+    version: str  # "V2"
+    state: int
+    ready_count: int
+    in_flight_count: int
+    message_count: int  # deliveries, redeliveries included
+    finish_count: int
+    requeue_count: int
+    timeout_count: int
+    connect_ts: int  # Unix seconds
+    msg_timeout_ms: int
+    pub_counts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStats:
+    """One channel of one topic."""
+
+    topic_name: str
+    channel_name: str
+    depth: int
+    backend_depth: int  # the part of depth that is on disk
+    in_flight_count: int
+    deferred_count: int
+    message_count: int  # messages that came to the channel, redeliveries excluded
+    finish_count: int
+    requeue_count: int  # REQ only
+    timeout_count: int
+    disconnect_count: int  # given back because their consumer went away
+    client_count: int
+    ready_count: int  # sum of the consumers' RDY
+    paused: bool
+    oldest_ns: int | None  # publish time of the message that waits at the head; None when nothing waits
+    next_due_ns: int | None  # monotonic deadline of the earliest deferred message
+    clients: tuple[ClientStats, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """One topic and its channels, sorted by name. Its depth is what waits at the topic itself."""
+
+    topic_name: str
+    storage: str
+    depth: int
+    backend_depth: int
+    message_count: int
+    message_bytes: int
+    paused: bool
+    oldest_ns: int | None
+    channels: tuple[ChannelStats, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSnapshot:
+    """All of the engine at one second. Topics are sorted by name."""
+
+    sequence: int
+    taken_at_ns: int  # wall time, Unix nanoseconds
+    started_at_ns: int
+    version: str
+    health: str  # "OK" or "NOK - reason"
+    connection_count: int
+    producer_count: int
+    topics: tuple[TopicStats, ...]
+    producers: tuple[ClientStats, ...] = ()

@@ -1,0 +1,22 @@
+"""Which names a topic or channel may have: NSQ's rule, less the two that mean a directory."""
+
+import re
+
+NAME_LENGTH_MAX = 64
+EPHEMERAL_SUFFIX = "#ephemeral"
+
+_NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether a topic or channel may be called `name`.
+
+    1 to 64 characters of `.a-zA-Z0-9_-`, with `#ephemeral` behind them where it is wanted (counted in
+    the 64). "." and ".." are refused though nsqd takes them: disk queues are named after their topics.
+    """
+    return 0 < len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_ephemeral(name: str) -> bool:
+    """Whether `name` asks for no disk, no metadata, and an end with its last client."""
+    return name.endswith(EPHEMERAL_SUFFIX)

@@ -1,0 +1,1 @@
+"""Floor 1: bytes on the wire, to commands and back."""
