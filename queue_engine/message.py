@@ -16,6 +16,7 @@ message the deliveries made so far (0 at first). Both are capped at 65535 instea
 """
 
 import struct
+from collections.abc import Callable
 
 FRAME_TYPE_MESSAGE = 2
 FRAME_HEADER_BYTES = 34
@@ -28,9 +29,8 @@ TIMESTAMP_AT = 8
 ATTEMPTS_AT = 16
 ID_AT = 18
 
-pack_frame_prefix = struct.Struct(">iiqH").pack  # size, type, timestamp, attempts: 18 bytes
-unpack_frame_prefix = struct.Struct(">iiqH").unpack_from
-pack_stored_prefix = struct.Struct(">qH").pack  # timestamp, attempts: 10 bytes
+pack_frame_prefix: Callable[..., bytes] = struct.Struct(">iiqH").pack  # size, type, timestamp, attempts: 18 bytes
+pack_stored_prefix: Callable[..., bytes] = struct.Struct(">qH").pack  # timestamp, attempts: 10 bytes
 unpack_stored_prefix = struct.Struct(">qH").unpack_from
 unpack_size = struct.Struct(">i").unpack_from
 unpack_timestamp = struct.Struct(">q").unpack_from

@@ -86,3 +86,40 @@ class EngineSnapshot:
     producer_count: int
     topics: tuple[TopicStats, ...]
     producers: tuple[ClientStats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightStats:
+    """One message in flight: who holds it, since when, until when."""
+
+    message_id: str
+    client_key: int
+    attempts: int
+    body_bytes: int
+    published_at_ns: int  # Unix nanoseconds
+    held_ms: int
+    deadline_in_ms: int  # until its timeout; negative when overdue
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an act did, in counts; a field that does not apply is 0."""
+
+    depth: int = 0  # waiting messages concerned
+    in_flight: int = 0
+    deferred: int = 0
+    channels: int = 0
+    clients: int = 0
+    created: bool = False  # the thing did not exist before
+
+
+@dataclass(frozen=True, slots=True)
+class ActRecord:
+    """An act that came over the HTTP API, for the audit list."""
+
+    action: str  # such as "pause_channel"
+    topic: str
+    channel: str  # "" for a topic's act
+    remote_address: str
+    error: str  # "" when it succeeded
+    outcome: Outcome | None

@@ -1,0 +1,97 @@
+"""One tree of errors: whose fault it is, a sentence that names the value and the limit, the wire code if any."""
+
+
+class PenstockError(Exception):
+    """The root: everything the engine raises on purpose."""
+
+
+class ProtocolError(PenstockError):
+    """A client broke the protocol, or asked for what can't be done; goes out as an error frame.
+
+    code: the wire code, such as "E_INVALID". fatal: whether the connection closes after it.
+    """
+
+    def __init__(self, code: str, description: str, *, fatal: bool = True) -> None:
+        super().__init__(f"{code} {description}" if description else code)
+        self.code = code
+        self.description = description
+        self.fatal = fatal
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes behind the frame type."""
+        return str(self).encode()
+
+
+class RequestError(PenstockError):
+    """A caller of the engine named something that is not so; nothing was changed.
+
+    code: the word that the HTTP API answers with, such as "TOPIC_NOT_FOUND".
+    """
+
+    code = "INVALID_REQUEST"
+
+
+class InvalidTopicError(RequestError):
+    code = "INVALID_TOPIC"
+
+
+class InvalidChannelError(RequestError):
+    code = "INVALID_CHANNEL"
+
+
+class TopicNotFoundError(RequestError):
+    code = "TOPIC_NOT_FOUND"
+
+
+class ChannelNotFoundError(RequestError):
+    code = "CHANNEL_NOT_FOUND"
+
+
+class NotInFlightError(RequestError):
+    """The id is not in flight: never was, already finished, or timed out."""
+
+    code = "NOT_IN_FLIGHT"
+
+
+class NotOwnerError(RequestError):
+    """The message is in flight to another client."""
+
+    code = "NOT_OWNER"
+
+
+class LimitError(RequestError):
+    """A limit would be passed; the text names the value and the limit."""
+
+    code = "LIMIT_REACHED"
+
+
+class ClosedError(PenstockError):
+    """The engine, topic or queue is closing; the text is nsqd's word for it."""
+
+    def __init__(self, text: str = "exiting") -> None:
+        super().__init__(text)
+
+
+class StorageError(PenstockError):
+    """The disk refused; what was to be written is not acknowledged."""
+
+
+class CorruptError(StorageError):
+    """Stored bytes are not what was written; the text says file, position, found and expected."""
+
+
+class DirectoryLockedError(StorageError):
+    """Another process holds the data directory."""
+
+
+class TopologyError(StorageError):
+    """topology.json can't be read or written; the file is left as it is."""
+
+
+class OptionsError(PenstockError):
+    """Options out of range: every complaint, one a line."""
+
+    def __init__(self, complaints: list[str]) -> None:
+        super().__init__("\n".join(complaints))
+        self.complaints = complaints

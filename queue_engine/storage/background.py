@@ -1,0 +1,28 @@
+"""Slow disk work leaves the engine's thread: one worker does it, in order, and answers through the loop."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Background(Protocol):
+    """Runs jobs one after the other away from the engine's thread."""
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Run `job` later on the worker; then `done(error or None)` on the engine's thread.
+
+        Jobs run in the order they were given. A job touches only what it was given and what it guards by a
+        lock; `done` may touch anything of the engine's.
+        """
+        ...
+
+
+class InlineBackground:
+    """Does the job at once, in the caller's thread: for start, stop and tests."""
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        try:
+            job()
+        except Exception as exc:
+            done(exc)
+        else:
+            done(None)

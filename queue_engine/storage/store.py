@@ -1,0 +1,156 @@
+"""What delivery asks of storage: two small protocols, and nothing about files.
+
+`TopicStore` takes what is published; `Backlog` is one channel's view of it. A store may keep one copy per
+channel (storage kind `diskqueue`) or one copy for all (`log`); delivery can't tell, except that an append may
+complete later: its `Ticket` says when.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from queue_engine.run import Batch, Run
+from queue_engine.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyResult:
+    """What emptying dropped."""
+
+    depth: int
+    deferred: int
+
+
+class Backlog(Protocol):
+    """What waits for one channel.
+
+    A message is in one of four states, and every move is one call: waiting (counted in `depth`), taken
+    (handed out by `take`, not yet sent), in flight (after `sent`), deferred. `settle` ends it.
+    """
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait; neither those taken, in flight nor deferred."""
+        ...
+
+    @property
+    def backend_depth(self) -> int:
+        """The part of `depth` that is on disk."""
+        ...
+
+    @property
+    def deferred_count(self) -> int: ...
+
+    @property
+    def message_count(self) -> int:
+        """Messages that ever came to this channel since the process started, redeliveries excluded."""
+        ...
+
+    def take(self, count_max: int, bytes_max: int) -> Run | None:
+        """Hand out messages from the front: at most `count_max`, and at most `bytes_max` bytes of frames, but
+        always at least one when anything waits. None when nothing does.
+
+        Raises StorageError when the disk refuses; nothing is lost, a later call goes on.
+        """
+        ...
+
+    def sent(self, run: Run) -> None:
+        """The run taken was handed to a transport: the delivery counts from here."""
+        ...
+
+    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+        """Take messages of `run` back.
+
+        counted: the delivery was made, so the next one has one attempt more, and they queue behind what was
+        given back before; otherwise they were never sent, go to the very front, and keep their attempts.
+        due_ns: monotonic time before which they must not be taken (deferred until then); None means at once.
+        Never fails for want of disk: what can't be written stays in memory.
+        """
+        ...
+
+    def settle(self, ids: Sequence[bytes]) -> None:
+        """These in-flight messages are finished for this channel."""
+        ...
+
+    def next_due_ns(self) -> int | None:
+        """Monotonic time at which the earliest deferred message is due."""
+        ...
+
+    def release_due(self, now_ns: int, count_max: int) -> int:
+        """Let deferred messages that are due wait like the others; returns how many, at most `count_max`."""
+        ...
+
+    def release_all_deferred(self) -> int:
+        """Let every deferred message wait like the others, due or not; returns how many."""
+        ...
+
+    def oldest_ns(self) -> int | None:
+        """Publish time (Unix ns) of the message at the head; None when nothing waits."""
+        ...
+
+    def empty(self) -> EmptyResult:
+        """Drop what waits and what is deferred. What is in flight is settled by the caller."""
+        ...
+
+
+class TopicStore(Protocol):
+    """What is published to one topic, and the backlogs that come of it."""
+
+    @property
+    def kind(self) -> str:
+        """The storage kind, as topology.json and the console name it."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """What waits at the topic: not yet given to channels, because it is paused or has none."""
+        ...
+
+    @property
+    def backend_depth(self) -> int: ...
+
+    def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        """Take a batch, all or nothing, for every channel there is (or, withheld, for the topic itself).
+
+        due_ns: monotonic time until which it is deferred in each channel. The ticket is done when the
+        storage kind's promise holds; it is rejected with StorageError, and then nothing of it is delivered.
+        """
+        ...
+
+    def set_flowing(self, is_flowing: bool) -> None:
+        """Whether messages go on to the channels (not paused, not starting). Takes effect for what waits
+        through `pump`."""
+        ...
+
+    def pump(self, count_max: int) -> int:
+        """Move what waits at the topic on to its channels, oldest first; returns how many, at most `count_max`.
+
+        0 when nothing waits, the flow is stopped, or there is no channel.
+        """
+        ...
+
+    def open_channel(self, name: str) -> Backlog:
+        """The backlog of a channel: what it had before a restart, else nothing; the first channel of a topic
+        gets what waits at the topic, through `pump`."""
+        ...
+
+    def delete_channel(self, name: str) -> None:
+        """Drop a channel's backlog and all that it has on disk."""
+        ...
+
+    def oldest_ns(self) -> int | None:
+        """Publish time of the message that waits at the head of the topic."""
+        ...
+
+    def empty(self) -> EmptyResult:
+        """Drop what waits at the topic itself; its channels keep theirs."""
+        ...
+
+    def delete(self) -> None:
+        """Drop the topic and its channels and all that they have on disk."""
+        ...
+
+    def close(self) -> None:
+        """Put everything that must outlive the process on disk and sync it. In-flight messages were given
+        back before. Raises StorageError naming what could not be written."""
+        ...
