@@ -67,12 +67,8 @@ class Options:
     http_address: str = _option("127.0.0.1:4151", "HOST:PORT for the HTTP API (port 0 picks a free one)")
     data_path: str = _option(".penstock", "directory of queues, topology, users and keys")
     broadcast_address: str = _option("", "the name other machines reach this one by (default: the host name)")
-    allowed_host: tuple[str, ...] = _option(
-        (), "a further Host name that the HTTP API and the console accept"
-    )
-    node_id: int = _option(
-        -1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023
-    )
+    allowed_host: tuple[str, ...] = _option((), "a further Host name that the HTTP API and the console accept")
+    node_id: int = _option(-1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023)
 
     # Queues.
     mem_queue_size: int = _option(10_000, "messages kept in memory per topic and per channel", low=0)
@@ -88,19 +84,11 @@ class Options:
     max_req_timeout_ms: int = _option(3_600_000, "longest delay of REQ and DPUB", low=0)
 
     # Clients.
-    max_heartbeat_interval_ms: int = _option(
-        60_000, "longest heartbeat interval a client may ask for", low=1_000
-    )
-    client_timeout_ms: int = _option(
-        60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000
-    )
+    max_heartbeat_interval_ms: int = _option(60_000, "longest heartbeat interval a client may ask for", low=1_000)
+    client_timeout_ms: int = _option(60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000)
     max_rdy_count: int = _option(2_500, "largest RDY", low=1)
-    max_output_buffer_size: int = _option(
-        64 << 10, "largest output buffer a client may ask for, bytes", low=64
-    )
-    max_output_buffer_timeout_ms: int = _option(
-        30_000, "longest output buffer timeout a client may ask for", low=1
-    )
+    max_output_buffer_size: int = _option(64 << 10, "largest output buffer a client may ask for, bytes", low=64)
+    max_output_buffer_timeout_ms: int = _option(30_000, "longest output buffer timeout a client may ask for", low=1)
     output_buffer_timeout_ms: int = _option(250, "output buffer timeout a client gets without asking", low=0)
     max_channel_consumers: int = _option(0, "consumers per channel (0: unlimited)", low=0)
     max_connections: int = _option(10_000, "TCP and HTTP connections at once, each", low=1)
@@ -114,9 +102,7 @@ class Options:
 
     # The scan loop: nsqd's shape; channels are picked by earliest deadline instead of at random.
     queue_scan_interval_ms: int = _option(100, "how often deadlines are looked at", low=1)
-    queue_scan_refresh_interval_ms: int = _option(
-        5_000, "how often idle topics and figures are tidied", low=1
-    )
+    queue_scan_refresh_interval_ms: int = _option(5_000, "how often idle topics and figures are tidied", low=1)
     queue_scan_selection_count: int = _option(20, "channels handled per pass", low=1)
     queue_scan_dirty_percent: int = _option(
         25, "share of a pass that had work, above which another follows", low=0, high=100
@@ -125,9 +111,7 @@ class Options:
     # Limits against exhaustion.
     max_topics: int = _option(10_000, "topics", low=1)
     max_channels_per_topic: int = _option(1_000, "channels per topic", low=1)
-    max_deferred_per_channel: int = _option(
-        1_000_000, "deferred messages per channel: they cost memory", low=0
-    )
+    max_deferred_per_channel: int = _option(1_000_000, "deferred messages per channel: they cost memory", low=0)
 
     def validate(self) -> None:
         """Check every limit at once. Raises OptionsError with all complaints, each naming flag, value and limit."""
@@ -145,9 +129,7 @@ class Options:
             except ValueError as exc:
                 complaints.append(f"{flag_of(name)}: {exc}")
         if self.max_msg_size > self.max_body_size:
-            complaints.append(
-                f"--max-msg-size {self.max_msg_size} is more than --max-body-size {self.max_body_size}"
-            )
+            complaints.append(f"--max-msg-size {self.max_msg_size} is more than --max-body-size {self.max_body_size}")
         if self.msg_timeout_ms > self.max_msg_timeout_ms:
             complaints.append(
                 f"--msg-timeout {self.msg_timeout_ms}ms is more than --max-msg-timeout {self.max_msg_timeout_ms}ms"

@@ -125,9 +125,7 @@ class Run:
         In the order of the run, whatever the order asked for.
         """
         wanted = set(ids)
-        frames = [
-            frame_with_next_attempt(self.frame_at(at)) for at, one in enumerate(self.ids) if one in wanted
-        ]
+        frames = [frame_with_next_attempt(self.frame_at(at)) for at, one in enumerate(self.ids) if one in wanted]
         return Run(b"".join(frames), [one for one in self.ids if one in wanted])
 
     def stored_records(self) -> tuple[bytes, list[int]]:
