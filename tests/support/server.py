@@ -1,0 +1,187 @@
+"""The real server, as a process of its own: what a user starts, on free loopback ports and a directory of its own."""
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0  # what README promises
+
+ADMIN_USER = "admin"
+ADMIN_PASSWORD = "correct horse battery staple"
+
+_LISTENING = re.compile(r"^(TCP|HTTP|Console): listening on (?:http://)?(.+):([0-9]+)/?$")
+
+
+class ServerProcess:
+    """`python manage.py serve` on `data_path`. A restart keeps the directory and the ports.
+
+    tcp_port, http_port, console_port: the real ones, once `start` has returned.
+    """
+
+    def __init__(
+        self, data_path: Path, *, options: Sequence[str] = (), environment: dict[str, str] | None = None
+    ) -> None:
+        self.data_path = data_path
+        self.tcp_port = self.http_port = self.console_port = 0
+        self._options = list(options)
+        self._environment = environment or {}
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: list[str] = []
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """All it has written, standard output and error together, of every start."""
+        return "".join(self._lines)
+
+    @property
+    def console_url(self) -> str:
+        return f"http://127.0.0.1:{self.console_port}"
+
+    def start(self) -> None:
+        """Start it and wait for its three listening lines. Raises RuntimeError with the log when they do not come."""
+        assert self._process is None, "the server is running"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        # The test session's own settings module must not leak into the product.
+        environment.pop("DJANGO_SETTINGS_MODULE", None)
+        environment |= {
+            "PENSTOCK_ADMIN_USER": ADMIN_USER,
+            "PENSTOCK_ADMIN_PASSWORD": ADMIN_PASSWORD,
+            "PYTHONUNBUFFERED": "1",
+            **self._environment,
+        }
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                str(ROOT / "manage.py"),
+                "serve",
+                f"--tcp-address=127.0.0.1:{self.tcp_port}",
+                f"--http-address=127.0.0.1:{self.http_port}",
+                f"--console-address=127.0.0.1:{self.console_port}",
+                f"--data-path={self.data_path}",
+                *self._options,
+            ],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        ports: queue.SimpleQueue[tuple[str, int] | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, args=(self._process, ports), daemon=True)
+        self._reader.start()
+        found: dict[str, int] = {}
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while found.keys() != {"TCP", "HTTP", "Console"}:
+            try:
+                item = ports.get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                item = None
+            if item is None:
+                self.kill9()
+                raise RuntimeError(f"the server did not come up; it wrote:\n{self.log}")
+            found[item[0]] = item[1]
+        self.tcp_port, self.http_port, self.console_port = found["TCP"], found["HTTP"], found["Console"]
+
+    def _read(self, process: subprocess.Popen[str], ports: "queue.SimpleQueue[tuple[str, int] | None]") -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self._lines.append(line)
+                if match := _LISTENING.match(line.strip()):
+                    ports.put((match[1], int(match[3])))
+        ports.put(None)
+
+    def stop(self) -> None:
+        """End it as a user would, by SIGTERM, and check that it went in time and in peace."""
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+            raise AssertionError(
+                f"SIGTERM did not stop it within {STOP_TIMEOUT_S:g} s; it wrote:\n{self.log}"
+            ) from None
+        self._forget()
+        assert status == 0, f"SIGTERM ended it with status {status}; it wrote:\n{self.log}"
+
+    def kill9(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def restart(self) -> None:
+        """Stop cleanly and start again: same directory, same ports."""
+        self.stop()
+        self.start()
+
+    def _forget(self) -> None:
+        self._process = None
+        if self._reader is not None:
+            self._reader.join(STOP_TIMEOUT_S)
+
+    def http(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """One request to the engine's HTTP API; the body of its answer. Raises HTTPError from 400 up."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+    def stats(self, topic: str = "", channel: str = "") -> dict[str, Any]:
+        """`/stats?format=json`, decoded."""
+        answer: dict[str, Any] = orjson.loads(self.http("GET", f"/stats?format=json&topic={topic}&channel={channel}"))
+        return answer
+
+    def topic_stats(self, topic: str) -> dict[str, Any]:
+        """What /stats says of one topic. Raises LookupError when there is none."""
+        for found in self.stats(topic)["topics"]:
+            if found["topic_name"] == topic:
+                return found
+        raise LookupError(f"no topic {topic} in /stats")
+
+    def channel_stats(self, topic: str, channel: str) -> dict[str, Any]:
+        """What /stats says of one channel. Raises LookupError when there is none."""
+        for found in self.topic_stats(topic)["channels"]:
+            if found["channel_name"] == channel:
+                return found
+        raise LookupError(f"no channel {topic}/{channel} in /stats")
+
+    def __enter__(self) -> "ServerProcess":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill9()
+            sys.stderr.write(f"--- the server's log\n{self.log}")

@@ -1,0 +1,21 @@
+"""Waiting for something to become true, where another process decides when."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_pause = threading.Event()  # never set: a pause between two looks
+
+
+def wait_for(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every_s: float = 0.02) -> T:
+    """The first truthy answer of `look`; AssertionError naming `what` and the last answer when none comes in time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}; last answer: {answer!r}"
+        _pause.wait(every_s)
