@@ -1,0 +1,469 @@
+"""Client bytes in, commands out; no sockets, no waiting, no state but the bytes of an unfinished command.
+
+    command line:  VERB [SP parameter]… LF     (a CR before the LF is dropped)
+    IDENTIFY AUTH  line, then | size i32 | body |
+    PUB DPUB       line, then | size i32 | body |
+    MPUB           line, then | size i32 | count i32 | count × ( size i32 | body ) |
+                   the first size counts everything behind it
+
+Numbers before bodies are signed, big-endian. Everything is checked in nsqd's order and refused with nsqd's
+words: the line, the connection's state (by `admit`), the parameters, each length as soon as it can be read,
+before anything behind it is awaited or allocated. One departure: the messages of an MPUB must fill its body
+exactly; nsqd reads as many as were announced, however far that leads.
+
+The two hot paths are MPUB and a series of FIN lines. A series is taken in bulk where the parser stands; it is
+never searched for, since a body may contain what looks like one.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from io import BytesIO
+
+from queue_engine.errors import ProtocolError
+from queue_engine.message import ID_BYTES
+from queue_engine.names import NAME_LENGTH_MAX, is_valid_name
+from queue_engine.protocol.commands import (
+    CLS,
+    NOP,
+    Auth,
+    Command,
+    Dpub,
+    Fin,
+    Identify,
+    Mpub,
+    Pub,
+    Rdy,
+    Req,
+    Sub,
+    Touch,
+    invalid,
+    parse_number,
+    quoted,
+    text_of,
+)
+
+LINE_BYTES_MAX = 16 << 10
+
+# A read shorter than this is gathered with its neighbours: a client that sends its body byte by byte
+# must not cost an object for each.
+_SMALL_READ_BYTES = 4 << 10
+_GATHERED_BYTES_MAX = 64 << 10
+
+_FIN_LINE_BYTES = 21
+# Ids with stranger bytes in them are taken line by line.
+_match_fins = re.compile(rb"(?:FIN [!-~]{16}+\n)++").match
+# The ids of so many lines in one step, largest steps first: a slice in Python costs five times as much.
+_FIN_STEPS = [(lines, struct.Struct("4x16sx" * lines).unpack_from) for lines in (256, 32, 4, 1)]
+_unpack_size = struct.Struct(">i").unpack
+_unpack_size_from = struct.Struct(">i").unpack_from
+
+Admit = Callable[[bytes, list[bytes]], bool | None]
+_ReadBody = Callable[[], Command | None]
+
+
+class Parser:
+    """Turns what a client sent behind its magic into commands.
+
+    Feed it whole socket reads, then call `next` until it answers None. The first ProtocolError ends it:
+    from then on it takes nothing and yields nothing.
+    """
+
+    def __init__(self, *, max_msg_size: int, max_body_size: int, max_req_timeout_ms: int, max_rdy_count: int) -> None:
+        """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH."""
+        self.admit: Admit | None = None
+        """Called with a known verb and all words of its line before any parameter is looked at.
+
+        It may raise ProtocolError. Answering True passes the line over as if it were NOP (for commands
+        without a body only): RDY after CLS is such a line.
+        """
+        self._max_msg_size = max_msg_size
+        self._max_body_size = max_body_size
+        self._max_req_timeout_ms = max_req_timeout_ms
+        self._max_rdy_count = max_rdy_count
+        # What is being read: _buffer from _position on. When that is too little to go on with, it moves to
+        # _chunks, to be joined with what follows when enough is there: once a command, not once a read.
+        self._buffer = b""
+        self._position = 0
+        self._chunks: list[bytes | bytearray] = []
+        self._chunk_bytes = 0
+        self._needed_bytes = 0  # how many bytes it takes to go on; 0: go on
+        self._awaits_line = False  # or a newline, however few they are
+        self._read_body: _ReadBody | None = None  # how to go on with the command whose line was read
+        self._is_ended = False
+        self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
+            b"FIN": self._fin,
+            b"RDY": self._rdy,
+            b"REQ": self._req,
+            b"TOUCH": self._touch,
+            b"PUB": self._pub,
+            b"MPUB": self._mpub,
+            b"DPUB": self._dpub,
+            b"NOP": lambda params: NOP,
+            b"SUB": self._sub,
+            b"CLS": lambda params: CLS,
+            b"IDENTIFY": self._identify,
+            b"AUTH": self._auth,
+        }
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many bytes are held that no command has been made of."""
+        return len(self._buffer) - self._position + self._chunk_bytes
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a command has begun and not ended; ask when `next` answered None."""
+        return self._read_body is not None or self.buffered_bytes > 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read from the socket. Costs nothing but the reference until a command is complete."""
+        if self._is_ended or not data:
+            return
+        if not self._chunks and self._position == len(self._buffer):
+            self._buffer = data
+            self._position = 0
+            return
+        if self._awaits_line and b"\n" in data:
+            self._needed_bytes = 0
+        self._chunk_bytes += len(data)
+        chunks = self._chunks
+        if len(data) >= _SMALL_READ_BYTES:
+            chunks.append(data)
+        elif chunks and type(chunks[-1]) is bytearray and len(chunks[-1]) < _GATHERED_BYTES_MAX:
+            chunks[-1] += data
+        else:
+            chunks.append(bytearray(data))
+
+    def next(self) -> Command | None:
+        """The next command, or None when it takes more bytes to tell.
+
+        Raises ProtocolError, always fatal, with nsqd's text.
+        """
+        if self._is_ended:
+            return None
+        try:
+            while True:
+                if self._chunks and self._position == len(self._buffer):
+                    if self._chunk_bytes < self._needed_bytes:
+                        return None
+                    self._buffer = b"".join(self._chunks)
+                    self._position = 0
+                    self._chunks = []
+                    self._chunk_bytes = 0
+                self._needed_bytes = 0
+                self._awaits_line = False
+                read_body = self._read_body
+                if read_body is None:
+                    command = self._line()
+                else:
+                    command = read_body()
+                if command is not None:
+                    self._read_body = None
+                    if self._position == len(self._buffer):
+                        self._buffer = b""  # an idle connection holds no memory
+                        self._position = 0
+                    return command
+                rest = len(self._buffer) - self._position
+                if rest:
+                    self._chunks.insert(0, self._buffer[self._position :])
+                    self._chunk_bytes += rest
+                self._buffer = b""
+                self._position = 0
+                # What was fed before this command turned out to be unfinished may hold its end.
+                if self._awaits_line and b"\n" in b"".join(self._chunks[1:]):
+                    self._needed_bytes = 0
+                if not self._chunks:
+                    return None
+        except ProtocolError:
+            self._is_ended = True
+            self._buffer = b""
+            self._position = 0
+            self._chunks = []
+            self._chunk_bytes = 0
+            self._read_body = None
+            raise
+
+    # Each of the following reads from _position, moves it past what it used, and answers None, with
+    # _needed_bytes set, when the buffer ends too early.
+
+    def _line(self) -> Command | None:
+        buffer = self._buffer
+        start = self._position
+        series = _match_fins(buffer, start)
+        if series is not None:
+            return self._fin_series(series.end())
+        end = buffer.find(b"\n", start, start + LINE_BYTES_MAX)
+        if end < 0:
+            if len(buffer) - start >= LINE_BYTES_MAX:
+                raise invalid(f"command line longer than {LINE_BYTES_MAX} bytes")
+            self._needed_bytes = LINE_BYTES_MAX
+            self._awaits_line = True
+            return None
+        self._position = end + 1
+        if end > start and buffer[end - 1] == 13:  # CR
+            end -= 1
+        params = buffer[start:end].split(b" ")
+        verb = params[0]
+        read = self._verbs.get(verb)
+        if read is None:
+            raise invalid(f"invalid command {text_of(verb)}")
+        if self.admit is not None and self.admit(verb, params):
+            return NOP
+        return read(params)
+
+    def _fin_series(self, end: int) -> Command:
+        buffer = self._buffer
+        at = self._position
+        self._position = end
+        # Nothing between two FINs can change the connection's state: one question stands for all.
+        first = buffer[at + 4 : at + 20]
+        if self.admit is not None and self.admit(b"FIN", [b"FIN", first]):
+            return NOP
+        count = (end - at) // _FIN_LINE_BYTES
+        if count == 1:
+            return Fin([first])
+        ids: list[bytes] = []
+        for lines, unpack in _FIN_STEPS:
+            while count >= lines:
+                ids += unpack(buffer, at)
+                at += lines * _FIN_LINE_BYTES
+                count -= lines
+        return Fin(ids)
+
+    def _fin(self, params: list[bytes]) -> Command:
+        if len(params) < 2:
+            raise invalid("FIN insufficient number of params")
+        return Fin([_message_id(params[1])])
+
+    def _touch(self, params: list[bytes]) -> Command:
+        if len(params) < 2:
+            raise invalid("TOUCH insufficient number of params")
+        return Touch(_message_id(params[1]))
+
+    def _req(self, params: list[bytes]) -> Command:
+        if len(params) < 3:
+            raise invalid("REQ insufficient number of params")
+        message_id = _message_id(params[1])
+        try:
+            timeout_ms = parse_number(params[2])
+        except ValueError:
+            raise invalid(f"REQ could not parse timeout {text_of(params[2])}") from None
+        return Req(message_id, min(timeout_ms, self._max_req_timeout_ms))
+
+    def _rdy(self, params: list[bytes]) -> Command:
+        if len(params) < 2:
+            return Rdy(1)
+        try:
+            count = parse_number(params[1])
+        except ValueError:
+            raise invalid(f"RDY could not parse count {text_of(params[1])}") from None
+        if count > self._max_rdy_count:
+            raise invalid(f"RDY count {count} out of range 0-{self._max_rdy_count}")
+        return Rdy(count)
+
+    def _sub(self, params: list[bytes]) -> Command:
+        if len(params) < 3:
+            raise invalid("SUB insufficient number of parameters")
+        topic = _valid_name(params[1])
+        if topic is None:
+            raise ProtocolError("E_BAD_TOPIC", f"SUB topic name {quoted(params[1])} is not valid")
+        channel = _valid_name(params[2])
+        if channel is None:
+            raise ProtocolError("E_BAD_CHANNEL", f"SUB channel name {quoted(params[2])} is not valid")
+        return Sub(topic, channel)
+
+    def _pub(self, params: list[bytes]) -> Command | None:
+        if len(params) < 2:
+            raise invalid("PUB insufficient number of parameters")
+        topic = _valid_name(params[1])
+        if topic is None:
+            raise ProtocolError("E_BAD_TOPIC", f"PUB topic name {quoted(params[1])} is not valid")
+        body = self._message_body("PUB")
+        if body is None:
+            self._read_body = partial(self._pub, params)
+            return None
+        return Pub(topic, body)
+
+    def _dpub(self, params: list[bytes]) -> Command | None:
+        if len(params) < 3:
+            raise invalid("DPUB insufficient number of parameters")
+        topic = _valid_name(params[1])
+        if topic is None:
+            raise ProtocolError("E_BAD_TOPIC", f"DPUB topic name {quoted(params[1])} is not valid")
+        try:
+            defer_ms = parse_number(params[2])
+        except ValueError:
+            raise invalid(f"DPUB could not parse timeout {text_of(params[2])}") from None
+        if defer_ms > self._max_req_timeout_ms:
+            raise invalid(f"DPUB timeout {defer_ms} out of range 0-{self._max_req_timeout_ms}")
+        body = self._message_body("DPUB")
+        if body is None:
+            self._read_body = partial(self._dpub, params)
+            return None
+        return Dpub(topic, defer_ms, body)
+
+    def _message_body(self, verb: str) -> bytes | None:
+        at = self._position
+        buffer = self._buffer
+        if len(buffer) - at < 4:
+            self._needed_bytes = 4
+            return None
+        size: int = _unpack_size_from(buffer, at)[0]
+        if size <= 0:
+            raise ProtocolError("E_BAD_MESSAGE", f"{verb} invalid message body size {size}")
+        if size > self._max_msg_size:
+            raise ProtocolError("E_BAD_MESSAGE", f"{verb} message too big {size} > {self._max_msg_size}")
+        end = at + 4 + size
+        if end > len(buffer):
+            self._needed_bytes = 4 + size
+            return None
+        self._position = end
+        return buffer[at + 4 : end]
+
+    def _identify(self, params: list[bytes]) -> Command | None:
+        size = self._body_size("IDENTIFY")
+        if size is None:
+            self._read_body = partial(self._identify, params)
+            return None
+        return Identify(self._take_sized(size))
+
+    def _auth(self, params: list[bytes]) -> Command | None:
+        if len(params) != 1:
+            raise invalid("AUTH invalid number of parameters")
+        size = self._body_size("AUTH")
+        if size is None:
+            self._read_body = partial(self._auth, params)
+            return None
+        return Auth(self._take_sized(size))
+
+    def _take_sized(self, size: int) -> bytes:
+        start = self._position + 4
+        self._position = start + size
+        return self._buffer[start : start + size]
+
+    def _body_size(self, verb: str, *, count_too: bool = False) -> int | None:
+        """The size of the body that begins at _position, once all of it is in the buffer.
+
+        count_too: the body begins with the number of messages in it, which is checked before the rest is awaited.
+        """
+        at = self._position
+        buffer = self._buffer
+        if len(buffer) - at < 4:
+            self._needed_bytes = 4
+            return None
+        size: int = _unpack_size_from(buffer, at)[0]
+        # nsqd looks at the two bounds in either order; no size breaks both.
+        if size > self._max_body_size:
+            raise ProtocolError("E_BAD_BODY", f"{verb} body too big {size} > {self._max_body_size}")
+        if size <= 0:
+            raise ProtocolError("E_BAD_BODY", f"{verb} invalid body size {size}")
+        if count_too:
+            if size < 4:
+                raise ProtocolError("E_BAD_BODY", f"{verb} failed to read message count")
+            if len(buffer) - at < 8:
+                self._needed_bytes = 8
+                return None
+            count = _unpack_size_from(buffer, at + 4)[0]
+            # The least a message takes is its size and one byte.
+            if not 0 < count <= (self._max_body_size - 4) // 5:
+                raise ProtocolError("E_BAD_BODY", f"{verb} invalid message count {count}")
+        if len(buffer) - at < 4 + size:
+            self._needed_bytes = 4 + size
+            return None
+        return size
+
+    def _mpub(self, params: list[bytes]) -> Command | None:
+        if len(params) < 2:
+            raise invalid("MPUB insufficient number of parameters")
+        topic = _valid_name(params[1])
+        if topic is None:
+            # The code stands twice, as clients of nsqd know it.
+            raise ProtocolError("E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {quoted(params[1])} is not valid")
+        size = self._body_size("MPUB", count_too=True)
+        if size is None:
+            self._read_body = partial(self._mpub, params)
+            return None
+        start = self._position + 4
+        end = start + size
+        bodies = split_messages(self._buffer, start, end, self._max_msg_size)
+        self._position = end
+        return Mpub(topic, bodies)
+
+
+def split_messages(buffer: bytes, start: int, end: int, max_msg_size: int) -> list[bytes]:
+    """The bodies in an MPUB body, | count i32 | count × ( size i32 | body ) |, which is buffer[start:end].
+
+    The count is above 0 and the body at least 4 bytes long: the caller has checked both.
+    Raises ProtocolError E_BAD_MESSAGE or E_BAD_BODY, with nsqd's text where nsqd has one.
+    """
+    count: int = _unpack_size_from(buffer, start)[0]
+    if end - start >= 8:
+        # Messages of one size are cut by one loop in C.
+        size: int = _unpack_size_from(buffer, start + 4)[0]
+        if 0 < size <= max_msg_size and (4 + size) * count == end - start - 4:
+            records = _records_of_size(size)(memoryview(buffer)[start + 4 : end])
+            bodies = [body for own_size, body in records if own_size == size]
+            if len(bodies) == count:
+                return bodies
+    stream = BytesIO(buffer)  # shares the buffer's memory
+    stream.seek(start + 4)
+    read = stream.read
+    bodies = []
+    add = bodies.append
+    size = 0
+    try:
+        for _ in range(count):
+            (size,) = _unpack_size(read(4))
+            if not 0 < size <= max_msg_size:
+                break
+            add(read(size))
+    except struct.error:
+        pass  # fewer than 4 bytes were left
+    if len(bodies) != count or stream.tell() != end or len(bodies[-1]) != size:
+        raise _mpub_error(buffer, start, end, max_msg_size)
+    return bodies
+
+
+@lru_cache(maxsize=256)
+def _records_of_size(size: int) -> Callable[[memoryview], Iterator[tuple[int, bytes]]]:
+    return struct.Struct(f">i{size}s").iter_unpack
+
+
+def _mpub_error(buffer: bytes, start: int, end: int, max_msg_size: int) -> ProtocolError:
+    """What is wrong with a body that split_messages could not cut."""
+    count: int = _unpack_size_from(buffer, start)[0]
+    at = start + 4
+    for index in range(count):
+        if end - at < 4:
+            return ProtocolError("E_BAD_MESSAGE", f"MPUB failed to read message({index}) body size")
+        size: int = _unpack_size_from(buffer, at)[0]
+        if size <= 0:
+            return ProtocolError("E_BAD_MESSAGE", f"MPUB invalid message({index}) body size {size}")
+        if size > max_msg_size:
+            return ProtocolError("E_BAD_MESSAGE", f"MPUB message too big {size} > {max_msg_size}")
+        at += 4 + size
+        if at > end:
+            return ProtocolError("E_BAD_MESSAGE", "MPUB failed to read message body")
+    return ProtocolError("E_BAD_BODY", f"MPUB body has {end - at} bytes behind its {count} messages")
+
+
+def _valid_name(raw: bytes) -> str | None:
+    """The name that the bytes spell, if a topic or channel may be called so."""
+    return _valid_short_name(raw) if len(raw) <= NAME_LENGTH_MAX else None
+
+
+@lru_cache(maxsize=1024)  # clients repeat few names; nothing long is kept
+def _valid_short_name(raw: bytes) -> str | None:
+    try:
+        name = raw.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    return name if is_valid_name(name) else None
+
+
+def _message_id(raw: bytes) -> bytes:
+    if len(raw) != ID_BYTES:
+        raise invalid("invalid message ID")
+    return raw

@@ -1,0 +1,44 @@
+"""Numbers as strict as nsqd's, and names quoted as Go quotes them."""
+
+import pytest
+
+from queue_engine.protocol.commands import parse_number, quoted, text_of
+
+
+@pytest.mark.parametrize(
+    ("digits", "value"), [(b"", 0), (b"0", 0), (b"007", 7), (b"2500", 2500), (b"9" * 19, 10**19 - 1)]
+)
+def test_a_number_is_its_digits_and_nothing_is_zero(digits: bytes, value: int) -> None:
+    assert parse_number(digits) == value
+
+
+@pytest.mark.parametrize(
+    "digits",
+    [b"-1", b"+1", b"1_0", b" 7", b"7 ", b"7\n", b"0x1", b"1.0", "\u0663".encode(), "\uff17".encode(), b"1" * 20],
+)
+def test_what_int_would_forgive_is_no_number(digits: bytes) -> None:
+    with pytest.raises(ValueError, match="19 digits"):
+        parse_number(digits)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", '""'),
+        (b"topic", '"topic"'),
+        (b'a"b\\', r'"a\"b\\"'),
+        (b"\a\b\f\n\r\t\v", r'"\a\b\f\n\r\t\v"'),
+        (b"\0\x1f\x7f", r'"\x00\x1f\x7f"'),
+        (b"\xff\xc3", r'"\xff\xc3"'),
+        ("größe 日本 🚰".encode(), '"größe 日本 🚰"'),
+        ("\u0080\u200b\ufeff\ue000".encode(), r'"\u0080\u200b\ufeff\ue000"'),
+        ("\U000e0001".encode(), r'"\U000e0001"'),
+        (b"\xed\xa0\x80", r'"\xed\xa0\x80"'),  # a lone surrogate is not UTF-8
+    ],
+)
+def test_quoting_is_that_of_go(raw: bytes, text: str) -> None:
+    assert quoted(raw) == text
+
+
+def test_an_error_text_can_always_be_encoded() -> None:
+    assert text_of(b"AS\xffDF").encode() == "AS\ufffdDF".encode()
