@@ -32,6 +32,8 @@ class ServerProcess:
     tcp_port, http_port, console_port: the real ones, once `start` has returned.
     """
 
+    _listeners = frozenset({"TCP", "HTTP", "Console"})
+
     def __init__(
         self, data_path: Path, *, options: Sequence[str] = (), environment: dict[str, str] | None = None
     ) -> None:
@@ -74,16 +76,7 @@ class ServerProcess:
             **self._environment,
         }
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                str(ROOT / "manage.py"),
-                "serve",
-                f"--tcp-address=127.0.0.1:{self.tcp_port}",
-                f"--http-address=127.0.0.1:{self.http_port}",
-                f"--console-address=127.0.0.1:{self.console_port}",
-                f"--data-path={self.data_path}",
-                *self._options,
-            ],
+            [sys.executable, *self._command(), *self._options],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -96,7 +89,7 @@ class ServerProcess:
         self._reader.start()
         found: dict[str, int] = {}
         deadline = time.monotonic() + START_TIMEOUT_S
-        while found.keys() != {"TCP", "HTTP", "Console"}:
+        while found.keys() != self._listeners:
             try:
                 item = ports.get(timeout=max(deadline - time.monotonic(), 0))
             except queue.Empty:
@@ -105,7 +98,18 @@ class ServerProcess:
                 self.kill9()
                 raise RuntimeError(f"the server did not come up; it wrote:\n{self.log}")
             found[item[0]] = item[1]
-        self.tcp_port, self.http_port, self.console_port = found["TCP"], found["HTTP"], found["Console"]
+        self.tcp_port, self.http_port = found["TCP"], found["HTTP"]
+        self.console_port = found.get("Console", 0)
+
+    def _command(self) -> list[str]:
+        return [
+            "manage.py",
+            "serve",
+            f"--tcp-address=127.0.0.1:{self.tcp_port}",
+            f"--http-address=127.0.0.1:{self.http_port}",
+            f"--console-address=127.0.0.1:{self.console_port}",
+            f"--data-path={self.data_path}",
+        ]
 
     def _read(self, process: subprocess.Popen[str], ports: "queue.SimpleQueue[tuple[str, int] | None]") -> None:
         assert process.stdout is not None

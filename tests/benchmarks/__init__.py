@@ -1,0 +1,1 @@
+"""Measurements: load programs, a peer in the same run, the recorded results."""

@@ -1,0 +1,182 @@
+"""What a run of the benchmarks leaves behind: raw rounds in results.json, and README's table made from them."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = Path(__file__).resolve().parent / "results.json"
+README = ROOT / "README.md"
+
+_TABLE_START = "<!-- benchmarks: made by tests/benchmarks/run.py --readme -->\n"
+_TABLE_END = "<!-- benchmarks: end -->\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    at_least: the target as a ratio to the peer. at_most: the target as a value. Neither: reported only.
+    against: the row whose median is the peer's instead of Redis's, for comparisons of Penstock with itself.
+    """
+
+    title: str
+    unit: str
+    at_least: float | None = None
+    at_most: float | None = None
+    against: str | None = None
+
+
+ROWS: Mapping[str, Row] = {
+    "publish_200": Row("publish, MPUB of 200 × 200 bytes, 2 connections", "messages/s", at_least=1.0),
+    "consume_200": Row("consume and FIN, 200 bytes, RDY 2500, 2 connections", "messages/s", at_least=1.5),
+    "publish_20": Row("publish, 20 bytes", "messages/s"),
+    "consume_20": Row("consume and FIN, 20 bytes", "messages/s"),
+    "publish_20k": Row("publish, 20 KB", "messages/s"),
+    "consume_20k": Row("consume and FIN, 20 KB", "messages/s"),
+    "publish_3_channels": Row("publish, 200 bytes, to 3 channels", "messages/s"),
+    "consume_3_channels": Row("consume and FIN, 200 bytes, on 3 channels", "deliveries/s"),
+    "single_1": Row("single PUB waiting for OK, 1 connection", "messages/s", at_least=0.7),
+    "single_8": Row("single PUB waiting for OK, 8 connections", "messages/s", at_least=0.9),
+    "latency_p50_ms": Row("PUB to consumer at 200 messages/s, RDY 2500, pynsq's IDENTIFY, p50", "ms", at_most=5),
+    "latency_p99_ms": Row("the same, p99", "ms"),
+    "reloads_p50_ms": Row("single PUB while 4 clients reload a page of 200 topics, p50", "ms"),
+    "reloads_p99_ms": Row("the same, p99", "ms", at_most=20),
+    "reloads_pages": Row("pages delivered meanwhile", "pages/s"),
+    "dashboards_alone": Row("publish, 200 bytes, no open page", "messages/s"),
+    "dashboards_watched": Row(
+        "publish, 200 bytes, with 20 open dashboards, beside the line above",
+        "messages/s",
+        0.9,
+        None,
+        "dashboards_alone",
+    ),
+}
+
+Rounds = dict[str, dict[str, list[float]]]  # row → "penstock" | "redis" → one value a round
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on, as far as the system tells."""
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory_bytes / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "redis": redis.split("v=")[1].split()[0],
+    }
+
+
+def commit() -> str:
+    """The commit that was measured, "+changes" behind it when the checkout was not clean."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    own = RESULTS.relative_to(ROOT).as_posix()
+    changed = [
+        line
+        for line in git("status", "--porcelain", "--untracked-files=no").splitlines()
+        if line[3:] not in (own, "README.md")
+    ]
+    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
+
+
+def write(rounds: Rounds, *, command: str) -> None:
+    """results.json anew; rows that this run did not measure are kept from the last one, with its commit."""
+    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else {}
+    measured = {"commit": commit(), "taken_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    rows |= {
+        name: measured | {side: [round(value, 3) for value in values] for side, values in sides.items()}
+        for name, sides in rounds.items()
+    }
+    ordered = {name: rows[name] for name in ROWS if name in rows}
+    text = json.dumps({"machine": machine(), "command": command, "rows": ordered}, indent=1, ensure_ascii=False)
+    RESULTS.write_text(text + "\n")
+
+
+def shown(value: float, unit: str) -> str:
+    return f"{value:.1f}" if unit in ("ms", "pages/s") else f"{value:,.0f}"
+
+
+def verdict(
+    name: str, sides: Mapping[str, list[float]], medians: Mapping[str, float]
+) -> tuple[float | None, bool | None]:
+    """Ratio to the peer if there is one, and whether the target is met if there is one.
+
+    medians: Penstock's own, by row, for rows that are compared with another row.
+    """
+    row = ROWS[name]
+    own = statistics.median(sides["penstock"])
+    peer = statistics.median(sides["redis"]) if "redis" in sides else medians.get(row.against or "")
+    ratio = own / peer if peer else None
+    if row.at_most is not None:
+        return ratio, own <= row.at_most
+    if row.at_least is not None and ratio is not None:
+        return ratio, ratio >= row.at_least
+    return ratio, None
+
+
+def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The rows as Markdown: medians, least and greatest round, ratio, target."""
+    medians = {name: statistics.median(sides["penstock"]) for name, sides in rows.items()}
+    lines = ["| | Penstock | Redis Streams | ratio | target |", "|---|---:|---:|---:|---:|"]
+    for name, sides in rows.items():
+        row = ROWS[name]
+        ratio, is_met = verdict(name, sides, medians)
+        target = ""
+        if row.at_most is not None:
+            target = f"≤ {row.at_most:g} {row.unit}"
+        elif row.at_least is not None:
+            target = f"≥ {row.at_least:g}"
+        if is_met is False:
+            target += " **missed**"
+        cells = [
+            f"{row.title}, {row.unit}",
+            _cell(sides["penstock"], row.unit),
+            _cell(sides.get("redis", []), row.unit),
+            "" if ratio is None else f"{ratio:.2f}",
+            target,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(values: list[float], unit: str) -> str:
+    if not values:
+        return ""
+    median, least, most = (shown(value, unit) for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} [{least} … {most}]"
+
+
+def write_readme() -> None:
+    """Put the table of results.json between its two marks in README.md."""
+    results = json.loads(RESULTS.read_text())
+    facts = results["machine"]
+    commits = sorted({row["commit"] for row in results["rows"].values()})
+    caption = (
+        f"Medians [least … greatest] of alternating rounds; {facts['cores']} cores ({facts['cpu']}), "
+        f"Python {facts['python']}, Redis {facts['redis']}, commit {', '.join(commits)}.\n"
+    )
+    text = README.read_text()
+    head, rest = text.split(_TABLE_START)
+    _, tail = rest.split(_TABLE_END)
+    README.write_text(f"{head}{_TABLE_START}\n{table(results['rows'])}\n{caption}{_TABLE_END}{tail}")

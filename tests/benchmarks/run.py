@@ -1,0 +1,70 @@
+"""The long run of the benchmarks: alternating rounds, medians, results.json.
+
+.venv/bin/python -m tests.benchmarks.run [--rounds 5] [--only NAME …] [--engine-only] [--readme | --no-write]
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.benchmarks import results
+from tests.benchmarks.results import Rounds
+from tests.benchmarks.scenarios import Dashboards, Latency, Reloads, Scenario, Single, Stream
+from tests.support.engine_process import EngineProcess
+from tests.support.server import ServerProcess
+
+LONG: Sequence[Scenario] = (
+    Stream("200", body_bytes=200, messages=400_000),
+    Stream("20", body_bytes=20, messages=400_000),
+    Stream("20k", body_bytes=20_000, messages=12_000),
+    Stream("3_channels", body_bytes=200, messages=200_000, channels=3),
+    Single(connections=1, seconds=3),
+    Single(connections=8, seconds=3),
+    Latency(seconds=5),
+    Reloads(seconds=10),
+    Dashboards(messages=800_000),
+)
+NEED_THE_CONSOLE = {"reloads", "dashboards"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=[scenario.name for scenario in LONG])
+    parser.add_argument("--engine-only", action="store_true", help="measure the engine without the console beside it")
+    parser.add_argument("--readme", action="store_true", help="measure nothing; make README's table from results.json")
+    parser.add_argument("--no-write", action="store_true", help="show the figures and leave results.json alone")
+    given = parser.parse_args()
+    if given.readme:
+        results.write_readme()
+        return
+    scenarios = [
+        scenario
+        for scenario in LONG
+        if (not given.only or scenario.name in given.only)
+        and not (given.engine_only and scenario.name in NEED_THE_CONSOLE)
+    ]
+    rounds: Rounds = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        kind = EngineProcess if given.engine_only else ServerProcess
+        with kind(Path(directory) / "data") as server:
+            for scenario in scenarios:
+                measure(scenario, server, Path(directory) / "redis", given.rounds, rounds)
+    print(results.table(rounds))
+    if not given.no_write and not given.engine_only:
+        results.write(rounds, command=f"python -m tests.benchmarks.run {' '.join(sys.argv[1:])}".strip())
+
+
+def measure(scenario: Scenario, server: ServerProcess, directory: Path, round_count: int, rounds: Rounds) -> None:
+    """Alternate the sides `round_count` times and add what they did to `rounds`."""
+    for number in range(round_count):
+        for side, figures in (("penstock", scenario.penstock(server)), ("redis", scenario.redis(directory))):
+            for name, value in figures.items():
+                rounds.setdefault(name, {}).setdefault(side, []).append(value)
+                print(f"{scenario.name} {number + 1}/{round_count} {side:8} {name:20} {value:14,.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

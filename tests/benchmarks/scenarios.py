@@ -1,0 +1,221 @@
+"""What is measured: one round of each scenario, on Penstock and, where there is a counterpart, on Redis Streams.
+
+A scenario is asked for one round at a time, so that rounds of both sides can alternate: what else the machine
+does then falls on both. Every round uses a topic or stream of its own and checks that every message came.
+"""
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.benchmarks.gate import LoadProgram, run_together
+from tests.benchmarks.redis_server import RedisServer
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
+
+BATCH = 200
+CONNECTIONS = 2
+
+_numbers = itertools.count()
+
+Figures = dict[str, float]
+
+
+class Scenario(Protocol):
+    name: str
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        """One round on Penstock: row of the results → value."""
+        ...
+
+    def redis(self, directory: Path) -> Figures:
+        """One round on a Redis of its own, same rows; empty where there is no counterpart."""
+        ...
+
+
+def together(programs: Sequence[tuple[object, ...]]) -> tuple[list[dict[str, Any]], int]:
+    """Run load programs at once; their reports, and the moment just before the first was let go."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(LoadProgram(str(module), *rest)) for module, *rest in programs]
+        return run_together(started)
+
+
+def rate(programs: Sequence[tuple[object, ...]], *, expected: int | None = None) -> float:
+    """Messages a second of all programs together, from the common start to the last one's end."""
+    reports, start_ns = together(programs)
+    count = sum(one["count"] for one in reports)
+    assert expected is None or count == expected, f"{count} of {expected} messages came"
+    return count / ((max(one["end_ns"] for one in reports) - start_ns) / 1e9)
+
+
+def percentile_ms(latencies_ns: Sequence[int], percent: int) -> float:
+    return statistics.quantiles(latencies_ns, n=100, method="inclusive")[percent - 1] / 1e6
+
+
+class Stream:
+    """Publish `messages` in batches, then consume them all, on every one of `channels` channels."""
+
+    def __init__(self, suffix: str, *, body_bytes: int, messages: int, channels: int = 1) -> None:
+        self.name = f"stream_{suffix}"
+        self._suffix = suffix
+        self._body_bytes = body_bytes
+        self._messages = messages // (BATCH * CONNECTIONS) * (BATCH * CONNECTIONS)
+        self._channels = [f"c{number}" for number in range(channels)]
+
+    def _consumers(self) -> list[str]:
+        """A channel's name for each consumer: two for one channel, else one each."""
+        return self._channels * CONNECTIONS if len(self._channels) == 1 else self._channels
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        topic = f"bench_{next(_numbers)}"
+        server.http("POST", f"/topic/create?topic={topic}")
+        for channel in self._channels:
+            server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
+        share = self._messages // CONNECTIONS
+        publish = rate(
+            [("nsq_load", "publish", server.tcp_port, topic, self._body_bytes, BATCH, share)] * CONNECTIONS,
+            expected=self._messages,
+        )
+        consume = rate(
+            [
+                ("nsq_load", "consume", server.tcp_port, topic, name, self._body_bytes, 2500)
+                for name in self._consumers()
+            ],
+            expected=self._messages * len(self._channels),
+        )
+        server.http("POST", f"/topic/delete?topic={topic}")
+        return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
+
+    def redis(self, directory: Path) -> Figures:
+        with RedisServer(directory) as redis:
+            for channel in self._channels:
+                redis.ask(b"XGROUP", b"CREATE", b"bench", channel.encode(), b"$", b"MKSTREAM")
+            share = self._messages // CONNECTIONS
+            publish = rate(
+                [("redis_load", "publish", redis.port, "bench", self._body_bytes, BATCH, share)] * CONNECTIONS,
+                expected=self._messages,
+            )
+            # With several groups, none may delete what another has not read yet.
+            delete = int(len(self._channels) == 1)
+            consume = rate(
+                [
+                    ("redis_load", "consume", redis.port, "bench", name, self._body_bytes, BATCH, delete)
+                    for name in self._consumers()
+                ],
+                expected=self._messages * len(self._channels),
+            )
+            return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
+
+
+class Single:
+    """One message at a time, waiting for its answer, on `connections` connections of at most two processes."""
+
+    def __init__(self, *, connections: int, seconds: float) -> None:
+        self.name = f"single_{connections}"
+        self._shares = [connections] if connections == 1 else [connections // 2, connections - connections // 2]
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        topic = f"bench_{next(_numbers)}"
+        server.http("POST", f"/topic/create?topic={topic}")
+        server.http("POST", f"/channel/create?topic={topic}&channel=c0")
+        value = rate(
+            [("nsq_load", "single", server.tcp_port, topic, 200, share, self._seconds) for share in self._shares]
+        )
+        server.http("POST", f"/topic/delete?topic={topic}")
+        return {self.name: value}
+
+    def redis(self, directory: Path) -> Figures:
+        with RedisServer(directory) as redis:
+            redis.ask(b"XGROUP", b"CREATE", b"bench", b"c0", b"$", b"MKSTREAM")
+            return {
+                self.name: rate(
+                    [("redis_load", "single", redis.port, "bench", 200, share, self._seconds) for share in self._shares]
+                )
+            }
+
+
+class Latency:
+    """End to end at 200 messages a second, RDY 2500, the consumer with pynsq's own IDENTIFY."""
+
+    name = "latency"
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        topic = f"bench_{next(_numbers)}"
+        [report], _ = together([("nsq_load", "latency", server.tcp_port, topic, "c0", 200, 200, self._seconds)])
+        server.http("POST", f"/topic/delete?topic={topic}")
+        return {f"latency_p{percent}_ms": percentile_ms(report["latencies_ns"], percent) for percent in (50, 99)}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+
+class Reloads:
+    """Single PUBs, 200 a second, while four logged-in clients reload the topics page (200 topics) without pause."""
+
+    name = "reloads"
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        topics = [f"reload_{number:03}" for number in range(200)]
+        for topic in topics:
+            server.http("POST", f"/topic/create?topic={topic}")
+        wait_for("200 topics", lambda: len(server.stats()["topics"]) >= len(topics))
+        with LoadProgram("console_load", "reload", server.console_port, "/topics/", 4) as reload:
+            reload.wait_until_ready()
+            reload.go()
+            [report], _ = together([("nsq_load", "paced", server.tcp_port, topics[0], 200, 200, self._seconds)])
+            reload.go()
+            pages = reload.result()
+        for topic in topics:
+            server.http("POST", f"/topic/delete?topic={topic}")
+        return {
+            "reloads_p50_ms": percentile_ms(report["latencies_ns"], 50),
+            "reloads_p99_ms": percentile_ms(report["latencies_ns"], 99),
+            "reloads_pages": pages["count"] / pages["seconds"],
+        }
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+
+class Dashboards:
+    """Publishing alone, then with 20 open topics pages that are sent a frame every second."""
+
+    name = "dashboards"
+
+    def __init__(self, *, messages: int) -> None:
+        self._messages = messages // (BATCH * CONNECTIONS) * (BATCH * CONNECTIONS)
+
+    def _publish(self, server: ServerProcess) -> float:
+        topic = f"bench_{next(_numbers)}"
+        server.http("POST", f"/topic/create?topic={topic}")
+        server.http("POST", f"/channel/create?topic={topic}&channel=c0")
+        share = self._messages // CONNECTIONS
+        value = rate(
+            [("nsq_load", "publish", server.tcp_port, topic, 200, BATCH, share)] * CONNECTIONS, expected=self._messages
+        )
+        server.http("POST", f"/topic/delete?topic={topic}")
+        return value
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        alone = self._publish(server)
+        with LoadProgram("console_load", "watch", server.console_port, "/topics/", 20) as watch:
+            watch.wait_until_ready()
+            watch.go()
+            watched = self._publish(server)
+            watch.go()
+            frames = watch.result()
+        assert frames["count"] > 0, "no frame came to any dashboard"
+        return {"dashboards_alone": alone, "dashboards_watched": watched}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}

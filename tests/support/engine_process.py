@@ -1,0 +1,48 @@
+"""The queue engine alone as a process: what `serve` runs, without the console beside it.
+
+python -m tests.support.engine_process [--flag=value …]: the engine's own flags, until SIGTERM.
+"""
+
+import signal
+import sys
+from dataclasses import fields
+
+from queue_engine.options import Options, flag_of, parse_option
+from queue_engine.service.runner import EngineRunner
+from tests.support.server import ServerProcess
+
+
+class EngineProcess(ServerProcess):
+    """A ServerProcess without a console."""
+
+    _listeners = frozenset({"TCP", "HTTP"})
+
+    def _command(self) -> list[str]:
+        return [
+            "-m",
+            "tests.support.engine_process",
+            f"--tcp-address=127.0.0.1:{self.tcp_port}",
+            f"--http-address=127.0.0.1:{self.http_port}",
+            f"--data-path={self.data_path}",
+        ]
+
+
+def main(arguments: list[str]) -> None:
+    names = {flag_of(spec.name): spec.name for spec in fields(Options)}
+    given = {}
+    for argument in arguments:
+        flag, _, text = argument.partition("=")
+        given[names[flag]] = parse_option(names[flag], text)
+    options = Options(**given)
+    options.validate()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    runner = EngineRunner(options)
+    runner.start()
+    print("TCP: listening on {}:{}".format(*runner.tcp_address))
+    print("HTTP: listening on {}:{}".format(*runner.http_address), flush=True)
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    runner.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
