@@ -45,13 +45,13 @@ def frame(timestamp_ns: int, attempts: int, message_id: bytes, body: bytes) -> b
 
 def frame_with_next_attempt(one_frame: bytes) -> bytes:
     """The same message for its next delivery."""
-    attempts = min(unpack_attempts(one_frame, ATTEMPTS_AT)[0] + 1, ATTEMPTS_MAX)
+    attempts: int = min(unpack_attempts(one_frame, ATTEMPTS_AT)[0] + 1, ATTEMPTS_MAX)
     return one_frame[:ATTEMPTS_AT] + attempts.to_bytes(2, "big") + one_frame[ID_AT:]
 
 
 def stored_from_frame(one_frame: bytes) -> bytes:
     """The stored form of a message that waits for the delivery its frame makes."""
-    attempts = unpack_attempts(one_frame, ATTEMPTS_AT)[0] - 1
+    attempts: int = unpack_attempts(one_frame, ATTEMPTS_AT)[0] - 1
     return one_frame[TIMESTAMP_AT:ATTEMPTS_AT] + attempts.to_bytes(2, "big") + one_frame[ID_AT:]
 
 

@@ -13,6 +13,7 @@ from queue_engine.message import (
     FRAME_HEADER_BYTES,
     FRAME_TYPE_MESSAGE,
     STORED_HEADER_BYTES,
+    TIMESTAMP_AT,
     frame_with_next_attempt,
     pack_frame_prefix,
     pack_stored_prefix,
@@ -98,26 +99,34 @@ class Run:
             self._ends = ends
         return self._ends
 
-    def split(self, count: int) -> tuple["Run", "Run"]:
-        """The first `count` messages and the rest; 0 < count < len."""
-        cut = self.ends()[count - 1]
-        return Run(self.frames[:cut], self.ids[:count]), Run(self.frames[cut:], self.ids[count:])
+    def slice(self, start: int, stop: int) -> "Run":
+        """The messages from `start` up to but not including `stop`; 0 <= start < stop <= len."""
+        if start == 0 and stop == len(self.ids):
+            return self
+        ends = self.ends()
+        return Run(self.frames[ends[start - 1] if start else 0 : ends[stop - 1]], self.ids[start:stop])
 
-    def count_within(self, bytes_max: int) -> int:
-        """How many messages from the front fit in `bytes_max`."""
-        if len(self.frames) <= bytes_max:
+    def count_within(self, start: int, bytes_max: int) -> int:
+        """How many messages from `start` on fit in `bytes_max` bytes of frames."""
+        if start == 0 and len(self.frames) <= bytes_max:
             return len(self.ids)
-        return bisect_right(self.ends(), bytes_max)
+        ends = self.ends()
+        return bisect_right(ends, (ends[start - 1] if start else 0) + bytes_max) - start
 
     def frame_at(self, index: int) -> bytes:
         """One message's frame."""
         ends = self.ends()
         return self.frames[ends[index - 1] if index else 0 : ends[index]]
 
-    def first_timestamp_ns(self) -> int:
-        """Publish time of the first message."""
-        timestamp_ns: int = unpack_timestamp(self.frames, 8)[0]
+    def timestamp_ns_at(self, index: int) -> int:
+        """Publish time of one message, Unix nanoseconds."""
+        start = self.ends()[index - 1] if index else 0
+        timestamp_ns: int = unpack_timestamp(self.frames, start + TIMESTAMP_AT)[0]
         return timestamp_ns
+
+    def select(self, indexes: Sequence[int]) -> "Run":
+        """The messages at `indexes`, in that order."""
+        return Run(b"".join([self.frame_at(index) for index in indexes]), [self.ids[index] for index in indexes])
 
     def for_next_attempt(self, ids: Sequence[bytes]) -> "Run":
         """The messages `ids` of this run (all its own, in any order) as frames of their next delivery.

@@ -1,0 +1,62 @@
+"""One subscribed connection, as delivery sees it: credit, counts, and somewhere to send to."""
+
+from typing import Protocol
+
+from queue_engine.run import Run
+
+
+class Sink(Protocol):
+    """Where a consumer's messages go."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the connection takes more: false while its unsent bytes exceed its output buffer."""
+        ...
+
+    def send_run(self, run: Run) -> None:
+        """Hand the frames over. Never fails: a broken connection ends through `Channel.remove_consumer`."""
+        ...
+
+    def close_consumer(self) -> None:
+        """End the connection, because its channel was deleted."""
+        ...
+
+
+class Consumer:
+    """A consumer of one channel.
+
+    Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight.
+    """
+
+    __slots__ = (
+        "finish_count",
+        "in_flight_count",
+        "is_closing",
+        "key",
+        "max_msg_timeout_ns",
+        "message_count",
+        "msg_timeout_ns",
+        "ready_count",
+        "requeue_count",
+        "sink",
+        "timeout_count",
+    )
+
+    def __init__(self, key: int, sink: Sink, *, msg_timeout_ns: int, max_msg_timeout_ns: int) -> None:
+        self.key = key
+        self.sink = sink
+        self.msg_timeout_ns = msg_timeout_ns
+        self.max_msg_timeout_ns = max_msg_timeout_ns
+        self.ready_count = 0
+        self.in_flight_count = 0
+        self.is_closing = False
+        # Counters since the connection began.
+        self.message_count = 0
+        self.finish_count = 0
+        self.requeue_count = 0
+        self.timeout_count = 0
+
+    @property
+    def credit(self) -> int:
+        """How many more messages it may be sent now."""
+        return self.ready_count - self.in_flight_count

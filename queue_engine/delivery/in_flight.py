@@ -1,0 +1,196 @@
+"""Messages that consumers hold: who holds which, and until when. Map and heap change under this one owner.
+
+A `Delivery` is a run that was sent to one consumer: it has one deadline for all its messages, so that a message
+costs one entry of a dict. TOUCH splits one message out into a delivery of its own.
+
+Invariant: the deliveries' `outstanding` add up to the size of the map.
+"""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.errors import NotInFlightError, NotOwnerError, RequestError
+from queue_engine.run import Run
+
+# The heap is rebuilt when at least this many of its entries are finished deliveries, and they are the most.
+_STALE_MIN = 64
+
+_NO_RUN = Run(b"", [])
+
+
+class Delivery:
+    """Messages of one run in flight to one consumer under one deadline (monotonic ns)."""
+
+    __slots__ = ("consumer", "deadline_ns", "ids", "latest_ns", "outstanding", "run", "sent_ns")
+
+    def __init__(self, consumer: Consumer, run: Run, ids: list[bytes], sent_ns: int) -> None:
+        self.consumer = consumer
+        self.run = run
+        self.ids = ids
+        self.sent_ns = sent_ns
+        self.deadline_ns = sent_ns + consumer.msg_timeout_ns
+        self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
+        self.outstanding = len(ids)
+
+
+class InFlightTable:
+    """All messages of one channel that are in flight."""
+
+    def __init__(self) -> None:
+        self._delivery_of: dict[bytes, Delivery] = {}
+        self._heap: list[tuple[int, int, Delivery]] = []
+        self._order = 0
+        self._stale = 0  # entries of the heap whose delivery has nothing outstanding
+
+    def __len__(self) -> int:
+        return len(self._delivery_of)
+
+    def may_add(self, ids: Sequence[bytes]) -> bool:
+        """Whether none of `ids` is in flight, and none stands in `ids` twice."""
+        unique = set(ids)
+        return len(unique) == len(ids) and self._delivery_of.keys().isdisjoint(unique)
+
+    def __contains__(self, message_id: bytes) -> bool:
+        return message_id in self._delivery_of
+
+    def add(self, consumer: Consumer, run: Run, sent_ns: int) -> Delivery:
+        """Note that `run` was sent. None of its ids may be in flight, and none may stand in it twice."""
+        delivery = Delivery(consumer, run, run.ids, sent_ns)
+        self._delivery_of.update(zip(run.ids, repeat(delivery)))
+        self._push(delivery)
+        return delivery
+
+    def _push(self, delivery: Delivery) -> None:
+        self._order += 1
+        heappush(self._heap, (delivery.deadline_ns, self._order, delivery))
+
+    def next_deadline_ns(self) -> int | None:
+        """The earliest deadline, or an earlier time at which there is nothing to do; None when nothing is in
+        flight."""
+        return self._heap[0][0] if self._delivery_of else None
+
+    def finish(self, consumer: Consumer, ids: list[bytes]) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
+        """Remove messages that `consumer` holds; returns the ids removed, and the others each with its error.
+
+        Whether it owns them is looked at before anything is removed; an id that stands twice is finished once.
+        """
+        delivery_of = self._delivery_of
+        found = Counter(map(delivery_of.get, ids))
+        for delivery in found:
+            if delivery is None or delivery.consumer is not consumer:
+                return self._finish_singly(consumer, ids)
+        if len(ids) > 1 and len(set(ids)) != len(ids):
+            return self._finish_singly(consumer, ids)
+        deque(map(delivery_of.__delitem__, ids), maxlen=0)
+        for delivery, count in found.items():
+            assert delivery is not None
+            self._settle(delivery, count)
+        return ids, []
+
+    def _finish_singly(
+        self, consumer: Consumer, ids: list[bytes]
+    ) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
+        done: list[bytes] = []
+        errors: list[tuple[bytes, RequestError]] = []
+        for message_id in ids:
+            try:
+                self.remove(consumer, message_id)
+            except RequestError as exc:
+                errors.append((message_id, exc))
+            else:
+                done.append(message_id)
+        return done, errors
+
+    def owned(self, consumer: Consumer | None, message_id: bytes) -> Delivery:
+        """The delivery of a message in flight; `consumer` None asks for nobody's in particular.
+
+        Raises NotInFlightError or NotOwnerError with nsqd's words.
+        """
+        delivery = self._delivery_of.get(message_id)
+        if delivery is None:
+            raise NotInFlightError("ID not in flight")
+        if consumer is not None and delivery.consumer is not consumer:
+            raise NotOwnerError("client does not own message")
+        return delivery
+
+    def remove(self, consumer: Consumer | None, message_id: bytes) -> Delivery:
+        """Take one message out; returns the delivery it was part of. Raises as `owned` does."""
+        delivery = self.owned(consumer, message_id)
+        run = delivery.run
+        del self._delivery_of[message_id]
+        self._settle(delivery, 1)
+        # Settling may have let go of the run; the caller needs it to give the message back.
+        taken = Delivery(delivery.consumer, run, [message_id], delivery.sent_ns)
+        taken.latest_ns = delivery.latest_ns
+        return taken
+
+    def touch(self, consumer: Consumer, message_id: bytes, now_ns: int) -> int:
+        """Give a message the consumer's timeout from now on, up to its latest; returns the new deadline.
+
+        Raises as `owned` does.
+        """
+        touched = self.remove(consumer, message_id)
+        touched.deadline_ns = min(now_ns + consumer.msg_timeout_ns, touched.latest_ns)
+        self._delivery_of[message_id] = touched
+        self._push(touched)
+        return touched.deadline_ns
+
+    def _settle(self, delivery: Delivery, count: int) -> None:
+        delivery.outstanding -= count
+        assert delivery.outstanding >= 0
+        if delivery.outstanding == 0:
+            # Its entry stays in the heap for a while; the frames need not.
+            delivery.run = _NO_RUN
+            delivery.ids = []
+            self._stale += 1
+            if self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[2].outstanding]
+                heapify(self._heap)
+                self._stale = 0
+
+    def remaining_ids(self, delivery: Delivery) -> list[bytes]:
+        """Which messages of a delivery are still in flight under it, in the order they were sent."""
+        if delivery.outstanding == len(delivery.ids):
+            return delivery.ids
+        delivery_of = self._delivery_of
+        return [message_id for message_id in delivery.ids if delivery_of.get(message_id) is delivery]
+
+    def pop_expired(self, now_ns: int, deliveries_max: int) -> list[tuple[Delivery, list[bytes]]]:
+        """Remove what is past its deadline, earliest first: deliveries with their ids still in flight.
+
+        At most `deliveries_max`, so that one pass stays short. O(k log n).
+        """
+        expired: list[tuple[Delivery, list[bytes]]] = []
+        while self._heap and len(expired) < deliveries_max and self._heap[0][0] <= now_ns:
+            delivery = heappop(self._heap)[2]
+            if delivery.outstanding == 0:
+                self._stale -= 1
+                continue
+            expired.append((delivery, self._remove_all_of(delivery)))
+        return expired
+
+    def _remove_all_of(self, delivery: Delivery) -> list[bytes]:
+        ids = self.remaining_ids(delivery)
+        assert len(ids) == delivery.outstanding, "deliveries and map must agree"
+        for message_id in ids:
+            del self._delivery_of[message_id]
+        delivery.outstanding = 0
+        return ids
+
+    def deliveries(self) -> list[Delivery]:
+        """What has anything outstanding, oldest deadline first."""
+        return [entry[2] for entry in sorted(entry for entry in self._heap if entry[2].outstanding)]
+
+    def pop_all(self, consumer: Consumer | None = None) -> list[tuple[Delivery, list[bytes]]]:
+        """Remove everything, or everything that one consumer holds, in the order it was sent."""
+        popped: list[tuple[Delivery, list[bytes]]] = []
+        for _, _, delivery in sorted(self._heap):
+            if delivery.outstanding and (consumer is None or delivery.consumer is consumer):
+                popped.append((delivery, self._remove_all_of(delivery)))
+        self._heap = [entry for entry in self._heap if entry[2].outstanding]
+        heapify(self._heap)
+        self._stale = 0
+        return popped

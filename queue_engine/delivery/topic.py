@@ -1,0 +1,143 @@
+"""A topic: what is published to it, and the channels that each get all of it."""
+
+from collections.abc import Callable, Sequence
+
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
+from queue_engine.errors import LimitError
+from queue_engine.message_id import MessageIds
+from queue_engine.run import Batch
+from queue_engine.storage.store import TopicStore
+from queue_engine.ticket import DONE, Ticket
+
+# What one turn of the loop moves from the topic to its channels.
+PUMP_MESSAGES_MAX = 2_000
+
+
+class Topic:
+    """One topic. Synchronous; belongs to the engine.
+
+    pump_later: called when messages wait at the topic that could go on to its channels; the owner then calls
+    `pump` once in each turn until it returns False.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        store: TopicStore,
+        message_ids: MessageIds,
+        *,
+        deferred_max: int,
+        wake: Callable[[Channel], None],
+        schedule: Callable[[Channel], None],
+        pump_later: Callable[["Topic"], None],
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.store = store
+        self.paused = False
+        self.is_deleted = False
+        self.channels: dict[str, Channel] = {}
+        self._message_ids = message_ids
+        self._deferred_max = deferred_max
+        self._wake = wake
+        self._schedule = schedule
+        self._pump_later = pump_later
+        self.message_count = 0
+        self.message_bytes = 0
+        store.set_flowing(True)
+
+    def publish(self, bodies: Sequence[bytes], now_ns: int, time_ns: int, defer_ns: int = 0) -> Ticket:
+        """Take messages for all channels, all or nothing.
+
+        now_ns: monotonic; time_ns: the publish time that the messages carry. The ticket is done when OK may be
+        said, and rejected with StorageError when it may not. Raises LimitError beyond the deferred limit.
+        """
+        if defer_ns:
+            for channel in self.channels.values():
+                waiting = channel.backlog.deferred_count
+                if waiting >= self._deferred_max:
+                    raise LimitError(
+                        f"{waiting} messages are deferred in {self.name}/{channel.name}: "
+                        f"the most is {self._deferred_max}"
+                    )
+        batch = Batch(time_ns, self._message_ids.take(len(bodies)), bodies)
+        ticket = self.store.append(batch, now_ns + defer_ns if defer_ns else None)
+        if ticket is DONE:
+            self._published(batch, defer_ns > 0)
+        else:
+            ticket.when_done(lambda settled: None if settled.error else self._published(batch, defer_ns > 0))
+        return ticket
+
+    def _published(self, batch: Batch, is_deferred: bool) -> None:
+        self.message_count += len(batch)
+        self.message_bytes += batch.body_bytes
+        for channel in self.channels.values():
+            if is_deferred:
+                self._schedule(channel)
+            else:
+                self._wake(channel)
+        if self.channels and not self.paused and self.store.depth:
+            self._pump_later(self)
+
+    def open_channel(self, name: str, number: int) -> Channel:
+        """The channel `name`, which must be new, with what its backlog has kept."""
+        assert name not in self.channels, name
+        channel = Channel(
+            self.name,
+            name,
+            number,
+            self.store.open_channel(name),
+            deferred_max=self._deferred_max,
+            wake=self._wake,
+            schedule=self._schedule,
+        )
+        self.channels[name] = channel
+        if not self.paused and self.store.depth:
+            self._pump_later(self)
+        return channel
+
+    def delete_channel(self, name: str) -> Outcome:
+        """Drop a channel with all it holds; its consumers are disconnected."""
+        channel = self.channels.pop(name)
+        channel.is_deleted = True
+        clients = len(channel.consumers)
+        for consumer in list(channel.consumers.values()):
+            consumer.sink.close_consumer()
+        dropped = channel.empty()
+        self.store.delete_channel(name)
+        return Outcome(depth=dropped.depth, in_flight=dropped.in_flight, deferred=dropped.deferred, clients=clients)
+
+    def pump(self) -> bool:
+        """Move what waits here on to the channels; returns whether there is more to move. Raises StorageError."""
+        moved = self.store.pump(PUMP_MESSAGES_MAX)
+        if moved:
+            for channel in self.channels.values():
+                self._wake(channel)
+                self._schedule(channel)
+        return moved > 0 and self.store.depth > 0
+
+    def pause(self) -> None:
+        """Hold what is published from now on here, instead of giving it to the channels."""
+        self.paused = True
+        self.store.set_flowing(False)
+
+    def unpause(self) -> None:
+        self.paused = False
+        self.store.set_flowing(True)
+        if self.channels and self.store.depth:
+            self._pump_later(self)
+
+    def stats(self, channels: tuple[ChannelStats, ...]) -> TopicStats:
+        return TopicStats(
+            topic_name=self.name,
+            storage=self.store.kind,
+            depth=self.store.depth,
+            backend_depth=self.store.backend_depth,
+            message_count=self.message_count,
+            message_bytes=self.message_bytes,
+            paused=self.paused,
+            oldest_ns=self.store.oldest_ns(),
+            channels=channels,
+        )

@@ -1,0 +1,520 @@
+"""The engine: all topics, every act on them, and the work of each turn. Synchronous, one thread, no sockets.
+
+Whoever drives it (service/, or a test with a clock of its own) calls `turn` when `on_work` was called,
+`scan_pass` and `tick` now and then, and tells it of clients.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import Protocol
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.deadlines import DeadlineIndex
+from queue_engine.delivery.stats import ClientStats, EngineSnapshot, InFlightStats, Outcome, TopicStats
+from queue_engine.delivery.topic import Topic
+from queue_engine.errors import (
+    ChannelNotFoundError,
+    ClosedError,
+    InvalidChannelError,
+    InvalidTopicError,
+    LimitError,
+    StorageError,
+    TopicNotFoundError,
+)
+from queue_engine.message_id import MessageIds
+from queue_engine.names import is_ephemeral, is_valid_name
+from queue_engine.options import Options
+from queue_engine.storage.background import Background
+from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
+from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.files import Files
+from queue_engine.storage.store import TopicStore
+from queue_engine.ticket import DONE, Ticket, all_of
+from queue_engine.topology import ChannelEntry, TopicEntry, Topology, TopologyFile, load_topology
+from queue_engine.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+HEALTHY = "OK"
+# Channels per slice of a snapshot: a slice of 100 takes well under a millisecond.
+SNAPSHOT_SLICE_CHANNELS = 100
+
+
+class Client(Protocol):
+    """A connection, as the engine's figures need it."""
+
+    @property
+    def is_producer(self) -> bool: ...
+
+    def stats(self) -> ClientStats: ...
+
+
+class Engine:
+    """All queue state of one process.
+
+    on_work: called when `turn` has something to do and had nothing before.
+    open_store: makes a topic's store; the default is by storage kind in the data directory.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Clock,
+        files: Files,
+        background: Background,
+        on_work: Callable[[], None] = lambda: None,
+        open_store: Callable[[str], TopicStore] | None = None,
+    ) -> None:
+        self.options = options
+        self.topics: dict[str, Topic] = {}
+        self.clients: dict[int, Client] = {}
+        self.health = HEALTHY
+        self.is_closing = False
+        self.on_work = on_work
+        self._clock = clock
+        self.started_at_ns = clock.time_ns()
+        self._node_id = options.effective_node_id
+        self._folder = DiskQueueFolder(options.data_path, options, files, background, clock)
+        self._open_store = open_store or self._open_disk_queue_store
+        self._topology_file = TopologyFile(options.data_path, files, background, self._compose_topology)
+        self._next_number = 1
+        self._next_client_key = 1
+        self._woken: dict[Channel, None] = {}
+        self._pumping: dict[Topic, None] = {}
+        # The disk refused them: tried again at the tick.
+        self._stalled: dict[Topic, None] = {}
+        self._stalled_channels: dict[Channel, None] = {}
+        self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
+        self._sorted_names: list[str] | None = None
+        self._sequence = 0
+
+    # Start and stop.
+
+    def open(self) -> None:
+        """Load the topology and open every queue it names. Raises TopologyError or StorageError."""
+        topology = load_topology(self.options.data_path)
+        self._next_number = topology.next_number
+        for entry in topology.topics:
+            if entry.storage != DISK_QUEUE_KIND:
+                raise StorageError(
+                    f"topic {entry.name} has storage kind {entry.storage!r}, which this version does not know"
+                )
+            topic = self._add_topic(entry.name, entry.number or self._take_number())
+            for channel_entry in entry.channels:
+                channel = topic.open_channel(channel_entry.name, channel_entry.number or self._take_number())
+                channel.paused = channel_entry.paused
+            if entry.paused:
+                topic.pause()
+
+    def close(self) -> None:
+        """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
+        kept, after it has tried everything."""
+        self.is_closing = True
+        errors: list[str] = []
+        for topic in self.topics.values():
+            for channel in topic.channels.values():
+                channel.give_back_everything()
+            try:
+                topic.store.close()
+            except StorageError as exc:
+                errors.append(f"topic {topic.name}: {exc}")
+        saved = self._topology_file.save()
+        if saved.done and saved.error is not None:
+            errors.append(str(saved.error))
+        if errors:
+            raise StorageError("; ".join(errors))
+
+    # Publishing and subscribing.
+
+    def publish(self, topic_name: str, bodies: Sequence[bytes], *, defer_ms: int = 0) -> Ticket:
+        """Publish to a topic, which is created when new. All or nothing.
+
+        The ticket is done when OK may be said. Raises InvalidTopicError, LimitError or ClosedError.
+        """
+        topic = self.topics.get(topic_name)
+        created = DONE
+        if topic is None or self.is_closing:
+            topic, created = self._topic_for(topic_name)
+        clock = self._clock
+        ticket = topic.publish(bodies, clock.monotonic_ns(), clock.time_ns(), defer_ms * NS_PER_MS)
+        if ticket.done:
+            self._note_health(ticket)
+        else:
+            ticket.when_done(self._note_health)
+        return ticket if created.done and created.error is None else all_of((created, ticket))
+
+    def _note_health(self, ticket: Ticket) -> None:
+        if ticket.error is not None:
+            self.health = f"NOK - {ticket.error}"
+        elif self.health is not HEALTHY:
+            self.health = HEALTHY
+
+    def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel, Ticket]:
+        """Make `consumer` one of the channel's; topic and channel are created when new.
+
+        Raises InvalidTopicError, InvalidChannelError, LimitError or ClosedError.
+        """
+        topic, topic_created = self._topic_for(topic_name)
+        channel, channel_created = self._channel_for(topic, channel_name)
+        limit = self.options.max_channel_consumers
+        if limit and len(channel.consumers) >= limit:
+            raise LimitError(f"consumers for {topic_name}:{channel_name} exceeds limit of {limit}")
+        channel.add_consumer(consumer)
+        return channel, all_of((topic_created, channel_created))
+
+    def unsubscribe(self, channel: Channel, consumer: Consumer) -> None:
+        """The consumer's connection ended."""
+        channel.remove_consumer(consumer, gives_back=self.options.requeue_on_disconnect and not channel.is_deleted)
+        if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
+            topic = self.topics[channel.topic_name]
+            topic.delete_channel(channel.name)
+            if not topic.channels and is_ephemeral(topic.name):
+                self._delete(topic)
+
+    def add_client(self, client: Client) -> int:
+        """Know a connection; returns its key, which is never used again."""
+        key = self._next_client_key
+        self._next_client_key += 1
+        self.clients[key] = client
+        return key
+
+    def remove_client(self, key: int) -> None:
+        self.clients.pop(key, None)
+
+    # Topics and channels.
+
+    def _take_number(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def _open_disk_queue_store(self, topic_name: str) -> TopicStore:
+        return DiskQueueStore(topic_name, self._folder, self.options.mem_queue_size)
+
+    def _add_topic(self, name: str, number: int) -> Topic:
+        topic = Topic(
+            name,
+            number,
+            self._open_store(name),
+            MessageIds(self._clock, self._node_id),
+            deferred_max=self.options.max_deferred_per_channel,
+            wake=self._wake,
+            schedule=self._deadlines.note,
+            pump_later=self._pump_later,
+        )
+        self.topics[name] = topic
+        self._sorted_names = None
+        return topic
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            raise ClosedError
+
+    def _topic_for(self, name: str) -> tuple[Topic, Ticket]:
+        """The topic `name`, created when new, and the ticket of its creation."""
+        self._check_open()
+        topic = self.topics.get(name)
+        if topic is not None:
+            return topic, DONE
+        if not is_valid_name(name):
+            raise InvalidTopicError(f"topic name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
+        if len(self.topics) >= self.options.max_topics:
+            raise LimitError(f"topic {name} is not created: {len(self.topics)} exist and the most is --max-topics")
+        topic = self._add_topic(name, self._take_number())
+        return topic, DONE if is_ephemeral(name) else self._topology_file.save()
+
+    def _channel_for(self, topic: Topic, name: str) -> tuple[Channel, Ticket]:
+        """The channel `name`, created when new, and the ticket of its creation."""
+        self._check_open()
+        channel = topic.channels.get(name)
+        if channel is not None:
+            return channel, DONE
+        if not is_valid_name(name):
+            raise InvalidChannelError(f"channel name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
+        if len(topic.channels) >= self.options.max_channels_per_topic:
+            raise LimitError(
+                f"channel {topic.name}/{name} is not created: {len(topic.channels)} exist "
+                "and the most is --max-channels-per-topic"
+            )
+        channel = topic.open_channel(name, self._take_number())
+        is_lasting = not (is_ephemeral(name) or is_ephemeral(topic.name))
+        return channel, self._topology_file.save() if is_lasting else DONE
+
+    def topic(self, name: str) -> Topic:
+        """The topic `name`. Raises TopicNotFoundError."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise TopicNotFoundError(f"topic {name} does not exist")
+        return topic
+
+    def channel(self, topic_name: str, channel_name: str) -> Channel:
+        """One channel. Raises TopicNotFoundError or ChannelNotFoundError."""
+        channel = self.topic(topic_name).channels.get(channel_name)
+        if channel is None:
+            raise ChannelNotFoundError(f"channel {topic_name}/{channel_name} does not exist")
+        return channel
+
+    # Acts. Each returns what it did, and the ticket after which that is durable.
+
+    def create_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        is_new = topic not in self.topics
+        _, ticket = self._topic_for(topic)
+        return Outcome(created=is_new), ticket
+
+    def create_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        owner = self.topic(topic)
+        is_new = channel not in owner.channels
+        _, ticket = self._channel_for(owner, channel)
+        return Outcome(created=is_new), ticket
+
+    def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Drop a topic, its channels and all their messages; their consumers are disconnected."""
+        self._check_open()
+        return self._delete(self.topic(topic)), self._topology_file.save()
+
+    def _delete(self, topic: Topic) -> Outcome:
+        depth, in_flight, deferred, clients = topic.store.depth, 0, 0, 0
+        channels = len(topic.channels)
+        for name in list(topic.channels):
+            dropped = topic.delete_channel(name)
+            depth += dropped.depth
+            in_flight += dropped.in_flight
+            deferred += dropped.deferred
+            clients += dropped.clients
+        topic.is_deleted = True
+        topic.store.delete()
+        del self.topics[topic.name]
+        self._sorted_names = None
+        return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
+
+    def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Drop a channel with all it holds; its consumers are disconnected."""
+        self._check_open()
+        self.channel(topic, channel)
+        owner = self.topic(topic)
+        outcome = owner.delete_channel(channel)
+        if not owner.channels and is_ephemeral(topic):
+            self._delete(owner)
+        return outcome, self._topology_file.save()
+
+    def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
+        """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
+        self._check_open()
+        owner = self.topic(topic)
+        dropped = owner.store.empty()
+        depth, in_flight, deferred, channels = dropped.depth, 0, 0, 0
+        if channels_too:
+            for channel in owner.channels.values():
+                emptied = channel.empty()
+                depth += emptied.depth
+                in_flight += emptied.in_flight
+                deferred += emptied.deferred
+                channels += 1
+        return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels), DONE
+
+    def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Drop all that a channel holds: waiting, deferred and in flight."""
+        self._check_open()
+        return self.channel(topic, channel).empty(), DONE
+
+    def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the topic to its channels."""
+        self._check_open()
+        owner = self.topic(topic)
+        owner.pause()
+        return Outcome(depth=owner.store.depth), self._topology_file.save()
+
+    def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        self._check_open()
+        owner = self.topic(topic)
+        owner.unpause()
+        return Outcome(depth=owner.store.depth), self._topology_file.save()
+
+    def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the channel to its consumers; what is in flight stays so."""
+        self._check_open()
+        one = self.channel(topic, channel)
+        one.pause()
+        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._topology_file.save()
+
+    def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        self._check_open()
+        one = self.channel(topic, channel)
+        one.unpause()
+        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._topology_file.save()
+
+    def requeue_in_flight(
+        self, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Put messages in flight back in the queue now: one, one client's, or all."""
+        self._check_open()
+        one = self.channel(topic, channel)
+        encoded = None if message_id is None else message_id.encode("ascii", "replace")
+        return one.requeue_in_flight(client_key=client_key, message_id=encoded), DONE
+
+    def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Let all deferred messages of a channel wait like the others now."""
+        self._check_open()
+        return self.channel(topic, channel).release_deferred(), DONE
+
+    def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
+        """The first messages in flight of a channel, earliest deadline first."""
+        return self.channel(topic, channel).in_flight_stats(self._clock.monotonic_ns(), limit)
+
+    # The work of each turn.
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._woken or self._pumping)
+
+    def _wake(self, channel: Channel) -> None:
+        if channel not in self._woken:
+            had_work = self.has_work
+            self._woken[channel] = None
+            if not had_work:
+                self.on_work()
+
+    def _pump_later(self, topic: Topic) -> None:
+        if topic not in self._pumping:
+            had_work = self.has_work
+            self._pumping[topic] = None
+            if not had_work:
+                self.on_work()
+
+    def turn(self) -> None:
+        """Deliver what can be delivered; a bounded amount, the rest is left for the next turn (`has_work`)."""
+        woken, self._woken = self._woken, {}
+        pumping, self._pumping = self._pumping, {}
+        if self.is_closing:
+            return
+        now_ns = self._clock.monotonic_ns()
+        for channel in woken:
+            if channel.is_deleted:
+                continue
+            try:
+                if channel.deliver(now_ns):
+                    self._woken[channel] = None
+            except StorageError as exc:
+                logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
+                self.health = f"NOK - {exc}"
+                self._stalled_channels[channel] = None
+        for topic in pumping:
+            if topic.is_deleted or topic.paused:
+                continue
+            try:
+                if topic.pump():
+                    self._pumping[topic] = None
+            except StorageError as exc:
+                logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
+                self.health = f"NOK - {exc}"
+                self._stalled[topic] = None
+
+    def scan_pass(self) -> tuple[int, int]:
+        """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.
+
+        Returns (channels handled, of these dirty). The channels are picked by earliest deadline.
+        """
+        now_ns = self._clock.monotonic_ns()
+        due = self._deadlines.pop_due(now_ns, self.options.queue_scan_selection_count)
+        dirty = 0
+        for channel in due:
+            if channel.is_deleted:
+                continue
+            if channel.expire(now_ns):
+                dirty += 1
+            self._deadlines.note(channel)
+        return len(due), dirty
+
+    def is_pass_dirty(self, handled: int, dirty: int) -> bool:
+        """Whether another pass should follow at once (nsqd's dirty percent)."""
+        return handled > 0 and dirty * 100 > self.options.queue_scan_dirty_percent * handled
+
+    def tick(self) -> None:
+        """Start the syncs whose time has come, and try again what the disk refused."""
+        self._folder.sync_used(self._clock.monotonic_ns())
+        stalled, self._stalled = self._stalled, {}
+        for topic in stalled:
+            if not topic.is_deleted:
+                self._pump_later(topic)
+        stalled_channels, self._stalled_channels = self._stalled_channels, {}
+        for channel in stalled_channels:
+            if not channel.is_deleted:
+                self._wake(channel)
+
+    # Figures.
+
+    def stats(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:
+        """All figures, or those of one topic or channel, at this moment."""
+        slices = self.stats_in_slices(lambda t, c: include_clients, topic=topic, channel=channel)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as stop:
+                snapshot: EngineSnapshot = stop.value
+                return snapshot
+
+    def stats_in_slices(
+        self, wants_clients: Callable[[str, str], bool], *, topic: str = "", channel: str = ""
+    ) -> Generator[None, None, EngineSnapshot]:
+        """The same in short steps: yields between them, returns the snapshot.
+
+        A channel's figures agree among themselves; those of different slices are moments apart.
+        wants_clients(topic, channel): whether that channel's clients are listed.
+        """
+        if self._sorted_names is None:
+            self._sorted_names = sorted(self.topics)
+        names = self._sorted_names if not topic else [topic]
+        listed: list[TopicStats] = []
+        sliced = 0
+        for name in names:
+            one = self.topics.get(name)
+            if one is None:
+                continue
+            channels = []
+            for channel_name in sorted(one.channels):
+                if channel and channel != channel_name:
+                    continue
+                each = one.channels[channel_name]
+                channels.append(each.stats(self._clients_of(each) if wants_clients(name, channel_name) else None))
+            listed.append(one.stats(tuple(channels)))
+            sliced += 1 + len(channels)
+            if sliced >= SNAPSHOT_SLICE_CHANNELS:
+                sliced = 0
+                yield
+        producers = [client for client in self.clients.values() if client.is_producer]
+        self._sequence += 1
+        return EngineSnapshot(
+            sequence=self._sequence,
+            taken_at_ns=self._clock.time_ns(),
+            started_at_ns=self.started_at_ns,
+            version=VERSION,
+            health=self.health,
+            connection_count=len(self.clients),
+            producer_count=len(producers),
+            topics=tuple(listed),
+            producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
+        )
+
+    def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
+        return tuple(self.clients[key].stats() for key in channel.consumers if key in self.clients)
+
+    def _compose_topology(self) -> bytes:
+        entries = [
+            TopicEntry(
+                name=topic.name,
+                paused=topic.paused,
+                number=topic.number,
+                storage=topic.store.kind,
+                channels=tuple(
+                    ChannelEntry(name=channel.name, paused=channel.paused, number=channel.number)
+                    for channel in topic.channels.values()
+                    if not is_ephemeral(channel.name)
+                ),
+            )
+            for topic in self.topics.values()
+            if not is_ephemeral(topic.name)
+        ]
+        return Topology(topics=tuple(entries), next_number=self._next_number).to_json(VERSION)

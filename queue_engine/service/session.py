@@ -1,0 +1,528 @@
+"""One TCP connection: commands in, answers and messages out. All else it asks of the engine.
+
+Answers leave in the order of the commands: one whose ticket is not done yet holds back those behind it, a
+fatal error included. Messages and heartbeats may go between.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.stats import (
+    CLIENT_STATE_CLOSING,
+    CLIENT_STATE_INIT,
+    CLIENT_STATE_SUBSCRIBED,
+    ClientStats,
+)
+from queue_engine.engine import Engine
+from queue_engine.errors import PenstockError, ProtocolError, RequestError
+from queue_engine.protocol import frames
+from queue_engine.protocol.commands import (
+    Auth,
+    Cls,
+    Dpub,
+    Fin,
+    Identify,
+    Mpub,
+    Nop,
+    Pub,
+    Rdy,
+    Req,
+    Sub,
+    Touch,
+)
+from queue_engine.protocol.identify import (
+    DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS,
+    default_identity,
+    parse_identify,
+)
+from queue_engine.protocol.parser import Parser
+from queue_engine.run import Run
+from queue_engine.ticket import DONE, Ticket
+
+logger = logging.getLogger(__name__)
+
+MAGIC = b"  V2"
+# Reading pauses while this much of what a client published is not settled yet.
+UNSETTLED_BYTES_MAX = 8 << 20
+# A closed connection whose peer does not take the rest is cut after this long.
+CLOSE_TIMEOUT_NS = 5 * NS_PER_S
+
+
+class SessionOwner(Protocol):
+    """Who counts the connections."""
+
+    def opened(self, session: "Session") -> bool:
+        """Whether one more is allowed."""
+        ...
+
+    def closed(self, session: "Session") -> None: ...
+
+
+class Session(asyncio.Protocol):
+    """Serves one client. Implements `Sink` for delivery and `Client` for the engine's figures."""
+
+    def __init__(self, engine: Engine, clock: Clock, owner: SessionOwner) -> None:
+        options = engine.options
+        self._engine = engine
+        self._options = options
+        self._clock = clock
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = Parser(
+            max_msg_size=options.max_msg_size,
+            max_body_size=options.max_body_size,
+            max_req_timeout_ms=options.max_req_timeout_ms,
+            max_rdy_count=options.max_rdy_count,
+        )
+        self._parser.admit = self._admit
+        self._magic: bytes | None = b""  # what came of it; None once it was right
+        self._state = CLIENT_STATE_INIT
+        self._key = 0
+        self._remote_address = ""
+        self._identity = default_identity("", options)
+        self._consumer: Consumer | None = None
+        self._channel: Channel | None = None
+        self._pub_counts: dict[str, int] = {}
+        # Answers: those of this read, and those that wait for a ticket or behind one.
+        self._replies: list[bytes] = []
+        self._waiting: deque[tuple[Ticket, bytes, str, int]] = deque()  # ticket, answer, failed verb, body bytes
+        self._unsettled_bytes = 0
+        self._is_reading_paused = False
+        self._ends_after_waiting = False
+        # Messages: written at once, or gathered for a client that asked for that.
+        self._is_write_paused = False
+        self._is_sub_pending = False
+        self._gathers = False
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._gather_timer: asyncio.TimerHandle | None = None
+        # Time, monotonic ns.
+        now_ns = clock.monotonic_ns()
+        self._connected_at_s = clock.time_ns() // NS_PER_S
+        self._opened_ns = now_ns
+        self._heard_ns = now_ns
+        self._beaten_ns = now_ns
+        self._command_began_ns: int | None = None
+        self._stuck_since_ns: int | None = None
+        self._stuck_bytes = 0
+        self._closing_ns: int | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Fin: self._on_fin,
+            Pub: self._on_pub,
+            Mpub: self._on_mpub,
+            Dpub: self._on_dpub,
+            Rdy: self._on_rdy,
+            Req: self._on_req,
+            Touch: self._on_touch,
+            Nop: self._on_nop,
+            Sub: self._on_sub,
+            Cls: self._on_cls,
+            Identify: self._on_identify,
+            Auth: self._on_auth,
+        }
+
+    # The connection.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            host, port = peer[0], peer[1]
+            self._remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        else:
+            host = self._remote_address = "unix"
+        self._identity = default_identity(host, self._options)
+        transport.set_write_buffer_limits(high=self._identity.output_buffer_size)
+        if not self._owner.opened(self):
+            limit = self._options.max_connections
+            transport.write(frames.error_frame(f"E_INVALID too many connections: the most is {limit}".encode()))
+            self._end()
+            return
+        self._key = self._engine.add_client(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state = CLIENT_STATE_CLOSING
+        self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+        self._leave_channel()
+        self._engine.remove_client(self._key)
+        self._owner.closed(self)
+
+    def _leave_channel(self) -> None:
+        channel, consumer = self._channel, self._consumer
+        self._channel = self._consumer = None
+        if channel is not None and consumer is not None:
+            consumer.is_closing = True
+            consumer.ready_count = 0
+            self._engine.unsubscribe(channel, consumer)
+
+    def _end(self) -> None:
+        """Close once what was written is out; what comes in meanwhile is not looked at."""
+        if self._closing_ns is None:
+            self._closing_ns = self._clock.monotonic_ns()
+            # Its messages go to others at once, not when the peer has taken the rest.
+            self._leave_channel()
+            if self._transport is not None:
+                self._transport.close()
+
+    def close(self) -> None:
+        """The server stops: answers that are ready go out first."""
+        self._flush_gathered()
+        self._end()
+
+    def abort(self) -> None:
+        """End at once, whatever is still to go out."""
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing_ns is not None or self._ends_after_waiting:
+            return
+        now_ns = self._clock.monotonic_ns()
+        self._heard_ns = now_ns
+        try:
+            if self._magic is not None:
+                data = self._take_magic(data)
+            parser = self._parser
+            parser.feed(data)
+            handlers = self._handlers
+            while (command := parser.next()) is not None:
+                handlers[type(command)](command)
+            if parser.in_progress:
+                if self._command_began_ns is None:
+                    self._command_began_ns = now_ns
+            else:
+                self._command_began_ns = None
+        except ProtocolError as error:
+            self._refuse(error)
+        self._write_replies()
+
+    def _take_magic(self, data: bytes) -> bytes:
+        """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""
+        assert self._magic is not None
+        wanted = len(MAGIC) - len(self._magic)
+        self._magic += data[:wanted]
+        if len(self._magic) < len(MAGIC):
+            return b""
+        if self._magic != MAGIC:
+            raise ProtocolError("E_BAD_PROTOCOL", "")
+        self._magic = None
+        return data[wanted:]
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._stuck_since_ns = self._clock.monotonic_ns()
+        self._stuck_bytes = self._write_buffer_bytes()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._stuck_since_ns = None
+        self._wake_channel()
+
+    def _write_buffer_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _wake_channel(self) -> None:
+        if self._channel is not None and self._consumer is not None:
+            self._channel.set_ready(self._consumer, self._consumer.ready_count)
+
+    # Answers.
+
+    def _reply(self, frame: bytes) -> None:
+        if self._waiting:
+            self._waiting.append((DONE, frame, "", 0))
+        else:
+            self._replies.append(frame)
+
+    def _reply_when(self, ticket: Ticket, verb: str, body_bytes: int) -> None:
+        """OK once the ticket is done; its failure is fatal, as nsqd's is."""
+        if ticket is DONE and not self._waiting:
+            self._replies.append(frames.OK)
+            return
+        self._waiting.append((ticket, frames.OK, verb, body_bytes))
+        self._unsettled_bytes += body_bytes
+        if self._unsettled_bytes > UNSETTLED_BYTES_MAX and not self._is_reading_paused and self._transport:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+        if ticket.done:
+            self._settle_waiting(ticket)
+        else:
+            ticket.when_done(self._settle_later)
+
+    def _settle_later(self, ticket: Ticket) -> None:
+        self._settle_waiting(ticket)
+        self._write_replies()
+
+    def _settle_waiting(self, _: Ticket) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0].done:
+            ticket, frame, verb, body_bytes = waiting.popleft()
+            self._unsettled_bytes -= body_bytes
+            if ticket.error is None:
+                self._replies.append(frame)
+                continue
+            self._replies.append(
+                frames.error_frame(ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {ticket.error}").payload)
+            )
+            waiting.clear()
+            self._ends_after_waiting = True
+        if self._is_reading_paused and self._unsettled_bytes <= UNSETTLED_BYTES_MAX // 2 and self._transport:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Answer an error; a fatal one ends the connection behind the answers that are still due."""
+        self._reply(frames.error_frame(error.payload))
+        if error.fatal:
+            logger.info("client refused remote=%s error=%s", self._remote_address, error)
+            self._ends_after_waiting = True
+
+    def _write_replies(self) -> None:
+        if self._replies and self._closing_ns is None and self._transport is not None:
+            # What was gathered before goes first: a client may count on the order it asked in.
+            self._flush_gathered()
+            self._transport.write(b"".join(self._replies))
+        self._replies.clear()
+        if self._ends_after_waiting and not self._waiting:
+            self._end()
+
+    # Commands, the most frequent first.
+
+    def _admit(self, verb: bytes, params: list[bytes]) -> bool:
+        """nsqd looks at the state before anything else of a command. Raises ProtocolError."""
+        state = self._state
+        if verb in (b"FIN", b"REQ", b"TOUCH"):
+            if state not in (CLIENT_STATE_SUBSCRIBED, CLIENT_STATE_CLOSING):
+                raise _in_state(verb)
+        elif verb == b"RDY":
+            if state == CLIENT_STATE_CLOSING:
+                return True  # it said CLS: whatever it is ready for, nothing comes
+            if state != CLIENT_STATE_SUBSCRIBED:
+                raise _in_state(verb)
+        elif verb in (b"IDENTIFY", b"AUTH", b"SUB"):
+            if state != CLIENT_STATE_INIT:
+                raise _in_state(verb)
+            if verb == b"SUB" and self._identity.heartbeat_interval_ms == 0:
+                raise ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled")
+        elif verb == b"CLS" and state != CLIENT_STATE_SUBSCRIBED:
+            raise _in_state(verb)
+        return False
+
+    def _on_fin(self, command: Fin) -> None:
+        if self._channel is None or self._consumer is None:
+            return  # the channel was deleted under it, the connection is about to end
+        for message_id, error in self._channel.finish(self._consumer, command.ids):
+            self._refuse(_failed("FIN", message_id, error))
+
+    def _on_pub(self, command: Pub) -> None:
+        self._publish("PUB", command.topic, [command.body], len(command.body), 0)
+
+    def _on_mpub(self, command: Mpub) -> None:
+        self._publish("MPUB", command.topic, command.bodies, sum(map(len, command.bodies)), 0)
+
+    def _on_dpub(self, command: Dpub) -> None:
+        self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
+
+    def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
+        try:
+            ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
+        except PenstockError as exc:
+            raise ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {exc}") from exc
+        self._pub_counts[topic] = self._pub_counts.get(topic, 0) + len(bodies)
+        self._reply_when(ticket, verb, body_bytes)
+
+    def _on_rdy(self, command: Rdy) -> None:
+        if self._channel is not None and self._consumer is not None:
+            self._channel.set_ready(self._consumer, command.count)
+
+    def _on_req(self, command: Req) -> None:
+        if self._channel is None or self._consumer is None:
+            return
+        try:
+            self._channel.requeue(
+                self._consumer, command.id, command.timeout_ms * NS_PER_MS, self._clock.monotonic_ns()
+            )
+        except RequestError as exc:
+            self._refuse(_failed("REQ", command.id, exc))
+
+    def _on_touch(self, command: Touch) -> None:
+        if self._channel is None or self._consumer is None:
+            return
+        try:
+            self._channel.touch(self._consumer, command.id, self._clock.monotonic_ns())
+        except RequestError as exc:
+            self._refuse(_failed("TOUCH", command.id, exc))
+
+    def _on_nop(self, command: Nop) -> None:
+        pass
+
+    def _on_sub(self, command: Sub) -> None:
+        consumer = Consumer(
+            self._key,
+            self,
+            msg_timeout_ns=self._identity.msg_timeout_ms * NS_PER_MS,
+            max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
+        )
+        try:
+            channel, ticket = self._engine.subscribe(command.topic, command.channel, consumer)
+        except PenstockError as exc:
+            raise ProtocolError("E_SUB_FAILED", f"SUB failed {exc}") from exc
+        self._channel = channel
+        self._consumer = consumer
+        self._state = CLIENT_STATE_SUBSCRIBED
+        self._is_sub_pending = not ticket.done
+        self._reply_when(ticket, "SUB", 0)
+        if self._is_sub_pending:
+            ticket.when_done(self._sub_settled)
+
+    def _sub_settled(self, _: Ticket) -> None:
+        self._is_sub_pending = False
+        self._wake_channel()
+
+    def _on_cls(self, command: Cls) -> None:
+        self._state = CLIENT_STATE_CLOSING
+        if self._consumer is not None:
+            self._consumer.is_closing = True
+            self._consumer.ready_count = 0
+        self._reply(frames.CLOSE_WAIT)
+
+    def _on_identify(self, command: Identify) -> None:
+        self._identity = parse_identify(command.body, self._identity, self._options)
+        timeout_ms = self._identity.output_buffer_timeout_ms
+        self._gathers = (
+            self._identity.output_buffer_size > 0
+            and timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
+            and timeout_ms != self._options.output_buffer_timeout_ms
+        )
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=max(self._identity.output_buffer_size, 1))
+        self._reply(frames.response_frame(self._identity.response(self._options)))
+
+    def _on_auth(self, command: Auth) -> None:
+        raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
+
+    # Messages: `Sink`.
+
+    @property
+    def is_writable(self) -> bool:
+        return not self._is_write_paused and not self._is_sub_pending and self._closing_ns is None
+
+    def send_run(self, run: Run) -> None:
+        if not self._gathers:
+            if self._transport is not None:
+                self._transport.write(run.frames)
+            return
+        self._gathered.append(run.frames)
+        self._gathered_bytes += len(run.frames)
+        consumer = self._consumer
+        if self._gathered_bytes >= self._identity.output_buffer_size or (consumer is not None and consumer.credit <= 0):
+            self._flush_gathered()
+        elif self._gather_timer is None and self._identity.output_buffer_timeout_ms:
+            self._gather_timer = self._loop.call_later(
+                self._identity.output_buffer_timeout_ms / 1000, self._flush_gathered
+            )
+
+    def _flush_gathered(self) -> None:
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+            self._gather_timer = None
+        if self._gathered and self._transport is not None and self._closing_ns is None:
+            self._transport.write(b"".join(self._gathered))
+        self._gathered.clear()
+        self._gathered_bytes = 0
+
+    def close_consumer(self) -> None:
+        self._channel = self._consumer = None
+        self._state = CLIENT_STATE_CLOSING
+        self._end()
+
+    # Time.
+
+    def check(self, now_ns: int) -> None:
+        """Beat, and end a connection that is silent, stuck or too slow. Called a few times a second."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self._closing_ns is not None:
+            if now_ns - self._closing_ns > CLOSE_TIMEOUT_NS:
+                transport.abort()
+            return
+        if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
+            self._cut("no magic", self._options.magic_timeout_ms)
+            return
+        if self._command_began_ns is not None:
+            begun_mib = 1 + (self._parser.buffered_bytes >> 20)
+            limit_ms = self._options.command_timeout_ms * begun_mib
+            if now_ns - self._command_began_ns > limit_ms * NS_PER_MS:
+                self._cut("command not complete", limit_ms)
+                return
+        interval_ns = self._identity.heartbeat_interval_ms * NS_PER_MS
+        if not interval_ns:
+            return
+        if now_ns - self._heard_ns > 2 * interval_ns:
+            self._cut("silent", 2 * self._identity.heartbeat_interval_ms)
+            return
+        if self._stuck_since_ns is not None:
+            left_bytes = self._write_buffer_bytes()
+            if left_bytes < self._stuck_bytes:
+                self._stuck_since_ns = now_ns
+            elif now_ns - self._stuck_since_ns > interval_ns:
+                self._cut("does not read", self._identity.heartbeat_interval_ms)
+                return
+            self._stuck_bytes = left_bytes
+        if now_ns - self._beaten_ns >= interval_ns:
+            self._beaten_ns = now_ns
+            if not self._is_write_paused:
+                self._flush_gathered()
+                transport.write(frames.HEARTBEAT)
+
+    def _cut(self, reason: str, limit_ms: int) -> None:
+        logger.info("client cut remote=%s reason=%r limit_ms=%d", self._remote_address, reason, limit_ms)
+        self.abort()
+
+    # Figures: `Client`.
+
+    @property
+    def is_producer(self) -> bool:
+        return bool(self._pub_counts)
+
+    def stats(self) -> ClientStats:
+        consumer = self._consumer
+        identity = self._identity
+        return ClientStats(
+            client_key=self._key,
+            client_id=identity.client_id,
+            hostname=identity.hostname,
+            user_agent=identity.user_agent,
+            remote_address=self._remote_address,
+            version="V2",
+            state=self._state,
+            ready_count=consumer.ready_count if consumer else 0,
+            in_flight_count=consumer.in_flight_count if consumer else 0,
+            message_count=consumer.message_count if consumer else 0,
+            finish_count=consumer.finish_count if consumer else 0,
+            requeue_count=consumer.requeue_count if consumer else 0,
+            timeout_count=consumer.timeout_count if consumer else 0,
+            connect_ts=self._connected_at_s,
+            msg_timeout_ms=identity.msg_timeout_ms,
+            pub_counts=tuple(self._pub_counts.items()),
+        )
+
+
+def _in_state(verb: bytes) -> ProtocolError:
+    return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
+
+
+def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:
+    text = message_id.decode("utf-8", "replace")
+    return ProtocolError(f"E_{verb}_FAILED", f"{verb} {text} failed {error}", fatal=False)

@@ -1,0 +1,69 @@
+"""The TCP side: accepts connections up to a cap, and looks after their deadlines."""
+
+import asyncio
+
+from queue_engine.clock import Clock
+from queue_engine.engine import Engine
+from queue_engine.options import split_address
+from queue_engine.service.session import Session
+
+# How often heartbeats and deadlines are looked at; the shortest heartbeat interval is 1 s.
+CHECK_INTERVAL_S = 0.2
+# Sessions looked at before the loop gets its turn.
+CHECK_SLICE = 500
+
+
+class TcpServer:
+    """All connections of NSQ clients. Implements `SessionOwner`."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._sessions: dict[Session, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: str) -> tuple[str, int]:
+        """Listen; returns host and port. Raises OSError when the address is taken."""
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Session(self._engine, self._clock, self), host or None, port, backlog=1024
+        )
+        name = self._server.sockets[0].getsockname()
+        return name[0], name[1]
+
+    def opened(self, session: Session) -> bool:
+        if len(self._sessions) >= self._engine.options.max_connections:
+            return False
+        self._sessions[session] = None
+        return True
+
+    def closed(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+
+    async def check_forever(self) -> None:
+        """Look after every session, until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            now_ns = self._clock.monotonic_ns()
+            for index, session in enumerate(list(self._sessions)):
+                session.check(now_ns)
+                if index % CHECK_SLICE == CHECK_SLICE - 1:
+                    await asyncio.sleep(0)
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close_sessions(self, timeout_s: float) -> None:
+        """End every connection, what was answered already first; cut those that take too long."""
+        loop = asyncio.get_running_loop()
+        for session in list(self._sessions):
+            session.close()
+        ends_at = loop.time() + timeout_s
+        while self._sessions and loop.time() < ends_at:
+            await asyncio.sleep(0.01)
+        for session in list(self._sessions):
+            session.abort()
+        while self._sessions and loop.time() < ends_at + 1:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,174 @@
+"""topology.json: which topics and channels exist, and which are paused.
+
+The JSON of nsqd's metadata file, with keys of our own beside its:
+
+    {"version": "0.1.0", "next_number": 7,
+     "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
+                 "channels": [{"name": "billing", "paused": true, "number": 2}]}]}
+
+Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of
+the same name. A topic without `storage` is `diskqueue`. Ephemeral names are left out. Where there is no
+topology.json but an nsqd.dat, that is read instead: nsqd's keys are a subset. To go back, copy topology.json
+over nsqd.dat.
+
+To change the format: add keys, never give an old key another meaning, keep reading files without the new key,
+and keep a file of each version among the tests.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from queue_engine.errors import TopologyError
+from queue_engine.names import is_valid_name
+from queue_engine.storage.background import Background
+from queue_engine.storage.files import Files
+from queue_engine.ticket import Ticket
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "topology.json"
+NSQD_FILE_NAME = "nsqd.dat"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEntry:
+    name: str
+    paused: bool = False
+    number: int = 0  # 0: none given yet
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEntry:
+    name: str
+    paused: bool = False
+    number: int = 0
+    storage: str = "diskqueue"
+    channels: tuple[ChannelEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The file's content."""
+
+    topics: tuple[TopicEntry, ...] = ()
+    next_number: int = 1
+
+    def to_json(self, version: str) -> bytes:
+        document = {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "paused": topic.paused,
+                    "number": topic.number,
+                    "storage": topic.storage,
+                    "channels": [
+                        {"name": channel.name, "paused": channel.paused, "number": channel.number}
+                        for channel in topic.channels
+                    ],
+                }
+                for topic in self.topics
+            ],
+            "next_number": self.next_number,
+            "version": version,
+        }
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def parse_topology(text: bytes, file_name: str) -> Topology:
+    """The topology of a file's bytes. Raises TopologyError, naming the file and what is wrong with it.
+
+    Names that are not valid are left out with a warning, as nsqd does.
+    """
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"it holds a {type(document).__name__} and not an object")
+        topics = tuple(
+            TopicEntry(
+                name=topic["name"],
+                paused=bool(topic.get("paused", False)),
+                number=int(topic.get("number", 0)),
+                storage=str(topic.get("storage", "diskqueue")),
+                channels=tuple(
+                    ChannelEntry(
+                        name=channel["name"],
+                        paused=bool(channel.get("paused", False)),
+                        number=int(channel.get("number", 0)),
+                    )
+                    for channel in topic.get("channels") or ()
+                    if _is_usable(channel["name"], file_name)
+                ),
+            )
+            for topic in document.get("topics") or ()
+            if _is_usable(topic["name"], file_name)
+        )
+        next_number = int(document.get("next_number", 1))
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise TopologyError(f"{file_name} can't be read: {type(exc).__name__} {exc}; it was left as it is") from exc
+    used = [topic.number for topic in topics] + [one.number for topic in topics for one in topic.channels]
+    return Topology(topics=topics, next_number=max([next_number, *(number + 1 for number in used)]))
+
+
+def _is_usable(name: object, file_name: str) -> bool:
+    if isinstance(name, str) and is_valid_name(name):
+        return True
+    logger.warning("name skipped file=%s name=%r", file_name, name)
+    return False
+
+
+def load_topology(directory: str) -> Topology:
+    """What the data directory holds; an empty topology where there is no file. Raises TopologyError."""
+    for file_name in (FILE_NAME, NSQD_FILE_NAME):
+        path = Path(directory) / file_name
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise TopologyError(f"{path} can't be read: {exc.strerror}; it was left as it is") from exc
+        return parse_topology(text, str(path))
+    return Topology()
+
+
+class TopologyFile:
+    """Writes topology.json away from the engine's thread; changes that come meanwhile share the next write."""
+
+    def __init__(self, directory: str, files: Files, background: Background, compose: Callable[[], bytes]) -> None:
+        self._path = str(Path(directory) / FILE_NAME)
+        self._files = files
+        self._background = background
+        self._compose = compose
+        self._is_writing = False
+        self._next: Ticket | None = None  # of the write that follows the one under way
+
+    def save(self) -> Ticket:
+        """Write the present state; the ticket is done when it is on disk, and rejected with TopologyError."""
+        if self._next is None:
+            self._next = Ticket()
+        ticket = self._next
+        if not self._is_writing:
+            self._start()
+        return ticket
+
+    def _start(self) -> None:
+        ticket = self._next
+        assert ticket is not None
+        self._next = None
+        self._is_writing = True
+        # Composed now: everything that was changed before this moment, and nothing after.
+        content = self._compose()
+
+        def written(error: Exception | None) -> None:
+            self._is_writing = False
+            if error is None:
+                ticket.resolve()
+            else:
+                logger.error("topology not written path=%s error=%s", self._path, error)
+                ticket.reject(TopologyError(f"{self._path} can't be written: {error}"))
+            if self._next is not None and not self._is_writing:
+                self._start()
+
+        self._background.submit(lambda: self._files.replace(self._path, content), written)

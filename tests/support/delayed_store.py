@@ -1,0 +1,161 @@
+"""A store whose appends complete when the test says so: what the commit log will be like to delivery."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from queue_engine.run import Batch, Run, join_runs
+from queue_engine.storage.deferred import DeferredMessages
+from queue_engine.storage.store import EmptyResult
+from queue_engine.ticket import Ticket
+
+
+class ListBacklog:
+    """A channel's messages in a plain list of single runs: slow, obvious, complete."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Run] = deque()
+        self.deferred = DeferredMessages()
+        self.message_count = 0
+        self.sent_ids: list[bytes] = []
+        self.settled_ids: list[bytes] = []
+
+    @property
+    def depth(self) -> int:
+        return len(self.waiting)
+
+    @property
+    def backend_depth(self) -> int:
+        return 0
+
+    @property
+    def deferred_count(self) -> int:
+        return len(self.deferred)
+
+    def accept(self, run: Run, due_ns: int | None) -> None:
+        self.message_count += len(run)
+        if due_ns is not None:
+            self.deferred.put(run, due_ns)
+        else:
+            self.waiting.extend(run.slice(index, index + 1) for index in range(len(run)))
+
+    def take(self, count_max: int, bytes_max: int) -> Run | None:
+        taken: list[Run] = []
+        while self.waiting and len(taken) < count_max:
+            if taken and sum(len(one.frames) for one in taken) + len(self.waiting[0].frames) > bytes_max:
+                break
+            taken.append(self.waiting.popleft())
+        return join_runs(taken) if taken else None
+
+    def sent(self, run: Run) -> None:
+        self.sent_ids += run.ids
+
+    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+        wanted = set(ids)
+        run = run.for_next_attempt(ids) if counted else run.select([i for i, x in enumerate(run.ids) if x in wanted])
+        if due_ns is not None:
+            self.deferred.put(run, due_ns)
+        else:
+            singles = [run.slice(index, index + 1) for index in range(len(run))]
+            if counted:
+                self.waiting.extend(singles)
+            else:
+                self.waiting.extendleft(reversed(singles))
+
+    def settle(self, ids: Sequence[bytes]) -> None:
+        self.settled_ids += ids
+
+    def next_due_ns(self) -> int | None:
+        return self.deferred.next_due_ns()
+
+    def release_due(self, now_ns: int, count_max: int) -> int:
+        due = self.deferred.pop_due(now_ns, count_max)
+        self.waiting.extend(due)
+        return len(due)
+
+    def release_all_deferred(self) -> int:
+        drained = self.deferred.drain()
+        self.waiting.extend(run for _, run in drained)
+        return len(drained)
+
+    def oldest_ns(self) -> int | None:
+        return self.waiting[0].timestamp_ns_at(0) if self.waiting else None
+
+    def empty(self) -> EmptyResult:
+        result = EmptyResult(len(self.waiting), len(self.deferred))
+        self.waiting.clear()
+        self.deferred.drain()
+        return result
+
+
+class DelayedStore:
+    """Implements `TopicStore`: an append is visible, and its ticket done, when the test calls `complete`."""
+
+    kind = "delayed"
+    backend_depth = 0
+
+    def __init__(self) -> None:
+        self.pending: deque[tuple[Batch, int | None, Ticket]] = deque()
+        self.held: list[tuple[Run, int | None]] = []
+        self.channels: dict[str, ListBacklog] = {}
+        self.is_flowing = False
+        self.is_closed = False
+
+    @property
+    def depth(self) -> int:
+        return sum(len(run) for run, _ in self.held)
+
+    def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        ticket = Ticket()
+        self.pending.append((batch, due_ns, ticket))
+        return ticket
+
+    def complete(self, count: int = 1) -> None:
+        """The oldest appends become durable."""
+        for _ in range(count):
+            batch, due_ns, ticket = self.pending.popleft()
+            if self.is_flowing and self.channels:
+                for backlog in self.channels.values():
+                    backlog.accept(batch.run(), due_ns)
+            else:
+                self.held.append((batch.run(), due_ns))
+            ticket.resolve()
+
+    def fail(self, error: Exception) -> None:
+        """The oldest append fails, and nothing of it is seen."""
+        self.pending.popleft()[2].reject(error)
+
+    def set_flowing(self, is_flowing: bool) -> None:
+        self.is_flowing = is_flowing
+
+    def pump(self, count_max: int) -> int:
+        if not self.is_flowing or not self.channels:
+            return 0
+        moved = 0
+        while self.held and moved < count_max:
+            run, due_ns = self.held.pop(0)
+            for backlog in self.channels.values():
+                backlog.accept(run, due_ns)
+            moved += len(run)
+        return moved
+
+    def open_channel(self, name: str) -> ListBacklog:
+        self.channels[name] = ListBacklog()
+        return self.channels[name]
+
+    def delete_channel(self, name: str) -> None:
+        del self.channels[name]
+
+    def oldest_ns(self) -> int | None:
+        return self.held[0][0].timestamp_ns_at(0) if self.held else None
+
+    def empty(self) -> EmptyResult:
+        dropped = self.depth
+        self.held.clear()
+        return EmptyResult(dropped, 0)
+
+    def delete(self) -> None:
+        self.channels.clear()
+        self.held.clear()
+
+    def close(self) -> None:
+        self.is_closed = True

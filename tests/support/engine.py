@@ -1,0 +1,110 @@
+"""An engine with a clock of the test's own, and consumers that remember what they were sent."""
+
+from pathlib import Path
+
+from queue_engine.clock import NS_PER_MS
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.engine import Engine
+from queue_engine.options import Options
+from queue_engine.run import Run
+from queue_engine.storage.background import InlineBackground
+from queue_engine.storage.files import Files
+from tests.support.clock import ManualClock
+
+
+class Received:
+    """One message as a consumer got it."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.id = frame[18:34]
+        self.attempts = int.from_bytes(frame[16:18], "big")
+        self.timestamp_ns = int.from_bytes(frame[8:16], "big")
+        self.body = frame[34:]
+
+
+class RecordingSink:
+    """Implements `Sink`: keeps what came."""
+
+    def __init__(self) -> None:
+        self.is_writable = True
+        self.is_closed = False
+        self.received: list[Received] = []
+        self.runs: list[Run] = []
+
+    def send_run(self, run: Run) -> None:
+        self.runs.append(run)
+        self.received += [Received(run.frame_at(index)) for index in range(len(run))]
+
+    def close_consumer(self) -> None:
+        self.is_closed = True
+
+
+class Client:
+    """A consumer with its sink, subscribed to one channel."""
+
+    def __init__(
+        self, engine: Engine, topic: str, channel: str, *, ready: int = 0, msg_timeout_ms: int = 60_000
+    ) -> None:
+        self.engine = engine
+        self.sink = RecordingSink()
+        self.consumer = Consumer(
+            engine.add_client(self),
+            self.sink,
+            msg_timeout_ns=msg_timeout_ms * NS_PER_MS,
+            max_msg_timeout_ns=900_000 * NS_PER_MS,
+        )
+        self.channel: Channel
+        self.channel, self.ticket = engine.subscribe(topic, channel, self.consumer)
+        if ready:
+            self.ready(ready)
+
+    is_producer = False
+
+    def stats(self) -> None:
+        raise AssertionError("these tests ask for no client figures")
+
+    def ready(self, count: int) -> None:
+        self.channel.set_ready(self.consumer, count)
+        settle(self.engine)
+
+    def finish(self, *ids: bytes) -> list[str]:
+        errors = [str(error) for _, error in self.channel.finish(self.consumer, list(ids))]
+        settle(self.engine)
+        return errors
+
+    def leave(self) -> None:
+        self.engine.unsubscribe(self.channel, self.consumer)
+        settle(self.engine)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.sink.received]
+
+
+def make_engine(directory: Path, clock: ManualClock, *, open_store: object = None, **options: object) -> Engine:
+    """An open engine on `directory`; its disk work is done at once, in the caller's thread."""
+    engine = Engine(
+        Options(data_path=str(directory), **options),
+        clock=clock,
+        files=Files(),
+        background=InlineBackground(),
+        open_store=open_store,
+    )
+    engine.open()
+    return engine
+
+
+def settle(engine: Engine) -> None:
+    """Run turns until nothing is left to do."""
+    while engine.has_work:
+        engine.turn()
+
+
+def pass_time(engine: Engine, clock: ManualClock, ms: int) -> None:
+    """Let time go by and the scan loop see it."""
+    clock.advance(ms=ms)
+    while engine.is_pass_dirty(*engine.scan_pass()):
+        pass
+    engine.tick()
+    settle(engine)
