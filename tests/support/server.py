@@ -8,12 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
+from tests.support.engine_api import EngineApi
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -26,7 +24,7 @@ ADMIN_PASSWORD = "correct horse battery staple"
 _LISTENING = re.compile(r"^(TCP|HTTP|Console): listening on (?:http://)?(.+):([0-9]+)/?$")
 
 
-class ServerProcess:
+class ServerProcess(EngineApi):
     """`python manage.py serve` on `data_path`. A restart keeps the directory and the ports.
 
     tcp_port, http_port, console_port: the real ones, once `start` has returned.
@@ -152,32 +150,6 @@ class ServerProcess:
         self._process = None
         if self._reader is not None:
             self._reader.join(STOP_TIMEOUT_S)
-
-    def http(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """One request to the engine's HTTP API; the body of its answer. Raises HTTPError from 400 up."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            data: bytes = answer.read()
-            return data
-
-    def stats(self, topic: str = "", channel: str = "") -> dict[str, Any]:
-        """`/stats?format=json`, decoded."""
-        answer: dict[str, Any] = orjson.loads(self.http("GET", f"/stats?format=json&topic={topic}&channel={channel}"))
-        return answer
-
-    def topic_stats(self, topic: str) -> dict[str, Any]:
-        """What /stats says of one topic. Raises LookupError when there is none."""
-        for found in self.stats(topic)["topics"]:
-            if found["topic_name"] == topic:
-                return found
-        raise LookupError(f"no topic {topic} in /stats")
-
-    def channel_stats(self, topic: str, channel: str) -> dict[str, Any]:
-        """What /stats says of one channel. Raises LookupError when there is none."""
-        for found in self.topic_stats(topic)["channels"]:
-            if found["channel_name"] == channel:
-                return found
-        raise LookupError(f"no channel {topic}/{channel} in /stats")
 
     def __enter__(self) -> "ServerProcess":
         self.start()

@@ -1,0 +1,92 @@
+"""Heartbeats, silence, and output buffering: when things are sent, and when a connection is given up."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.engine import RunningEngine
+from tests.support.nsq_socket import HEARTBEAT
+
+StartEngine = Callable[..., RunningEngine]
+
+
+def test_heartbeats_come_and_nop_keeps_the_connection(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.identify(heartbeat_interval=1_000)
+    client.subscribe("t", "c", rdy=1)
+    for _ in range(3):
+        assert client.read_response(timeout_s=1.5) == HEARTBEAT
+        client.send(b"NOP\n")
+    client.expect_open()
+
+
+def test_who_does_not_answer_heartbeats_is_closed_after_two(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.identify(heartbeat_interval=1_000)
+    started = time.monotonic()
+    assert client.read_response(timeout_s=1.5) == HEARTBEAT
+    client.read_until_closed(timeout_s=2)
+    assert 1.8 < time.monotonic() - started < 3.5
+
+
+def test_heartbeats_can_be_off_for_publishers_but_not_for_consumers(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.identify(heartbeat_interval=-1)
+    client.expect_silence(0.3)
+    client.expect_open()
+    client.send(b"SUB t c\n")
+    assert client.read_error() == "E_INVALID cannot SUB with heartbeats disabled"
+    client.expect_closed()
+
+
+def test_a_client_without_identify_is_closed_after_its_silence(start_engine: StartEngine) -> None:
+    client = start_engine(client_timeout_ms=1_000).client()
+    client.send(b"NOP\n")
+    started = time.monotonic()
+    client.read_until_closed(timeout_s=4)
+    assert 0.8 < time.monotonic() - started < 3.5
+
+
+def test_output_is_held_until_its_timeout(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.identify(output_buffer_size=60_000, output_buffer_timeout=400)
+    client.subscribe("t", "c", rdy=10)
+    publisher = engine.client()
+    started = time.monotonic()
+    publisher.publish("t", b"held")
+    assert client.read_message().body == b"held"
+    assert 0.3 < time.monotonic() - started < 1.0
+
+
+def test_output_is_sent_before_its_timeout_when_the_buffer_is_full(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.identify(output_buffer_size=1_000, output_buffer_timeout=20_000)
+    client.subscribe("t", "c", rdy=10)
+    engine.client().publish("t", *[b"x" * 600] * 2)
+    assert client.read_message(timeout_s=2).body == b"x" * 600
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"output_buffer_size": 16_384, "output_buffer_timeout": 250},  # what client libraries ask for by default
+        {"output_buffer_size": -1},
+        {"output_buffer_timeout": -1},
+        {},
+    ],
+    ids=str,
+)
+def test_output_is_not_held_by_default_nor_when_turned_off(engine: RunningEngine, fields: dict[str, int]) -> None:
+    client = engine.client()
+    client.identify(**fields)
+    client.subscribe("t", "c", rdy=10)
+    publisher = engine.client()
+    slowest = 0.0
+    for number in range(20):
+        started = time.monotonic()
+        publisher.publish("t", b"%d" % number)
+        message = client.read_message()
+        slowest = max(slowest, time.monotonic() - started)
+        client.finish(message)
+    assert slowest < 0.2

@@ -1,0 +1,40 @@
+"""What tests ask of a running engine's HTTP API."""
+
+import urllib.request
+from typing import Any
+
+import orjson
+
+
+class EngineApi:
+    """Requests to the HTTP API on the loopback port `http_port`, which the subclass knows."""
+
+    http_port: int
+
+    def http(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """One request; the body of its answer. Raises HTTPError from 400 up."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+    def stats(self, topic: str = "", channel: str = "") -> dict[str, Any]:
+        """`/stats?format=json`, decoded."""
+        answer: dict[str, Any] = orjson.loads(self.http("GET", f"/stats?format=json&topic={topic}&channel={channel}"))
+        return answer
+
+    def topic_stats(self, topic: str) -> dict[str, Any]:
+        """What /stats says of one topic. Raises LookupError when there is none."""
+        for found in self.stats(topic)["topics"]:
+            if found["topic_name"] == topic:
+                answer: dict[str, Any] = found
+                return answer
+        raise LookupError(f"no topic {topic} in /stats")
+
+    def channel_stats(self, topic: str, channel: str) -> dict[str, Any]:
+        """What /stats says of one channel. Raises LookupError when there is none."""
+        for found in self.topic_stats(topic)["channels"]:
+            if found["channel_name"] == channel:
+                answer: dict[str, Any] = found
+                return answer
+        raise LookupError(f"no channel {topic}/{channel} in /stats")
