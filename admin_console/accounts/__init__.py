@@ -1,0 +1,1 @@
+"""Users, their roles, logging in and staying logged in."""

@@ -1,0 +1,71 @@
+"""The first admin, made at the first start; there is no default password."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+
+from admin_console.accounts.models import User, check_username
+from admin_console.accounts.roles import Role
+from admin_console.paths import write_private_file
+
+USER_VARIABLE = "PENSTOCK_ADMIN_USER"
+PASSWORD_VARIABLE = "PENSTOCK_ADMIN_PASSWORD"  # noqa: S105 - the variable's name
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAdmin:
+    """The admin that was just made. `password` is empty where the environment gave it."""
+
+    username: str
+    password: str
+    password_path: Path | None
+
+
+def password_file(directory: Path) -> Path:
+    """Where a password that nobody chose is kept until it is changed."""
+    return directory / "admin-password"
+
+
+def make_first_admin(directory: Path, environment: Mapping[str, str] = os.environ) -> FirstAdmin | None:
+    """Make an admin while there is no user at all; None when there is one.
+
+    Raises ValueError with a sentence when the environment's name or password can't be used.
+    """
+    if User.objects.exists():
+        return None
+    username = environment.get(USER_VARIABLE) or "admin"
+    try:
+        check_username(username)
+    except ValidationError as exc:
+        raise ValueError(f"{USER_VARIABLE}: {' '.join(exc.messages)}") from exc
+    if given := environment.get(PASSWORD_VARIABLE):
+        try:
+            validate_password(given, User(username=username))
+        except ValidationError as exc:
+            raise ValueError(f"{PASSWORD_VARIABLE}: {' '.join(exc.messages)}") from exc
+        User.objects.create_user(username, given, Role.ADMIN)
+        return FirstAdmin(username, "", None)
+    password = secrets.token_urlsafe(15)
+    path = password_file(directory)
+    # The file first: a user whose password nobody ever saw could not be helped by starting again.
+    write_private_file(path, f"user: {username}\npassword: {password}\n")
+    User.objects.create_user(username, password, Role.ADMIN)
+    return FirstAdmin(username, password, path)
+
+
+def forget_password_file(directory: Path, user: User) -> bool:
+    """Remove the file once it no longer tells how to log in as `user`; true when it was removed."""
+    path = password_file(directory)
+    try:
+        named = path.read_text().partition("\n")[0].removeprefix("user: ")
+    except FileNotFoundError:
+        return False
+    if named != user.username:
+        return False
+    path.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,139 @@
+"""Logging in, logging out, changing one's password."""
+
+import math
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import authenticate, login, logout, update_session_auth_hash
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from admin_console.accounts import session_age
+from admin_console.accounts.first_admin import forget_password_file
+from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
+from admin_console.accounts.throttle import TooBusyError, hashing_turn, throttle
+from admin_console.audit.models import Verdict
+from admin_console.audit.record import record_event
+
+PASSWORD_LENGTH_MAX = 1024  # more than anybody types, less than an attacker would like hashed
+
+_WRONG = "This name and password do not go together."
+_BUSY = "Too many people are logging in at this moment. Try again in a few seconds."
+
+
+def _address(request: HttpRequest) -> str:
+    return request.META.get("REMOTE_ADDR") or ""
+
+
+def _wait_sentence(wait_s: int) -> str:
+    if wait_s < 120:
+        return f"Too many attempts. Wait {wait_s} second{'' if wait_s == 1 else 's'} and try again."
+    return f"Too many attempts. Wait {math.ceil(wait_s / 60)} minutes and try again."
+
+
+def _safe_next(request: HttpRequest) -> str:
+    """Where to go afterwards: a page of ours, whatever was asked for."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith("/"):
+        return wanted
+    return reverse(settings.LOGIN_REDIRECT_URL)
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "POST"])
+def log_in(request: HttpRequest) -> HttpResponse:
+    """The form, and its answer. Attempts are throttled before anything is hashed."""
+    if request.method == "GET":
+        if request.user.is_authenticated:
+            return HttpResponseRedirect(_safe_next(request))
+        return _login_page(request)
+    name = request.POST.get("username", "").strip()[:USERNAME_LENGTH_MAX]
+    password = request.POST.get("password", "")
+    if not name or not password or len(password) > PASSWORD_LENGTH_MAX:
+        return _login_page(request, name=name, error="Enter your name and your password.", status=400)
+    address = _address(request)
+    if wait_s := throttle.begin(name, address):
+        response = _login_page(request, name=name, error=_wait_sentence(wait_s), status=429)
+        response["Retry-After"] = str(wait_s)
+        return response
+    try:
+        with hashing_turn():
+            user = authenticate(request, username=name, password=password)
+    except TooBusyError:
+        return _login_page(request, name=name, error=_BUSY, status=503)
+    if user is None:
+        record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
+        return _login_page(request, name=name, error=_WRONG, status=400)
+    throttle.succeeded(name, address)
+    # A new session key for a new identity: one that somebody planted before is worth nothing.
+    login(request, user)
+    session_age.start(request.session)
+    record_event(request, "log_in", detail=user.username)
+    return HttpResponseRedirect(_safe_next(request))
+
+
+def _login_page(request: HttpRequest, *, name: str = "", error: str = "", status: int = 200) -> HttpResponse:
+    context = {"name": name, "error": error, "next": request.POST.get("next") or request.GET.get("next", "")}
+    return render(request, "accounts/login.html", context, status=status)
+
+
+@require_POST
+def log_out(request: HttpRequest) -> HttpResponse:
+    """End the session."""
+    record_event(request, "log_out", detail=request.user.username)
+    logout(request)
+    return HttpResponseRedirect(reverse("login"))
+
+
+@sensitive_post_parameters("current", "new", "again")
+@require_http_methods(["GET", "POST"])
+def change_password(request: HttpRequest) -> HttpResponse:
+    """Change one's own password; ends one's other sessions."""
+    if request.method == "GET":
+        return render(request, "accounts/password.html", {"errors": []})
+    user, address = request.user, _address(request)
+    current, new, again = (
+        request.POST.get(name, "")[: PASSWORD_LENGTH_MAX + 1] for name in ("current", "new", "again")
+    )
+    if errors := _complaints(user, new, again):
+        return render(request, "accounts/password.html", {"errors": errors}, status=400)
+    # Whoever holds the session may still not know the password: guessing it here is throttled as a log-in is.
+    if wait_s := throttle.begin(user.username, address):
+        return render(request, "accounts/password.html", {"errors": [_wait_sentence(wait_s)]}, status=429)
+    try:
+        with hashing_turn():
+            if not user.check_password(current):
+                record_event(request, "change_password", detail=user.username, verdict=Verdict.FAILED)
+                errors = ["This is not your current password."]
+                return render(request, "accounts/password.html", {"errors": errors}, status=400)
+            user.set_password(new)
+    except TooBusyError:
+        return render(request, "accounts/password.html", {"errors": [_BUSY]}, status=503)
+    throttle.succeeded(user.username, address)
+    user.save(update_fields=["password"])
+    update_session_auth_hash(request, user)
+    record_event(request, "change_password", detail=user.username)
+    removed = forget_password_file(settings.DATA_PATH, user)
+    sentence = "Your password is changed, and your other sessions are ended."
+    if removed:
+        sentence += " The file that held the first one is removed."
+    messages.success(request, sentence)
+    return HttpResponseRedirect(reverse("overview"))
+
+
+def _complaints(user: User, new: str, again: str) -> list[str]:
+    if len(new) > PASSWORD_LENGTH_MAX:
+        return [f"The new password has more than {PASSWORD_LENGTH_MAX} characters."]
+    if new != again:
+        return ["The two new passwords differ."]
+    try:
+        validate_password(new, user)
+    except ValidationError as exc:
+        return list(exc.messages)
+    return []

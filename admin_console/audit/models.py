@@ -1,0 +1,62 @@
+"""The audit list's table."""
+
+from django.db import models
+
+
+class Phase(models.TextChoices):
+    """An act is written twice, before and after; whatever is over at once is one row."""
+
+    INTENT = "intent"
+    RESULT = "result"
+    EVENT = "event"  # log-ins, users, and acts that came over the engine's HTTP API
+    REFUSED = "refused"
+
+
+class Verdict(models.TextChoices):
+    """What came of it."""
+
+    PENDING = "", "pending"  # an intent's
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # it had begun when the wait for its answer ended
+    REFUSED = "refused"
+
+
+class AuditRow(models.Model):
+    """One line: who, when, from where, what, to which object, why, and what came of it.
+
+    Rows are only ever added: the database itself refuses to change or remove one (migrations/0002).
+    """
+
+    act_id = models.CharField(max_length=32)  # joins the intent and the result of one act
+    phase = models.CharField(max_length=8, choices=Phase.choices)
+    at_ms = models.BigIntegerField()  # UTC, Unix milliseconds
+    actor = models.CharField(max_length=64)  # "" where nobody logs in, as over the engine's HTTP API
+    role = models.CharField(max_length=16, blank=True)
+    address = models.CharField(max_length=64, blank=True)
+    via = models.CharField(max_length=16)  # console, http-api, command-line
+    action = models.CharField(max_length=32)
+    topic = models.CharField(max_length=64, blank=True)
+    channel = models.CharField(max_length=64, blank=True)
+    detail = models.CharField(max_length=200, blank=True)  # which client, message or user
+    reason = models.CharField(max_length=200, blank=True)
+    verdict = models.CharField(max_length=8, choices=Verdict.choices, blank=True)
+    message = models.CharField(max_length=500, blank=True)  # the sentence that the actor read
+    counts = models.JSONField(default=dict)  # of the outcome: depth, in_flight, deferred, channels, clients
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (
+            models.Index(fields=["actor", "-id"], name="audit_by_actor"),
+            models.Index(fields=["action", "-id"], name="audit_by_action"),
+            models.Index(fields=["topic", "channel", "-id"], name="audit_by_object"),
+            models.Index(fields=["act_id"], name="audit_by_act"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.actor or self.via} {self.action} {self.object_name}: {self.verdict or self.phase}"
+
+    @property
+    def object_name(self) -> str:
+        """What the act was about: orders, orders/billing, or a user."""
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic or self.detail

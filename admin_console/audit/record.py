@@ -1,0 +1,105 @@
+"""Writing audit rows: an act's intent and result, refusals, and single events."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+from admin_console.audit.models import AuditRow, Phase, Verdict
+
+VIA_CONSOLE = "console"
+VIA_HTTP_API = "http-api"
+VIA_COMMAND_LINE = "command-line"
+
+
+def now_ms() -> int:
+    """UTC, Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ActInProgress:
+    """An act whose intent is on disk; `finish` writes what came of it."""
+
+    intent: AuditRow
+
+    def finish(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> None:
+        """Add the result's row, which repeats the intent so that it can be read alone."""
+        intent = self.intent
+        AuditRow.objects.create(
+            act_id=intent.act_id,
+            phase=Phase.RESULT,
+            at_ms=now_ms(),
+            actor=intent.actor,
+            role=intent.role,
+            address=intent.address,
+            via=intent.via,
+            action=intent.action,
+            topic=intent.topic,
+            channel=intent.channel,
+            detail=intent.detail,
+            reason=intent.reason,
+            verdict=verdict,
+            message=message[:500],
+            counts=dict(counts or {}),
+        )
+
+
+def begin_act(
+    request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "", reason: str = ""
+) -> ActInProgress:
+    """Write the intent. What this raises means that the act must not be done: it would leave no trace."""
+    row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
+    row.phase = Phase.INTENT
+    row.reason = reason[:200]
+    row.save(force_insert=True)
+    return ActInProgress(row)
+
+
+def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", why: str = "") -> None:
+    """Somebody tried what the role does not cover."""
+    row = _row_of(request, action, topic=topic, channel=channel)
+    row.phase, row.verdict, row.message = Phase.REFUSED, Verdict.REFUSED, why[:500]
+    row.save(force_insert=True)
+
+
+def record_event(
+    request: HttpRequest, action: str, *, actor: str = "", detail: str = "", verdict: Verdict = Verdict.DONE
+) -> None:
+    """Something that is over at once: a log-in, a password change."""
+    row = _row_of(request, action, detail=detail)
+    row.phase, row.verdict = Phase.EVENT, verdict
+    row.actor = (actor or row.actor)[:64]
+    row.save(force_insert=True)
+
+
+def record_command(actor: str, action: str, *, detail: str) -> None:
+    """What `manage.py user` did; `actor` is the account of the operating system."""
+    AuditRow.objects.create(
+        act_id=uuid.uuid4().hex,
+        phase=Phase.EVENT,
+        at_ms=now_ms(),
+        actor=actor[:64],
+        via=VIA_COMMAND_LINE,
+        action=action,
+        detail=detail[:200],
+        verdict=Verdict.DONE,
+    )
+
+
+def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "") -> AuditRow:
+    user = request.user
+    return AuditRow(
+        act_id=uuid.uuid4().hex,
+        at_ms=now_ms(),
+        actor=user.username if user.is_authenticated else "",
+        role=user.role if user.is_authenticated else "",
+        address=(request.META.get("REMOTE_ADDR") or "")[:64],
+        via=VIA_CONSOLE,
+        action=action[:32],
+        topic=topic[:64],
+        channel=channel[:64],
+        detail=detail[:200],
+    )

@@ -1,0 +1,92 @@
+"""The audit list, newest first, by actor, action and object."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.permissions.table import ACTS
+
+PAGE_ROWS = 50
+
+_FURTHER_ACTIONS = (
+    "log_in",
+    "log_out",
+    "change_password",
+    "add_user",
+    "change_role",
+    "set_password",
+    "disable_user",
+    "enable_user",
+)
+# An intent whose result never came: the process ended in between.
+_WITHOUT_RESULT = "no result"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """One row as the page shows it."""
+
+    row: AuditRow
+    at: datetime
+    action: str
+    verdict: str
+    tone: str
+    counts: str
+
+
+@require_safe
+def audit_list(request: HttpRequest) -> HttpResponse:
+    """`?actor=&action=&object=&before=`: filters, and the id that the page begins below."""
+    wanted = {name: request.GET.get(name, "").strip()[:140] for name in ("actor", "action", "object")}
+    before = request.GET.get("before", "")
+    rows = list(_rows(**{f"{name}_text": text for name, text in wanted.items()}, before=before)[: PAGE_ROWS + 1])
+    page = rows[:PAGE_ROWS]
+    filters = {name: text for name, text in wanted.items() if text}
+    base = reverse("audit")
+    context = {
+        "lines": [_line(row) for row in page],
+        "wanted": wanted,
+        "actions": sorted({*ACTS, *_FURTHER_ACTIONS}),
+        "is_filtered": bool(filters),
+        "older_url": f"{base}?{urlencode({**filters, 'before': page[-1].pk})}" if len(rows) > PAGE_ROWS else "",
+        "newest_url": f"{base}?{urlencode(filters)}" if before else "",
+    }
+    return render(request, "audit/list.html", context)
+
+
+def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -> "QuerySet[AuditRow]":
+    """Results, events and refusals; and intents that have no result."""
+    results = AuditRow.objects.filter(act_id=OuterRef("act_id"), phase=Phase.RESULT)
+    rows = AuditRow.objects.filter(~Q(phase=Phase.INTENT) | ~Exists(results)).order_by("-id")
+    if actor_text:
+        rows = rows.filter(actor=actor_text)
+    if action_text:
+        rows = rows.filter(action=action_text)
+    if object_text:
+        topic, slash, channel = object_text.partition("/")
+        rows = rows.filter(topic=topic, channel=channel) if slash else rows.filter(Q(topic=topic) | Q(detail=topic))
+    if before.isascii() and before.isdigit() and len(before) < 19:
+        rows = rows.filter(pk__lt=int(before))
+    return rows
+
+
+_TONES = {Verdict.DONE: "", Verdict.FAILED: "danger", Verdict.UNKNOWN: "warning", Verdict.REFUSED: "warning"}
+
+
+def _line(row: AuditRow) -> AuditLine:
+    is_orphan = row.phase == Phase.INTENT
+    return AuditLine(
+        row=row,
+        at=datetime.fromtimestamp(row.at_ms / 1000, UTC),
+        action=row.action.replace("_", " "),
+        verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
+        tone="warning" if is_orphan else _TONES.get(Verdict(row.verdict), ""),
+        counts=", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(row.counts.items())),
+    )

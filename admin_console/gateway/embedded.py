@@ -1,0 +1,159 @@
+"""The engine in this process: commands go to its thread with a deadline, figures come as snapshots."""
+
+import concurrent.futures
+import logging
+from typing import Any
+
+from admin_console.gateway import sentences
+from admin_console.gateway.gateway import (
+    DONE,
+    FAILED,
+    UNKNOWN,
+    ActResult,
+    EngineSnapshot,
+    EngineUnavailableError,
+    InFlightStats,
+    NodeInfo,
+)
+from queue_engine.delivery.stats import Outcome
+from queue_engine.errors import ClosedError, PenstockError, RequestError, StorageError
+from queue_engine.options import Options
+from queue_engine.service.runner import EngineRunner
+
+logger = logging.getLogger(__name__)
+
+# Longer than the engine ever needs for one command on a working disk; shorter than people wait.
+DEADLINE_S = 5.0
+
+# The act's name in URLs and audit rows → the engine's method.
+_METHODS = {
+    name: name
+    for name in (
+        "create_topic",
+        "create_channel",
+        "delete_topic",
+        "delete_channel",
+        "empty_topic",
+        "empty_channel",
+        "pause_topic",
+        "unpause_topic",
+        "pause_channel",
+        "unpause_channel",
+        "release_deferred",
+        "publish",
+    )
+} | {"requeue_channel": "requeue_in_flight"}
+
+
+class EmbeddedGateway:
+    """A Gateway on an EngineRunner of this process."""
+
+    def __init__(self, runner: EngineRunner, options: Options, *, deadline_s: float = DEADLINE_S) -> None:
+        self._runner = runner
+        self._options = options
+        self._deadline_s = deadline_s
+
+    def snapshot(self) -> EngineSnapshot | None:
+        return self._runner.snapshot
+
+    def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
+        return self._ask("stats", topic=topic, channel=channel, include_clients=bool(channel))
+
+    def watch(self, topic: str, channel: str) -> None:
+        self._runner.watch(topic, channel)
+
+    def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
+        try:
+            return tuple(self._ask("in_flight", topic, channel, limit=limit))
+        except RequestError:
+            return ()
+
+    def node(self) -> NodeInfo:
+        snapshot = self._runner.snapshot
+        return NodeInfo(
+            tcp_address=_joined(self._runner.tcp_address),
+            http_address=_joined(self._runner.http_address),
+            version=snapshot.version if snapshot else "",
+            max_msg_size=self._options.max_msg_size,
+            max_defer_ms=self._options.max_req_timeout_ms,
+        )
+
+    def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:
+        name = f"{topic}/{channel}" if channel else topic
+        places = (topic, channel) if channel else (topic,)
+        try:
+            answer = self._wait(self._runner.submit(_METHODS[action], *places, **details))
+        except _DroppedError:
+            return ActResult(
+                FAILED,
+                f"Nothing was done to {name}: the engine did not come to it within {self._deadline_s:g} seconds.",
+                "ENGINE_BUSY",
+            )
+        except _BegunError:
+            return ActResult(
+                UNKNOWN,
+                f"Outcome unknown: {action.replace('_', ' ')} of {name} had begun, and gave no answer within "
+                f"{self._deadline_s:g} seconds. Look at the figures before trying again.",
+                "OUTCOME_UNKNOWN",
+            )
+        except RequestError as exc:
+            return ActResult(FAILED, _sentence(exc, name), exc.code)
+        except ClosedError:
+            return ActResult(FAILED, f"Nothing was done to {name}: the engine is stopping.", "EXITING")
+        except StorageError as exc:
+            return ActResult(FAILED, f"The disk refused it for {name}: {exc}.", "STORAGE_ERROR")
+        except PenstockError as exc:
+            return ActResult(FAILED, f"The engine refused it for {name}: {exc}.", "INTERNAL_ERROR")
+        except Exception as exc:
+            logger.exception("act failed action=%s topic=%s channel=%s", action, topic, channel)
+            return ActResult(
+                UNKNOWN,
+                f"Outcome unknown: the engine failed at {name} ({type(exc).__name__}); its log tells more.",
+                "INTERNAL_ERROR",
+            )
+        outcome = answer if isinstance(answer, Outcome) else Outcome()
+        counts = {
+            field: number
+            for field in ("depth", "in_flight", "deferred", "channels", "clients")
+            if (number := getattr(outcome, field))
+        }
+        return ActResult(DONE, sentences.done(action, topic, channel, details, outcome), counts=counts)
+
+    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._wait(self._runner.submit(method, *args, **kwargs))
+        except (_DroppedError, _BegunError) as exc:
+            raise EngineUnavailableError(f"The engine did not answer within {self._deadline_s:g} seconds.") from exc
+        except ClosedError as exc:
+            raise EngineUnavailableError("The engine is stopping.") from exc
+
+    def _wait(self, future: "concurrent.futures.Future[Any]") -> Any:
+        try:
+            return future.result(self._deadline_s)
+        except concurrent.futures.CancelledError as exc:
+            raise _DroppedError from exc
+        except TimeoutError as exc:
+            if future.done():
+                raise  # the engine's own
+            # A command that still waits for its turn is taken back; one that has begun can't be.
+            if future.cancel():
+                raise _DroppedError from exc
+            raise _BegunError from exc
+
+
+class _DroppedError(Exception):
+    """The deadline passed before the engine came to the command."""
+
+
+class _BegunError(Exception):
+    """The deadline passed while the command was at work."""
+
+
+def _sentence(error: RequestError, name: str) -> str:
+    text = str(error).removeprefix(error.code).strip(" :")
+    return f"Nothing was done to {name}: {text or error.code.replace('_', ' ').lower()}."
+
+
+def _joined(address: tuple[str, int]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

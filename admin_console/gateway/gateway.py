@@ -1,0 +1,94 @@
+"""What the console asks of an engine, wherever it runs. Views know this and nothing of the engine itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
+from queue_engine.options import format_duration, parse_duration_ms
+
+__all__ = [
+    "NAME_LENGTH_MAX",
+    "ActResult",
+    "ChannelStats",
+    "ClientStats",
+    "EngineSnapshot",
+    "EngineUnavailableError",
+    "Gateway",
+    "InFlightStats",
+    "NodeInfo",
+    "TopicStats",
+    "format_duration",
+    "is_ephemeral",
+    "is_valid_name",
+    "parse_duration_ms",
+]
+
+DONE = "done"
+FAILED = "failed"
+UNKNOWN = "unknown"
+
+
+class EngineUnavailableError(Exception):
+    """There is no engine to ask, or it does not answer; the text is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """Where the engine listens, as HOST:PORT; `version` as in its statistics."""
+
+    tcp_address: str
+    http_address: str
+    version: str
+    max_msg_size: int  # bytes
+    max_defer_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActResult:
+    """What came of an act. `message` is the sentence that people read and the audit keeps.
+
+    verdict: done, failed (nothing was changed), or unknown (it had begun when the wait ended).
+    code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
+    counts: what the act concerned: depth, in_flight, deferred, channels, clients.
+    """
+
+    verdict: str
+    message: str
+    code: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class Gateway(Protocol):
+    """One engine, embedded or remote. Any thread; nothing here blocks longer than its deadline."""
+
+    def snapshot(self) -> EngineSnapshot | None:
+        """The newest figures, up to a second old; None before the first."""
+        ...
+
+    def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
+        """The figures of one topic or channel at this moment, a channel's clients included.
+
+        Raises EngineUnavailableError.
+        """
+        ...
+
+    def watch(self, topic: str, channel: str) -> None:
+        """Have this channel's clients in the coming snapshots for a few seconds."""
+        ...
+
+    def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
+        """Messages in flight, earliest deadline first; empty for a channel that is not there.
+
+        Raises EngineUnavailableError.
+        """
+        ...
+
+    def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:
+        """Do one act and wait for it to be durable. Never raises for what the engine answers."""
+        ...
+
+    def node(self) -> NodeInfo:
+        """Where the engine listens."""
+        ...

@@ -1,0 +1,63 @@
+"""What an act did, in one sentence with numbers."""
+
+from typing import Any
+
+from queue_engine.delivery.stats import Outcome
+from queue_engine.options import format_duration
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 message`, `12,304 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def and_list(parts: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def message_counts(depth: int, in_flight: int, deferred: int) -> str:
+    """`12,304 waiting, 17 in flight and 230 deferred messages`; kinds with none are left out; "" when none is left."""
+    parts = [
+        f"{number:,} {kind}"
+        for number, kind in ((depth, "waiting"), (in_flight, "in flight"), (deferred, "deferred"))
+        if number
+    ]
+    if not parts:
+        return ""
+    return f"{and_list(parts)} {'message' if depth + in_flight + deferred == 1 else 'messages'}"
+
+
+def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome: Outcome) -> str:
+    """The sentence for an act that was done."""
+    name = f"{topic}/{channel}" if channel else topic
+    dropped = message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
+    match action:
+        case "create_topic" | "create_channel":
+            return f"Created {name}." if outcome.created else f"{name} was there already; nothing was changed."
+        case "pause_topic":
+            return f"Paused {name}: its messages stay at the topic and reach no channel."
+        case "pause_channel":
+            return f"Paused {name}: its consumers get no further messages."
+        case "unpause_topic" | "unpause_channel":
+            return f"Unpaused {name}."
+        case "empty_topic":
+            where = f" and its {counted(outcome.channels, 'channel')}" if details.get("channels_too") else ""
+            return f"Emptied {name}{where}: dropped {dropped}."
+        case "empty_channel":
+            return f"Emptied {name}: dropped {dropped}."
+        case "delete_topic":
+            clients = f", disconnected {counted(outcome.clients, 'client')}" if outcome.clients else ""
+            return f"Deleted {name} with {counted(outcome.channels, 'channel')}: dropped {dropped}{clients}."
+        case "delete_channel":
+            clients = f", disconnected {counted(outcome.clients, 'client')}" if outcome.clients else ""
+            return f"Deleted {name}: dropped {dropped}{clients}."
+        case "requeue_channel":
+            return f"Requeued {counted(outcome.in_flight, 'message')} of {name}."
+        case "release_deferred":
+            return f"Released {counted(outcome.deferred, 'deferred message')} of {name}."
+        case "publish":
+            size = sum(len(body) for body in details["bodies"])
+            later = f", to be delivered in {format_duration(details['defer_ms'])}" if details.get("defer_ms") else ""
+            return f"Published 1 message of {counted(size, 'byte')} to {name}{later}."
+    raise ValueError(f"no sentence for {action!r}")

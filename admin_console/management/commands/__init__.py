@@ -1,0 +1,1 @@
+"""`manage.py serve` starts everything; `manage.py user` keeps the users."""

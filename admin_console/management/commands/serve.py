@@ -1,0 +1,257 @@
+"""`manage.py serve`: the engine in its thread and the console in this one, started and stopped in order.
+
+Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
+the engine puts everything on disk. SIGTERM and SIGINT stop it; a second one ends it at once.
+"""
+
+import contextlib
+import dataclasses
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from argparse import ArgumentParser, HelpFormatter
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from admin_console.accounts.first_admin import make_first_admin
+from admin_console.audit.writer import AuditWriter, HttpAct
+from admin_console.gateway.current import set_gateway
+from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.options import CONSOLE_OPTIONS
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.errors import OptionsError, PenstockError
+from queue_engine.options import Options, environment_name_of, flag_of, format_duration, parse_option
+from queue_engine.service.runner import EngineRunner, quiet_collector
+
+logger = logging.getLogger(__name__)
+
+ENGINE_STOP_TIMEOUT_S = 8.0
+# Python's default is 5 ms: that long a page could keep the engine from answering.
+THREAD_SWITCH_INTERVAL_S = 0.001
+# After everything is closed, a thread that still computes a page may not hold the process.
+EXIT_TIMEOUT_S = 1.0
+
+
+class Command(BaseCommand):
+    help = "Start the queue engine and its console. Ctrl-C stops both and loses nothing."
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(prog_name, subcommand, formatter_class=_Formatter, **kwargs)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        engine = parser.add_argument_group("engine", "each also from the environment: PENSTOCK_TCP_ADDRESS and so on")
+        for spec in dataclasses.fields(Options):
+            is_list = isinstance(spec.default, tuple)
+            engine.add_argument(
+                flag_of(spec.name),
+                dest=spec.name,
+                action="append" if is_list else "store",
+                metavar=_metavar(spec.name, spec.default),
+                help=_help(spec.metadata["help"], _shown(spec.name, spec.default)),
+            )
+        console = parser.add_argument_group("console")
+        for option in CONSOLE_OPTIONS:
+            console.add_argument(
+                option.flag,
+                action="append" if option.is_list else "store",
+                metavar=_metavar(option.flag, option.default),
+                help=_help(option.help, option.default),
+            )
+
+    def handle(self, **given: Any) -> None:
+        status = Serving(_read_options(given), self._print).run()
+        self.stdout.flush()
+        if status:
+            sys.exit(status)
+
+    def _print(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
+
+
+class Serving:
+    """One run of the server, from the lock to the last flush."""
+
+    def __init__(self, options: Options, print_line: Any) -> None:
+        self._options = options
+        self._print = print_line
+        self._runner = EngineRunner(options)
+        self._audit_writer = AuditWriter()
+        self._signals: list[int] = []
+        self._engine_died = False
+        self._reactor: Any = None
+
+    def run(self) -> int:
+        """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+        self._runner.on_act = lambda act: self._audit_writer.submit(_http_act(act))
+        self._runner.on_death = self._on_engine_death
+        try:
+            self._runner.start()
+        except (PenstockError, OSError) as exc:
+            raise CommandError(str(exc)) from exc
+        failure = ""
+        try:
+            if not self._signals:
+                self._prepare_database()
+                self._audit_writer.start()
+                failure = self._serve_console()
+        finally:
+            set_gateway(None)
+            stopped_well = self._stop_engine()
+            self._audit_writer.stop()
+        if failure:
+            raise CommandError(failure)
+        _leave_even_if_a_thread_stays()
+        return 0 if stopped_well else 1
+
+    def _prepare_database(self) -> None:
+        # The log of a migration is of no interest here; what goes wrong with one is raised.
+        with contextlib.redirect_stdout(io.StringIO()):
+            call_command("migrate", interactive=False, verbosity=0)
+        try:
+            admin = make_first_admin(settings.DATA_PATH)
+        except ValueError as exc:
+            raise CommandError(str(exc)) from exc
+        if admin is not None and admin.password_path is not None:
+            self._print(f"First start: log in as {admin.username} with the password {admin.password}")
+            self._print(f"It is shown this once, and kept in {admin.password_path} until you change it.")
+        elif admin is not None:
+            self._print(f"First start: made the admin {admin.username} with the password of PENSTOCK_ADMIN_PASSWORD.")
+
+    def _serve_console(self) -> str:
+        """Serve pages and sockets until the end; what kept the console from listening, else ""."""
+        # Imported here: from now on there are models to import, and a reactor that belongs to this thread.
+        from twisted.internet import reactor
+
+        from admin_console.asgi import application
+        from admin_console.management.console_server import ConsoleServer
+
+        self._reactor = reactor
+        set_gateway(EmbeddedGateway(self._runner, self._options))
+        server = ConsoleServer(
+            application, settings.CONSOLE.host, settings.CONSOLE.port, on_listening=self._on_console_listening
+        )
+        if self._signals or self._engine_died:
+            return ""
+        server.run()
+        return server.failure
+
+    def _on_console_listening(self, host: str, port: int) -> None:
+        self._print(f"TCP: listening on {_joined(*self._runner.tcp_address)}")
+        self._print(f"HTTP: listening on {_joined(*self._runner.http_address)}")
+        self._print(f"Console: listening on http://{_joined(host, port)}")
+        quiet_collector()
+
+    def _stop_engine(self) -> bool:
+        """Flush and close. False, with the reason logged, when something could not be kept."""
+        try:
+            self._runner.stop(ENGINE_STOP_TIMEOUT_S)
+        except Exception as exc:
+            logger.critical("the engine did not end well: %s", exc)
+            return False
+        return True
+
+    def _on_signal(self, number: int, _: Any) -> None:
+        self._signals.append(number)
+        if len(self._signals) > 1:
+            os._exit(128 + number)
+        self._stop_console()
+
+    def _on_engine_death(self) -> None:
+        """Called on the engine's thread: a console without its engine is of no use."""
+        self._engine_died = True
+        self._stop_console()
+
+    def _stop_console(self) -> None:
+        reactor = self._reactor
+        if reactor is not None:
+            reactor.callFromThread(lambda: reactor.stop() if reactor.running else None)
+
+
+class _Formatter(HelpFormatter):
+    """Wide enough for the longest flag."""
+
+    def __init__(self, prog: str, **_: Any) -> None:
+        super().__init__(prog, max_help_position=38)
+
+
+def _read_options(given: dict[str, Any]) -> Options:
+    """The command line, else the environment, else the default. Raises CommandError with every complaint."""
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    for spec in dataclasses.fields(Options):
+        text, source = given.get(spec.name), flag_of(spec.name)
+        if isinstance(text, list):
+            text = ",".join(text)
+        if text is None:
+            source = environment_name_of(spec.name)
+            text = os.environ.get(source)
+        if text is not None:
+            try:
+                values[spec.name] = parse_option(spec.name, text)
+            except ValueError as exc:
+                complaints.append(f"{source}: {exc}")
+    # One answer for both sides, absolute, wherever it came from.
+    values["data_path"] = str(settings.DATA_PATH)
+    try:
+        options = Options(**values)
+        options.validate()
+    except OptionsError as exc:
+        complaints.extend(exc.complaints)
+    if complaints:
+        raise CommandError("\n".join(complaints))
+    return options
+
+
+def _http_act(act: ActRecord) -> HttpAct:
+    counts: dict[str, int] = {}
+    if act.outcome is not None:
+        counts = {
+            name: number
+            for name in ("depth", "in_flight", "deferred", "channels", "clients")
+            if (number := getattr(act.outcome, name))
+        }
+    return HttpAct(act.action, act.topic, act.channel, act.remote_address, act.error, counts)
+
+
+def _leave_even_if_a_thread_stays() -> None:
+    """Everything is on disk: a page that is still being computed for nobody may not keep the process."""
+    threading.Timer(EXIT_TIMEOUT_S, os._exit, (0,)).start()
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _metavar(name: str, default: Any) -> str:
+    if name.endswith(("_address", "-address")):
+        return "HOST" if "broadcast" in name else "HOST:PORT"
+    if name.endswith("_ms"):
+        return "DURATION"
+    if isinstance(default, bool):
+        return "true|false"
+    if isinstance(default, int):
+        return "N"
+    return "ORIGIN" if "origin" in name else "PATH" if "path" in name else "TEXT"
+
+
+def _shown(name: str, default: Any) -> str:
+    if default == () or default == "" or (name == "node_id" and default == -1):
+        return ""
+    if name.endswith("_ms"):
+        return format_duration(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _help(text: str, default: str) -> str:
+    return (f"{text} (default: {default})" if default else text).replace("%", "%%")

@@ -1,0 +1,135 @@
+"""`manage.py user`: add, list, change and disable the users of the console."""
+
+import getpass
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from admin_console.accounts.first_admin import forget_password_file
+from admin_console.accounts.models import User, check_username
+from admin_console.accounts.roles import Role
+from admin_console.audit.record import record_command
+
+
+class Command(BaseCommand):
+    help = "Add, list, change and disable the users of the console."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        add = verbs.add_parser("add", help="add a user")
+        add.add_argument("name")
+        add.add_argument("--role", required=True, choices=Role.values)
+        role = verbs.add_parser("role", help="give a user another role")
+        role.add_argument("name")
+        role.add_argument("role", choices=Role.values)
+        password = verbs.add_parser("password", help="set a user's password; ends the user's sessions")
+        password.add_argument("name")
+        for parser_with_password in (add, password):
+            parser_with_password.add_argument(
+                "--password-stdin", action="store_true", help="read the password from the first line of standard input"
+            )
+        for verb, text in (
+            ("disable", "keep a user from logging in; ends the user's sessions"),
+            ("enable", "let a disabled user log in again"),
+        ):
+            verbs.add_parser(verb, help=text).add_argument("name")
+        verbs.add_parser("list", help="list all users")
+
+    def handle(self, *, verb: str, **options: Any) -> None:
+        getattr(self, f"_{verb}")(**options)
+
+    def _add(self, *, name: str, role: str, password_stdin: bool, **_: Any) -> None:
+        try:
+            check_username(name)
+        except ValidationError as exc:
+            raise CommandError(" ".join(exc.messages)) from exc
+        if User.objects.filter(username=name).exists():
+            raise CommandError(f"There is a user {name} already.")
+        User.objects.create_user(name, self._read_password(User(username=name), password_stdin), Role(role))
+        self._done("add_user", f"{name} as {role}", f"Added {name} as {role}.")
+
+    def _role(self, *, name: str, role: str, **_: Any) -> None:
+        user = self._user(name)
+        if user.role == role:
+            raise CommandError(f"{name} is {role} already.")
+        if role != Role.ADMIN:
+            self._keep_an_admin(user)
+        before, user.role = user.role, role
+        user.save(update_fields=["role"])
+        self._done("change_role", f"{name} from {before} to {role}", f"{name} is {role} now, and was {before}.")
+
+    def _password(self, *, name: str, password_stdin: bool, **_: Any) -> None:
+        user = self._user(name)
+        user.set_password(self._read_password(user, password_stdin))
+        user.save(update_fields=["password"])
+        removed = forget_password_file(settings.DATA_PATH, user)
+        sentence = f"{name} has a new password, and no session any more."
+        self._done("set_password", name, sentence + (" The file with the first one is removed." if removed else ""))
+
+    def _disable(self, *, name: str, **_: Any) -> None:
+        user = self._user(name)
+        if not user.is_active:
+            raise CommandError(f"{name} is disabled already.")
+        self._keep_an_admin(user)
+        user.is_active = False
+        user.save(update_fields=["is_active"])
+        for session in Session.objects.all().iterator():
+            if session.get_decoded().get("_auth_user_id") == str(user.pk):
+                session.delete()
+        self._done("disable_user", name, f"{name} can't log in any more, and has no session any more.")
+
+    def _enable(self, *, name: str, **_: Any) -> None:
+        user = self._user(name)
+        if user.is_active:
+            raise CommandError(f"{name} is not disabled.")
+        user.is_active = True
+        user.save(update_fields=["is_active"])
+        self._done("enable_user", name, f"{name} can log in again.")
+
+    def _list(self, **_: Any) -> None:
+        for user in User.objects.order_by("username"):
+            state = "" if user.is_active else "  disabled"
+            last = f"{user.last_login:%Y-%m-%d %H:%M} UTC" if user.last_login else "never"
+            self.stdout.write(f"{user.username:<24} {user.role:<9} last log-in: {last}{state}")
+
+    def _user(self, name: str) -> User:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"There is no user {name}.")
+        return user
+
+    def _keep_an_admin(self, user: User) -> None:
+        """Raises CommandError when `user` is the only one who could still do everything."""
+        others = User.objects.filter(role=Role.ADMIN, is_active=True).exclude(pk=user.pk)
+        if user.role == Role.ADMIN and user.is_active and not others.exists():
+            raise CommandError(f"{user.username} is the only admin. Make another one first.")
+
+    def _read_password(self, user: User, from_stdin: bool) -> str:
+        if from_stdin:
+            password = sys.stdin.readline().rstrip("\r\n")
+        elif sys.stdin.isatty():
+            password = getpass.getpass(f"Password of {user.username}: ")
+            if getpass.getpass("Again: ") != password:
+                raise CommandError("The two passwords differ.")
+        else:
+            raise CommandError("There is no terminal to ask for the password: use --password-stdin.")
+        try:
+            validate_password(password, user)
+        except ValidationError as exc:
+            raise CommandError(" ".join(exc.messages)) from exc
+        return password
+
+    def _done(self, action: str, detail: str, sentence: str) -> None:
+        try:
+            actor = getpass.getuser()
+        except (KeyError, OSError):
+            actor = f"uid {os.getuid()}"
+        record_command(actor, action, detail=detail)
+        self.stdout.write(sentence)

@@ -1,0 +1,73 @@
+"""Daphne's server, started and stopped by us."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from daphne.endpoints import build_endpoint_description_strings
+from daphne.server import Server
+from daphne.ws_protocol import WebSocketProtocol
+from twisted.internet import defer
+from twisted.internet.error import CannotListenError
+from twisted.python.failure import Failure
+
+# What a request that had begun gets to finish in, once told to stop; an act's own deadline is 5 s.
+DRAIN_S = 1.5
+KILL_S = 0.5
+WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
+
+
+class ConsoleServer(Server):  # type: ignore[misc]
+    """Serves one ASGI application on one address. After `run`, `failure` tells why it never listened, else ""."""
+
+    def __init__(self, application: Any, host: str, port: int, *, on_listening: Callable[[str, int], None]) -> None:
+        super().__init__(
+            application,
+            endpoints=build_endpoint_description_strings(host=host, port=port),
+            signal_handlers=False,
+            verbosity=0,
+            server_name="",
+            websocket_max_message_size=WEBSOCKET_BYTES_MAX,
+            websocket_max_frame_size=WEBSOCKET_BYTES_MAX,
+            ping_interval=10,
+            ping_timeout=15,
+        )
+        self.failure = ""
+        self._address = f"{host}:{port}"
+        self._on_listening = on_listening
+        self._ports: list[Any] = []
+
+    def listen_success(self, port: Any) -> None:
+        super().listen_success(port)
+        self._ports.append(port)
+        host = port.getHost()
+        self._on_listening(host.host, host.port)
+
+    def listen_error(self, failure: Failure) -> None:
+        error = failure.value
+        reason = error.socketError if isinstance(error, CannotListenError) else error
+        text = getattr(reason, "strerror", None) or str(reason)
+        self.failure = f"can't listen on {self._address} for the console: {text}"
+        self.stop()
+
+    def kill_all_applications(self) -> Any:
+        """Before the reactor ends: accept no more, end sockets, let requests finish for a moment, cancel the rest."""
+        for port in self._ports:
+            port.stopListening()
+        return defer.Deferred.fromFuture(asyncio.ensure_future(self._drain()))
+
+    async def _drain(self) -> None:
+        requests, sockets = [], []
+        for protocol, details in self.connections.items():
+            # A connection that waits for its next request has no application.
+            task = details.get("application_instance")
+            if task is not None and not task.done():
+                (sockets if isinstance(protocol, WebSocketProtocol) else requests).append(task)
+        for task in sockets:
+            task.cancel()
+        if requests:
+            _, late = await asyncio.wait(requests, timeout=DRAIN_S)
+            for task in late:
+                task.cancel()
+        if sockets or requests:
+            await asyncio.wait([*sockets, *requests], timeout=KILL_S)

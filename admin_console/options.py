@@ -1,0 +1,171 @@
+"""The console's own options, one table: flag, default, help. They come from the environment.
+
+`manage.py` puts what the command line says into the environment before Django reads its settings, so that both
+ways mean the same and settings never change afterwards.
+"""
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOption:
+    """One flag of the console. A list is repeated on the command line, comma-separated in the environment."""
+
+    flag: str
+    default: str
+    help: str
+    is_list: bool = False
+
+    @property
+    def variable(self) -> str:
+        return environment_variable(self.flag)
+
+
+CONSOLE_OPTIONS = (
+    ConsoleOption("--console-address", "127.0.0.1:4171", "HOST:PORT of the console (port 0 picks a free one)"),
+    ConsoleOption("--console-origin", "", "the console's address in the browser behind a proxy: https://HOST[:PORT]"),
+    ConsoleOption(
+        "--trusted-proxy",
+        "",
+        "IP address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For, -Proto and -Host are believed",
+        is_list=True,
+    ),
+)
+
+# Options of the engine that the console's settings need as well.
+_SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address")
+_LIST_FLAGS = {"--allowed-host", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
+_EARLY_FLAGS = (*_SHARED_FLAGS, *(option.flag for option in CONSOLE_OPTIONS))
+
+
+def environment_variable(flag: str) -> str:
+    """`--console-address` → `PENSTOCK_CONSOLE_ADDRESS`."""
+    return "PENSTOCK_" + flag.removeprefix("--").replace("-", "_").upper()
+
+
+def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Environ[str]) -> list[str]:
+    """Put what settings need from the command line into `environment`; return the arguments that are left.
+
+    `--data-path` is taken out, since every command has it and few know it; the others stay for `serve` to check.
+    Raises ValueError for a flag without its value.
+    """
+    left: list[str] = []
+    found: dict[str, list[str]] = {}
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        position += 1
+        if argument == "--":
+            left.extend(arguments[position - 1 :])
+            break
+        flag, equals, value = argument.partition("=")
+        if flag not in _EARLY_FLAGS:
+            left.append(argument)
+            continue
+        taken = [argument]
+        if not equals:
+            if position == len(arguments):
+                raise ValueError(f"{flag} needs a value")
+            value = arguments[position]
+            taken.append(value)
+            position += 1
+        found.setdefault(flag, []).append(value)
+        if flag != "--data-path":
+            left.extend(taken)
+    for flag, values in found.items():
+        environment[environment_variable(flag)] = ",".join(values) if flag in _LIST_FLAGS else values[-1]
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """The console's options, checked."""
+
+    host: str
+    port: int
+    origin: str  # "" or scheme://host[:port], without a slash behind it
+    trusted_proxies: tuple[IPNetwork, ...]
+    allowed_hosts: tuple[str, ...]  # host names without ports that a request may name
+
+    @property
+    def is_https(self) -> bool:
+        return self.origin.startswith("https://")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "ConsoleOptions":
+        """Read and check all of them. Raises ValueError with every complaint, one a line."""
+        complaints: list[str] = []
+        texts = {option.flag: environment.get(option.variable, option.default) for option in CONSOLE_OPTIONS}
+        host, port, origin = "127.0.0.1", 0, ""
+        networks: list[IPNetwork] = []
+        try:
+            host, port = _split_address(texts["--console-address"])
+        except ValueError as exc:
+            complaints.append(f"--console-address: {exc}")
+        try:
+            origin = _checked_origin(texts["--console-origin"])
+        except ValueError as exc:
+            complaints.append(f"--console-origin: {exc}")
+        for text in _split_list(texts["--trusted-proxy"]):
+            try:
+                networks.append(ipaddress.ip_network(text, strict=False))
+            except ValueError:
+                complaints.append(
+                    f"--trusted-proxy: {text!r} is neither an IP address nor a network such as 10.0.0.0/8"
+                )
+        allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
+        for name in allowed:
+            if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
+                complaints.append(f"--allowed-host: {name!r} is not a host name")
+        if complaints:
+            raise ValueError("\n".join(complaints))
+        return cls(
+            host=host,
+            port=port,
+            origin=origin,
+            trusted_proxies=tuple(networks),
+            allowed_hosts=_allowed_hosts(
+                host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
+            ),
+        )
+
+
+def _split_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _split_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for
+
+
+def _checked_origin(text: str) -> str:
+    if not text:
+        return ""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise ValueError(f"{text!r} is not an origin such as https://queue.example.org")
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _allowed_hosts(console_host: str, origin: str, further: list[str]) -> tuple[str, ...]:
+    """Loopback names, this machine's own, the address listened on, the origin's, and what was asked for."""
+    names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), console_host, *further]
+    if origin:
+        names.append(urlsplit(origin).hostname or "")
+    found: dict[str, None] = {}
+    for name in names:
+        if name and name not in ("0.0.0.0", "::"):  # noqa: S104 - left out, not listened on
+            bare = name.removeprefix("[").removesuffix("]").lower()
+            found[f"[{bare}]" if ":" in bare else bare] = None
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Who may open which page, do which act, hold which socket: one table, enforced in one place."""

@@ -1,0 +1,21 @@
+"""Answers to those who may not: a page, JSON or a plain line, whichever the caller reads."""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Whether the caller asked for JSON, or uses the API, which has nothing else."""
+    if request.path_info.startswith("/api/"):
+        return True
+    accepted = request.headers.get("Accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def refusal(request: HttpRequest, sentence: str, *, status: int) -> HttpResponse:
+    """`sentence` with `status`, as the caller reads it."""
+    if wants_json(request):
+        return JsonResponse({"ok": False, "message": sentence}, status=status)
+    if request.headers.get("X-Fragment") or not getattr(request, "session", None):
+        return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
+    return render(request, "accounts/refused.html", {"sentence": sentence, "status": status}, status=status)

@@ -1,0 +1,56 @@
+"""Every request is checked against the table before its view runs."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from admin_console.accounts.models import User
+from admin_console.audit.record import record_refusal
+from admin_console.permissions.allowed import Allowed, WhyNot, may_use
+from admin_console.permissions.answers import refusal, wants_json
+from admin_console.permissions.table import ACTS
+
+
+class EnforcePermissions:
+    """Sends strangers to the log-in, refuses what a role does not cover, and audits refused acts."""
+
+    sync_capable = True
+    async_capable = False
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        user = _user(request)
+        request.may = Allowed(user)
+        request.why_not = WhyNot(user)
+        return self._get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponse | None:
+        url_name = request.resolver_match.view_name
+        user = _user(request)
+        if may_use(user, url_name):
+            return None
+        if user is None:
+            return _ask_to_log_in(request)
+        sentence = request.why_not[url_name] if url_name in ACTS else ""
+        if url_name in ACTS and request.method == "POST":
+            record_refusal(
+                request, url_name, topic=kwargs.get("topic", ""), channel=kwargs.get("channel", ""), why=sentence
+            )
+        return refusal(request, sentence or "Your role does not allow this.", status=403)
+
+
+def _user(request: HttpRequest) -> User | None:
+    return request.user if request.user.is_authenticated and request.user.is_active else None
+
+
+def _ask_to_log_in(request: HttpRequest) -> HttpResponse:
+    if wants_json(request) or request.headers.get("X-Fragment") or request.method not in ("GET", "HEAD"):
+        return refusal(request, "Log in first: there is no session, or it has ended.", status=401)
+    return HttpResponseRedirect(f"{reverse('login')}?{urlencode({'next': request.get_full_path()})}")

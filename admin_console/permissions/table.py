@@ -1,0 +1,43 @@
+"""The table: every page, act and socket, with the least role that may use it.
+
+A URL name that is not here is refused to everybody, and a test walks the URLs to find it.
+"""
+
+from collections.abc import Mapping
+
+from admin_console.accounts.roles import Role
+
+ANYONE = "anyone"  # not logged in
+
+PAGES: Mapping[str, Role] = {
+    "overview": Role.VIEWER,
+    "topics": Role.VIEWER,
+    "topic": Role.VIEWER,
+    "channel": Role.VIEWER,
+    "password": Role.VIEWER,
+    "logout": Role.VIEWER,
+    "audit": Role.OPERATOR,
+}
+
+ACTS: Mapping[str, Role] = {
+    "create_topic": Role.OPERATOR,
+    "create_channel": Role.OPERATOR,
+    "publish": Role.OPERATOR,
+    "pause_topic": Role.OPERATOR,
+    "unpause_topic": Role.OPERATOR,
+    "pause_channel": Role.OPERATOR,
+    "unpause_channel": Role.OPERATOR,
+    "requeue_channel": Role.OPERATOR,
+    "release_deferred": Role.OPERATOR,
+    # These lose messages.
+    "empty_topic": Role.ADMIN,
+    "empty_channel": Role.ADMIN,
+    "delete_topic": Role.ADMIN,
+    "delete_channel": Role.ADMIN,
+}
+
+API: Mapping[str, Role] = {}
+
+LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ACTS, **API}
+
+SOCKETS: Mapping[str, Role] = {"/ws/live/": Role.VIEWER}

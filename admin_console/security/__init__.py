@@ -1,0 +1,1 @@
+"""What every answer carries and every request must satisfy: headers, proxies, origins."""

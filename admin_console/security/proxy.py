@@ -1,0 +1,87 @@
+"""Believe X-Forwarded-For, -Proto and -Host from proxies that were named, and from nobody else."""
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from admin_console.options import IPNetwork
+
+Scope = dict[str, Any]
+Application = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
+
+_FORWARDED = (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"forwarded")
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?")
+_SCHEMES = {
+    ("http", "http"): "http",
+    ("http", "https"): "https",
+    ("websocket", "http"): "ws",
+    ("websocket", "https"): "wss",
+    ("websocket", "ws"): "ws",
+    ("websocket", "wss"): "wss",
+}
+
+
+class TrustedProxies:
+    """Around the whole ASGI application, so that pages and sockets see the same client, scheme and host.
+
+    The client is the rightmost address of X-Forwarded-For that is no trusted proxy: what stands to its left was
+    written by the client itself. From anybody else the headers are taken off before anything can read them.
+    """
+
+    def __init__(self, application: Application, networks: Sequence[IPNetwork]) -> None:
+        self._application = application
+        self._networks = tuple(networks)
+
+    async def __call__(
+        self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        if scope["type"] in ("http", "websocket"):
+            scope = self._believed(scope)
+        await self._application(scope, receive, send)
+
+    def _believed(self, scope: Scope) -> Scope:
+        forwarded = {
+            name: b",".join(value for key, value in scope["headers"] if key == name).decode("latin-1")
+            for name in _FORWARDED
+        }
+        headers = [(key, value) for key, value in scope["headers"] if key not in _FORWARDED]
+        changed = {**scope, "headers": headers}
+        client = scope.get("client")
+        if not client or not self._is_trusted(client[0]):
+            return changed
+        if address := self._client_address(forwarded[b"x-forwarded-for"]):
+            changed["client"] = [address, 0]
+        scheme = _last(forwarded[b"x-forwarded-proto"]).lower()
+        if known := _SCHEMES.get((scope["type"], scheme)):
+            changed["scheme"] = known
+        host = _last(forwarded[b"x-forwarded-host"])
+        if _HOST.fullmatch(host):
+            changed["headers"] = [(key, value) for key, value in headers if key != b"host"]
+            changed["headers"].append((b"host", host.encode("latin-1")))
+        return changed
+
+    def _client_address(self, forwarded_for: str) -> str:
+        """The rightmost address that is no trusted proxy; the leftmost one when all are; "" when there is none."""
+        found = ""
+        for part in reversed(forwarded_for.split(",")):
+            text = part.strip()
+            try:
+                found = str(ipaddress.ip_address(text))
+            except ValueError:
+                break
+            if not self._is_trusted(found):
+                break
+        return found
+
+    def _is_trusted(self, text: str) -> bool:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+
+def _last(text: str) -> str:
+    """The value that the nearest proxy wrote."""
+    return text.rpartition(",")[2].strip()

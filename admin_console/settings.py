@@ -1,0 +1,157 @@
+"""Django's settings: from the environment and the data directory, fixed once read."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from admin_console.options import ConsoleOptions
+from admin_console.paths import data_path, make_private_directory, read_or_make_secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+try:
+    CONSOLE = ConsoleOptions.from_environment(os.environ)
+except ValueError as exc:
+    raise ImproperlyConfigured(str(exc)) from exc
+
+DATA_PATH = data_path()
+make_private_directory(DATA_PATH)
+# Files that the console makes for browsers at start, such as the compressed plotly.js, lie here.
+MADE_STATIC_PATH = DATA_PATH / "static"
+make_private_directory(MADE_STATIC_PATH)
+
+SECRET_KEY = read_or_make_secret_key(DATA_PATH)
+DEBUG = False
+
+ALLOWED_HOSTS = list(CONSOLE.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = [CONSOLE.origin] if CONSOLE.origin else []
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "admin_console",
+]
+
+# All of them synchronous: a request then stays in one worker thread from end to end.
+MIDDLEWARE = [
+    "admin_console.security.headers.SecurityHeaders",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "admin_console.accounts.session_age.SessionAge",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "admin_console.permissions.enforce.EnforcePermissions",
+    "admin_console.gateway.unavailable.EngineUnavailable",
+]
+
+ROOT_URLCONF = "admin_console.urls"
+ASGI_APPLICATION = "admin_console.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": DATA_PATH / "console.sqlite3",
+        "OPTIONS": {
+            # Writers queue up at their start instead of failing in the middle.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 5,
+            "init_command": (
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000; PRAGMA foreign_keys=ON"
+            ),
+        },
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Accounts.
+AUTH_USER_MODEL = "admin_console.User"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+PASSWORD_HASHERS = ["admin_console.accounts.hashers.ConsoleArgon2Hasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# Cookies do not tell ports apart: two consoles on one machine need names of their own.
+_COOKIE_SUFFIX = hashlib.sha256(SECRET_KEY.encode()).hexdigest()[:8]
+SESSION_COOKIE_NAME = f"penstock_session_{_COOKIE_SUFFIX}"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CONSOLE.is_https
+# The longest a session may last; accounts/session_age.py ends idle ones earlier.
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_IDLE_S = 30 * 60
+CSRF_COOKIE_NAME = f"penstock_csrf_{_COOKIE_SUFFIX}"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = CONSOLE.is_https
+CSRF_FAILURE_VIEW = "admin_console.security.csrf.refused"
+
+# Headers; the Content-Security-Policy is in security/headers.py.
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https else 0
+
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+
+# Static files are served as they lie; a name with a hash in it never changes its content.
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static", MADE_STATIC_PATH]
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^.*[.-][0-9a-f]{8,64}\.[a-z.]+$"
+
+# What a form may be: the largest is a message to publish.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 << 20
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 100
+DATA_UPLOAD_MAX_NUMBER_FILES = 0
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_THOUSAND_SEPARATOR = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {
+        # One line per 404 or refused request is an access log by another name.
+        "django.request": {"level": "ERROR"},
+        "django.server": {"level": "ERROR"},
+        "django.security": {"level": "ERROR"},
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "daphne": {"level": "WARNING"},
+        "asyncio": {"level": "WARNING"},
+    },
+}

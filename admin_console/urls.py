@@ -1,0 +1,58 @@
+"""Every path of the console. Each name has its rule in permissions/table.py."""
+
+from importlib.util import find_spec
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver, include, path, register_converter
+
+from admin_console.accounts import views as accounts
+from admin_console.audit import views as audit
+from admin_console.views import acts, confirmed_acts
+from admin_console.views.names import NameConverter
+
+if find_spec("admin_console.views.pages"):
+    from admin_console.views import pages
+else:
+
+    class pages:  # the pages that read are on their way
+        @staticmethod
+        def overview(request: HttpRequest, **_: str) -> HttpResponse:
+            return HttpResponse("Penstock")
+
+        topics = topic = channel = overview
+
+
+register_converter(NameConverter, "name")
+
+_TOPIC = "topics/<name:topic>"
+_CHANNEL = "topics/<name:topic>/<name:channel>"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    # Accounts.
+    path("login/", accounts.log_in, name="login"),
+    path("logout/", accounts.log_out, name="logout"),
+    path("password/", accounts.change_password, name="password"),
+    # Pages that read.
+    path("", pages.overview, name="overview"),
+    path("topics/", pages.topics, name="topics"),
+    path(f"{_TOPIC}/", pages.topic, name="topic"),
+    path(f"{_CHANNEL}/", pages.channel, name="channel"),
+    path("audit/", audit.audit_list, name="audit"),
+    # Acts.
+    path("topics/~create/", acts.create_topic, name="create_topic"),
+    path(f"{_TOPIC}/~create-channel/", acts.create_channel, name="create_channel"),
+    path(f"{_TOPIC}/~publish/", acts.publish, name="publish"),
+    path(f"{_TOPIC}/~pause/", acts.pause_topic, name="pause_topic"),
+    path(f"{_TOPIC}/~unpause/", acts.unpause_topic, name="unpause_topic"),
+    path(f"{_CHANNEL}/~pause/", acts.pause_channel, name="pause_channel"),
+    path(f"{_CHANNEL}/~unpause/", acts.unpause_channel, name="unpause_channel"),
+    # Acts that are confirmed first.
+    path(f"{_TOPIC}/~empty/", confirmed_acts.empty_topic, name="empty_topic"),
+    path(f"{_TOPIC}/~delete/", confirmed_acts.delete_topic, name="delete_topic"),
+    path(f"{_CHANNEL}/~empty/", confirmed_acts.empty_channel, name="empty_channel"),
+    path(f"{_CHANNEL}/~delete/", confirmed_acts.delete_channel, name="delete_channel"),
+    path(f"{_CHANNEL}/~requeue/", confirmed_acts.requeue_channel, name="requeue_channel"),
+    path(f"{_CHANNEL}/~release-deferred/", confirmed_acts.release_deferred, name="release_deferred"),
+]
+if find_spec("admin_console.api") and find_spec("admin_console.api.urls"):
+    urlpatterns.append(path("api/", include("admin_console.api.urls")))

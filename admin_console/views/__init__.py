@@ -1,0 +1,1 @@
+"""Pages that read, and acts that write: a module a concern."""

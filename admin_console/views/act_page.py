@@ -1,0 +1,198 @@
+"""One act as a resource: GET asks, POST does it, and the audit list has the intent before and the result after."""
+
+import logging
+from typing import Any
+
+from django.contrib import messages
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views import View
+
+from admin_console.audit.models import Verdict
+from admin_console.audit.record import begin_act
+from admin_console.gateway.current import get_gateway
+from admin_console.gateway.gateway import DONE, UNKNOWN, ActResult, ChannelStats, TopicStats
+from admin_console.permissions.answers import refusal, wants_json
+from admin_console.views.question import Question, ask
+
+logger = logging.getLogger(__name__)
+
+_STATUS_OF_CODE = {
+    "TOPIC_NOT_FOUND": 404,
+    "CHANNEL_NOT_FOUND": 404,
+    "NOT_IN_FLIGHT": 409,
+    "NOT_OWNER": 409,
+    "LIMIT_REACHED": 409,
+    "ENGINE_BUSY": 503,
+    "EXITING": 503,
+    "STORAGE_ERROR": 503,
+    "OUTCOME_UNKNOWN": 504,
+    "INTERNAL_ERROR": 500,
+    "NOT_AUDITED": 503,
+}
+
+
+class ComplaintError(Exception):
+    """The form was filled in wrongly; each text is a sentence. Nothing was done."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__(*sentences)
+        self.sentences = sentences
+
+
+class NotThereError(Exception):
+    """The topic or channel is not there; the text says so."""
+
+
+class ActPage(View):
+    """Base of all acts. `action` is the URL's name, the audit's word and the permission table's key."""
+
+    http_method_names = ["get", "head", "post"]
+    action = ""
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.gateway = get_gateway()
+        self.topic: str = kwargs.get("topic", "")
+        self.channel: str = kwargs.get("channel", "")
+
+    @property
+    def name(self) -> str:
+        """What it is about: orders, or orders/billing."""
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic
+
+    @property
+    def url(self) -> str:
+        return self.request.path
+
+    @property
+    def page_url(self) -> str:
+        """The page of the topic or channel; where Cancel leads."""
+        if self.channel:
+            return reverse("channel", args=(self.topic, self.channel))
+        return reverse("topic", args=(self.topic,)) if self.topic else reverse("topics")
+
+    # What an act defines.
+
+    def question(self) -> Question:
+        """What is asked on GET, and again after a complaint. Raises NotThereError."""
+        raise NotImplementedError
+
+    def details(self) -> dict[str, Any]:
+        """The gateway's further arguments from the form. Raises ComplaintError, NotThereError."""
+        return {}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        """Which part of the object it was about, such as one client."""
+        return ""
+
+    def after_url(self) -> str:
+        """Where a browser goes when it is done."""
+        return self.page_url
+
+    def undo_url(self) -> str:
+        """Where it can be taken back; "" where it can't."""
+        return ""
+
+    # What all acts do.
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except NotThereError as exc:
+            return refusal(request, str(exc), status=404)
+
+    def get(self, request: HttpRequest, **_: str) -> HttpResponse:
+        return ask(request, self.question(), next_url=self._next_url())
+
+    def post(self, request: HttpRequest, **_: str) -> HttpResponse:
+        try:
+            details = self.details()
+        except ComplaintError as exc:
+            if wants_json(request):
+                return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
+            return ask(request, self.question(), complaints=exc.sentences, next_url=self._next_url())
+        return self._answer(self._perform(details))
+
+    def _perform(self, details: dict[str, Any]) -> ActResult:
+        try:
+            act = begin_act(
+                self.request,
+                self.action,
+                topic=self.topic,
+                channel=self.channel,
+                detail=self.audit_detail(details),
+                reason=self.request.POST.get("reason", "").strip(),
+            )
+        except DatabaseError:
+            logger.exception("intent not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
+            sentence = f"Nothing was done to {self.name}: the audit list can't be written."
+            return ActResult("failed", sentence, "NOT_AUDITED")
+        result = self.gateway.act(self.action, self.topic, self.channel, **details)
+        try:
+            act.finish(Verdict(result.verdict), result.message, result.counts)
+        except DatabaseError:
+            # The intent is on disk; who acted must hear what happened all the same.
+            logger.exception("result not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
+        return result
+
+    def _answer(self, result: ActResult) -> HttpResponse:
+        is_done = result.verdict == DONE
+        if wants_json(self.request):
+            body = {
+                "ok": is_done,
+                "message": result.message,
+                "code": result.code,
+                "counts": dict(result.counts),
+                "undo": self.undo_url() if is_done else "",
+            }
+            return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
+        if is_done and (undo_url := self.undo_url()):
+            sentence = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
+        else:
+            sentence = result.message
+        if is_done:
+            messages.success(self.request, sentence)
+        elif result.verdict == UNKNOWN:
+            messages.warning(self.request, sentence)
+        else:
+            messages.error(self.request, sentence)
+        return HttpResponseRedirect(self._next_url() or (self.after_url() if is_done else self.page_url))
+
+    def _next_url(self) -> str:
+        """A page of ours that the caller wants to come back to, or ""."""
+        wanted = self.request.POST.get("next") or self.request.GET.get("next") or ""
+        if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
+            return wanted
+        return ""
+
+    # What several acts need.
+
+    def topic_stats(self) -> TopicStats:
+        """The topic at this moment. Raises NotThereError."""
+        for topic in self.gateway.exact(self.topic).topics:
+            if topic.topic_name == self.topic:
+                return topic
+        raise NotThereError(f"There is no topic {self.topic}.")
+
+    def channel_stats(self) -> ChannelStats:
+        """The channel at this moment, with its clients. Raises NotThereError."""
+        for topic in self.gateway.exact(self.topic, self.channel).topics:
+            if topic.topic_name == self.topic:
+                for channel in topic.channels:
+                    if channel.channel_name == self.channel:
+                        return channel
+        raise NotThereError(f"There is no channel {self.name}.")
+
+    def check_typed_name(self) -> None:
+        """Raises ComplaintError unless the name was typed as it is."""
+        typed = self.request.POST.get("typed_name", "").strip()
+        if typed != self.name:
+            raise ComplaintError(
+                f"{typed[:140]!r} is not {self.name}. Nothing was done."
+                if typed
+                else f"Type {self.name} to confirm. Nothing was done."
+            )

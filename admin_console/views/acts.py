@@ -1,0 +1,209 @@
+"""Acts that lose nothing: create, publish, pause, unpause."""
+
+from typing import Any
+
+from django.urls import reverse
+
+from admin_console.gateway.gateway import NAME_LENGTH_MAX, format_duration, is_valid_name, parse_duration_ms
+from admin_console.gateway.sentences import counted, message_counts
+from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.question import Field, Question, reason_field
+
+_NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last client."
+
+
+def _checked_name(text: str, kind: str) -> str:
+    if not is_valid_name(text):
+        raise ComplaintError(
+            f"{text[:80]!r} is not a {kind} name: 1 to {NAME_LENGTH_MAX} of letters, digits and . _ -, "
+            "with #ephemeral behind them where it is wanted."
+        )
+    return text
+
+
+class CreateTopic(ActPage):
+    action = "create_topic"
+
+    def question(self) -> Question:
+        wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
+        return Question(
+            title="Create a topic",
+            button="Create topic",
+            post_url=self.url,
+            cancel_url=reverse("topics"),
+            consequences=["A topic is also made by the first message published to it."],
+            fields=[
+                Field("topic", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.topic = _checked_name(self.request.POST.get("topic", "").strip(), "topic")
+        return {}
+
+
+class CreateChannel(ActPage):
+    action = "create_channel"
+
+    def question(self) -> Question:
+        topic = self.topic_stats()
+        wanted = self.request.POST.get("channel", "") or self.request.GET.get("channel", "")
+        waiting = (
+            f"It is the first channel, and takes over {counted(topic.depth, 'message')} waiting at the topic."
+            if not topic.channels and topic.depth
+            else "It gets a copy of every message published from now on."
+        )
+        return Question(
+            title=f"Create a channel of {self.topic}",
+            button="Create channel",
+            post_url=self.url,
+            cancel_url=reverse("topic", args=(self.topic,)),
+            consequences=[waiting, "Its messages wait until a consumer takes them."],
+            fields=[
+                Field("channel", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.channel = _checked_name(self.request.POST.get("channel", "").strip(), "channel")
+        return {}
+
+
+class Publish(ActPage):
+    action = "publish"
+
+    def question(self) -> Question:
+        topic = self.topic_stats()
+        node = self.gateway.node()
+        if topic.channels:
+            reach = f"It goes to {counted(len(topic.channels), 'channel')}."
+        else:
+            reach = "The topic has no channel yet: the message waits at the topic until there is one."
+        return Question(
+            title=f"Publish a message to {self.topic}",
+            button=f"Publish to {self.topic}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[reach, *(["The topic is paused: the message waits there."] if topic.paused else [])],
+            fields=[
+                Field(
+                    "body",
+                    "Body",
+                    kind="area",
+                    value=self.request.POST.get("body", ""),
+                    help=f"Sent as UTF-8, with plain line ends; 1 to {node.max_msg_size:,} bytes.",
+                    is_required=True,
+                ),
+                Field(
+                    "defer",
+                    "Delay",
+                    value=self.request.POST.get("defer", ""),
+                    help=f"Optional, such as 5s or 1m30s; at most {format_duration(node.max_defer_ms)}.",
+                    length_max=20,
+                ),
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        node = self.gateway.node()
+        # A browser sends every line end of a text field as two characters; nobody typed the first.
+        body = self.request.POST.get("body", "").replace("\r\n", "\n").encode()
+        defer_text = self.request.POST.get("defer", "").strip()
+        complaints = []
+        if not body:
+            complaints.append("The body is empty: a message has at least 1 byte.")
+        if len(body) > node.max_msg_size:
+            complaints.append(f"The body has {len(body):,} bytes; the most is {node.max_msg_size:,}.")
+        defer_ms = 0
+        if defer_text:
+            try:
+                defer_ms = parse_duration_ms(defer_text)
+            except ValueError as exc:
+                complaints.append(f"Delay: {exc}.")
+        if defer_ms > node.max_defer_ms:
+            complaints.append(f"Delay: {defer_text} is more than {format_duration(node.max_defer_ms)}.")
+        if complaints:
+            raise ComplaintError(*complaints)
+        return {"bodies": [body], "defer_ms": defer_ms}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return counted(len(details["bodies"][0]), "byte")
+
+
+class _Pause(ActPage):
+    def question(self) -> Question:
+        if self.channel:
+            channel = self.channel_stats()
+            waiting = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
+            consequences = [
+                f"Its {counted(channel.client_count, 'client')} will get no further messages until it is unpaused.",
+                f"{waiting} are there now." if waiting else "It is empty now.",
+                "What is in flight can still be finished.",
+            ]
+        else:
+            topic = self.topic_stats()
+            consequences = [
+                (
+                    f"New messages will stay at the topic and reach none of its {counted(len(topic.channels), 'channel')} "
+                    "until it is unpaused."
+                ),
+                "Its channels go on delivering what they have.",
+            ]
+        return Question(
+            title=f"Pause {self.name}",
+            button=f"Pause {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=consequences,
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+        )
+
+    def undo_url(self) -> str:
+        return self.url.replace("/~pause/", "/~unpause/")
+
+
+class PauseTopic(_Pause):
+    action = "pause_topic"
+
+
+class PauseChannel(_Pause):
+    action = "pause_channel"
+
+
+class _Unpause(ActPage):
+    def question(self) -> Question:
+        if self.channel:
+            channel = self.channel_stats()
+            consequence = (
+                f"{counted(channel.depth, 'waiting message')} will go to {counted(channel.client_count, 'client')}."
+            )
+        else:
+            topic = self.topic_stats()
+            consequence = (
+                f"{counted(topic.depth, 'waiting message')} will go to {counted(len(topic.channels), 'channel')}."
+            )
+        return Question(
+            title=f"Unpause {self.name}",
+            button=f"Unpause {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[consequence],
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+        )
+
+
+class UnpauseTopic(_Unpause):
+    action = "unpause_topic"
+
+
+class UnpauseChannel(_Unpause):
+    action = "unpause_channel"
+
+
+create_topic = CreateTopic.as_view()
+create_channel = CreateChannel.as_view()
+publish = Publish.as_view()
+pause_topic = PauseTopic.as_view()
+pause_channel = PauseChannel.as_view()
+unpause_topic = UnpauseTopic.as_view()
+unpause_channel = UnpauseChannel.as_view()

@@ -1,0 +1,268 @@
+"""Acts that lose messages or deliver them twice: asked about with exact counts before they are done."""
+
+import re
+from typing import Any
+
+from django.urls import reverse
+
+from admin_console.gateway.gateway import ChannelStats, ClientStats, TopicStats
+from admin_console.gateway.sentences import counted, message_counts
+from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.question import Choice, Field, Question, reason_field, typed_name_field
+
+_MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
+
+
+def _dropped(depth: int, in_flight: int, deferred: int) -> str:
+    """`12,304 waiting, 17 in flight and 230 deferred messages will be dropped.`"""
+    counts = message_counts(depth, in_flight, deferred)
+    return f"{counts} will be dropped." if counts else "It holds no message now."
+
+
+def _of_channels(topic: TopicStats) -> tuple[int, int, int]:
+    """Waiting, in flight and deferred in all channels of a topic."""
+    return (
+        sum(channel.depth for channel in topic.channels),
+        sum(channel.in_flight_count for channel in topic.channels),
+        sum(channel.deferred_count for channel in topic.channels),
+    )
+
+
+def _disconnected(client_count: int) -> list[str]:
+    return [f"{counted(client_count, 'client')} will be disconnected."] if client_count else []
+
+
+class EmptyTopic(ActPage):
+    action = "empty_topic"
+
+    def question(self) -> Question:
+        topic = self.topic_stats()
+        in_channels = message_counts(*_of_channels(topic)) or "no messages"
+        channels_too = self.request.POST.get("scope") == "channels_too"
+        return Question(
+            title=f"Empty {self.name}",
+            button=f"Empty {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                f"Emptying a topic drops only what waits at the topic itself: {counted(topic.depth, 'message')}.",
+                f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
+                "What is dropped is gone for good.",
+            ],
+            fields=[
+                Field(
+                    "scope",
+                    "What to drop",
+                    kind="radio",
+                    choices=(
+                        Choice(
+                            "topic",
+                            f"Only what waits at the topic: {counted(topic.depth, 'message')}",
+                            not channels_too,
+                        ),
+                        Choice("channels_too", f"Its channels too: {in_channels} there", channels_too),
+                    ),
+                ),
+                typed_name_field(self.name),
+                reason_field(self.request.POST.get("reason", "")),
+            ],
+            is_dangerous=True,
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        scope = self.request.POST.get("scope", "topic")
+        if scope not in ("topic", "channels_too"):
+            raise ComplaintError(f"{scope[:40]!r} is neither topic nor channels_too. Nothing was done.")
+        return {"channels_too": scope == "channels_too"}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return "its channels too" if details["channels_too"] else ""
+
+
+class DeleteTopic(ActPage):
+    action = "delete_topic"
+
+    def question(self) -> Question:
+        topic = self.topic_stats()
+        depth, in_flight, deferred = _of_channels(topic)
+        clients = sum(channel.client_count for channel in topic.channels)
+        return Question(
+            title=f"Delete {self.name}",
+            button=f"Delete {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                f"The topic and its {counted(len(topic.channels), 'channel')} will be deleted.",
+                _dropped(topic.depth + depth, in_flight, deferred),
+                *_disconnected(clients),
+                "A producer or consumer that comes again makes the topic anew, and empty.",
+            ],
+            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=True,
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        return {}
+
+    def after_url(self) -> str:
+        return reverse("topics")
+
+
+class _ChannelAct(ActPage):
+    """An act on one channel whose name has to be typed."""
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        return {}
+
+    def _dropped(self, channel: ChannelStats) -> str:
+        return _dropped(channel.depth, channel.in_flight_count, channel.deferred_count)
+
+
+class EmptyChannel(_ChannelAct):
+    action = "empty_channel"
+
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        return Question(
+            title=f"Empty {self.name}",
+            button=f"Empty {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                self._dropped(channel),
+                "A consumer that still works on one of them can't finish it any more.",
+                "What is dropped is gone for good.",
+            ],
+            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=True,
+        )
+
+
+class DeleteChannel(_ChannelAct):
+    action = "delete_channel"
+
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        return Question(
+            title=f"Delete {self.name}",
+            button=f"Delete {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                self._dropped(channel),
+                *_disconnected(channel.client_count),
+                "Other channels of the topic keep their copies.",
+                "A consumer that comes again makes the channel anew, and empty.",
+            ],
+            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=True,
+        )
+
+    def after_url(self) -> str:
+        return reverse("topic", args=(self.topic,))
+
+
+class RequeueChannel(ActPage):
+    """All in flight, one client's, or one message. `?client=KEY` and `?message=ID` choose beforehand."""
+
+    action = "requeue_channel"
+
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        asked = self.request.POST if self.request.method == "POST" else self.request.GET
+        client_key, message_id = asked.get("client", ""), asked.get("message", "")
+        scope = asked.get("scope") or ("message" if message_id else "client" if client_key else "all")
+        clients = channel.clients or ()
+        scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]
+        fields = []
+        if clients:
+            scopes.append(Choice("client", "What one client holds", scope == "client"))
+            fields.append(
+                Field(
+                    "client",
+                    "Client",
+                    kind="select",
+                    choices=tuple(
+                        Choice(str(client.client_key), _client_label(client), str(client.client_key) == client_key)
+                        for client in clients
+                    ),
+                )
+            )
+        scopes.append(Choice("message", "One message", scope == "message"))
+        return Question(
+            title=f"Requeue {self.name}",
+            button=f"Requeue {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                (
+                    f"{counted(channel.in_flight_count, 'message')} in flight go back to the queue at once, "
+                    "without waiting for their timeout, as far as you choose."
+                ),
+                "A requeued message may be processed twice: its consumer may still be at work on it.",
+            ],
+            fields=[
+                Field("scope", "What to requeue", kind="radio", choices=tuple(scopes)),
+                *fields,
+                Field("message", "Message id", value=message_id, length_max=16, help="16 characters; for one message."),
+                reason_field(self.request.POST.get("reason", "")),
+            ],
+            is_dangerous=True,
+        )
+
+    def details(self) -> dict[str, Any]:
+        scope = self.request.POST.get("scope", "all")
+        if scope == "all":
+            return {}
+        if scope == "client":
+            text = self.request.POST.get("client", "")
+            if not re.fullmatch(r"[0-9]{1,18}", text):
+                raise ComplaintError(f"{text[:40]!r} is not a client's number. Nothing was done.")
+            return {"client_key": int(text)}
+        if scope == "message":
+            text = self.request.POST.get("message", "").strip()
+            if not _MESSAGE_ID.fullmatch(text):
+                raise ComplaintError(f"{text[:40]!r} is not a message id of 16 characters. Nothing was done.")
+            return {"message_id": text}
+        raise ComplaintError(f"{scope[:40]!r} is neither all, client nor message. Nothing was done.")
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        if "client_key" in details:
+            return f"client {details['client_key']}"
+        return f"message {details['message_id']}" if "message_id" in details else ""
+
+
+class ReleaseDeferred(ActPage):
+    action = "release_deferred"
+
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        return Question(
+            title=f"Release deferred messages of {self.name}",
+            button=f"Release deferred of {self.name}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                (
+                    f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, "
+                    "before the time they were deferred to."
+                )
+            ],
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+        )
+
+
+def _client_label(client: ClientStats) -> str:
+    name = client.client_id or client.hostname or "unnamed"
+    return f"{name} at {client.remote_address}: {counted(client.in_flight_count, 'message')}"
+
+
+empty_topic = EmptyTopic.as_view()
+delete_topic = DeleteTopic.as_view()
+empty_channel = EmptyChannel.as_view()
+delete_channel = DeleteChannel.as_view()
+requeue_channel = RequeueChannel.as_view()
+release_deferred = ReleaseDeferred.as_view()

@@ -1,0 +1,66 @@
+"""What an act asks before it is done: a page without JavaScript, a dialog's content with it."""
+
+from dataclasses import dataclass, field
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers to a field."""
+
+    value: str
+    label: str
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One thing to fill in. kind: text, area, radio or select; `choices` belong to the last two."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    value: str = ""
+    help: str = ""
+    is_required: bool = False
+    length_max: int = 200
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Title and button name verb and object; `consequences` are sentences with counts."""
+
+    title: str
+    button: str
+    post_url: str
+    cancel_url: str
+    consequences: list[str] = field(default_factory=list)
+    fields: list[Field] = field(default_factory=list)
+    is_dangerous: bool = False
+
+
+def ask(
+    request: HttpRequest, question: Question, *, complaints: tuple[str, ...] = (), next_url: str = ""
+) -> HttpResponse:
+    """The question; with complaints when it was answered badly (400).
+
+    The header X-Fragment asks for what goes into a dialog, without the page around it.
+    """
+    template = "acts/_confirm.html" if request.headers.get("X-Fragment") else "acts/confirm.html"
+    context = {"question": question, "complaints": complaints, "next": next_url}
+    return render(request, template, context, status=400 if complaints else 200)
+
+
+def reason_field(value: str = "") -> Field:
+    """Why: kept in the audit list."""
+    return Field("reason", "Reason", value=value, help="Optional; kept in the audit list.")
+
+
+def typed_name_field(name: str) -> Field:
+    """The name, typed again by whoever is about to lose messages."""
+    return Field(
+        "typed_name", f"Type {name} to confirm", is_required=True, length_max=140, help="Letter by letter, as it is."
+    )

@@ -1,0 +1,1 @@
+"""The console: settings, accounts, permissions, acts, audit, serve."""
