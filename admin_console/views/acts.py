@@ -137,16 +137,13 @@ class _Pause(ActPage):
             waiting = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
             consequences = [
                 f"Its {counted(channel.client_count, 'client')} will get no further messages until it is unpaused.",
-                f"{waiting} are there now." if waiting else "It is empty now.",
+                f"It holds {waiting} now." if waiting else "It is empty now.",
                 "What is in flight can still be finished.",
             ]
         else:
-            topic = self.topic_stats()
+            channels = counted(len(self.topic_stats().channels), "channel")
             consequences = [
-                (
-                    f"New messages will stay at the topic and reach none of its {counted(len(topic.channels), 'channel')} "
-                    "until it is unpaused."
-                ),
+                f"New messages will stay at the topic and reach none of its {channels} until it is unpaused.",
                 "Its channels go on delivering what they have.",
             ]
         return Question(

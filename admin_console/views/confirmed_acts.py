@@ -198,10 +198,7 @@ class RequeueChannel(ActPage):
             post_url=self.url,
             cancel_url=self.page_url,
             consequences=[
-                (
-                    f"{counted(channel.in_flight_count, 'message')} in flight go back to the queue at once, "
-                    "without waiting for their timeout, as far as you choose."
-                ),
+                f"{counted(channel.in_flight_count, 'message')} in flight now. What you choose goes back to the queue.",
                 "A requeued message may be processed twice: its consumer may still be at work on it.",
             ],
             fields=[
@@ -246,10 +243,7 @@ class ReleaseDeferred(ActPage):
             post_url=self.url,
             cancel_url=self.page_url,
             consequences=[
-                (
-                    f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, "
-                    "before the time they were deferred to."
-                )
+                f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, before their time."
             ],
             fields=[reason_field(self.request.POST.get("reason", ""))],
         )
