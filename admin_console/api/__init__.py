@@ -1,0 +1,1 @@
+"""JSON for the console's own pages."""

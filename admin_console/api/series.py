@@ -1,0 +1,58 @@
+"""The last fifteen minutes as columns, a value a second, oldest first; null where nobody looked."""
+
+from collections.abc import Sequence
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+
+from admin_console.live.hub import Key, Reading, get_hub
+from admin_console.live.rings import SECONDS
+from admin_console.screens import graphs
+
+
+def overview_series(request: HttpRequest) -> HttpResponse:
+    reading = get_hub().reading
+    return _answer(reading, graphs.overview_plans(reading), None)
+
+
+def topic_series(request: HttpRequest, topic: str) -> HttpResponse:
+    return _answer(get_hub().reading, graphs.topic_plans(topic), (topic, ""))
+
+
+def channel_series(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
+    return _answer(get_hub().reading, graphs.channel_plans(topic, channel), (topic, channel))
+
+
+def _answer(reading: Reading | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:
+    """{"newest": Unix second, "seconds": 900, "columns": {...}, "graphs": {name: [column...]}, "labels", "paused"}."""
+    rings = reading.rings.get(paused_key) if reading and paused_key else None
+    newest = get_hub().clock.newest
+    body = {
+        "newest": newest,
+        "seconds": SECONDS,
+        "columns": graphs.columns_of(reading, plans),
+        "graphs": {plan.name: [line.column for line in plan.lines] for plan in plans},
+        "labels": {line.column: line.label for plan in plans for line in plan.lines},
+        "paused": spans(rings.series("paused"), newest) if rings and newest is not None else [],
+    }
+    return HttpResponse(orjson.dumps(body), content_type="application/json")
+
+
+def spans(paused: Sequence[float | None], newest: int) -> list[tuple[int, int]]:
+    """First and last Unix second of every pause; a second that nobody saw neither ends nor begins one."""
+    found: list[tuple[int, int]] = []
+    begun: int | None = None
+    first = newest - len(paused) + 1
+    last = first
+    for second, value in enumerate(paused, first):
+        if value is None:
+            continue
+        if value and begun is None:
+            begun = second
+        elif not value and begun is not None:
+            found.append((begun, second))
+            begun = None
+        last = second
+    if begun is not None:
+        found.append((begun, last))
+    return found

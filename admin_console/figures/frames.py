@@ -1,0 +1,99 @@
+"""The empty figure of every kind of graph: axes, colours, hover, no data. Columns come by the API and the socket.
+
+Colours are names of the page's own custom properties, `var(--series-1)`; the script in the page reads their values
+in the theme that is on, and again when it changes. So a line has the colour of its legend in both.
+"""
+
+from functools import lru_cache
+
+import plotly.graph_objects as go
+
+# How many lines each graph of a page may have, and what its numbers are.
+KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
+    "overview": {"flow": ((1, 2), "per second"), "waiting": ((1, 2, 3, 4), "messages")},
+    "topic": {
+        "depth": ((1, 3), "messages"),
+        "rates": ((1, 2), "per second"),
+        "in_flight": ((1, 3), "messages"),
+        "trouble": ((2, 4), "per second"),
+    },
+    "channel": {
+        "depth": ((1,), "messages"),
+        "in_flight": ((1, 3), "messages"),
+        "rates": ((1, 2), "per second"),
+        "trouble": ((2, 4), "per second"),
+    },
+}
+
+
+def frame(series: tuple[int, ...], unit: str) -> go.Figure:
+    """One empty figure with a line for each number of `series` (1 to 4, the colours)."""
+    suffix = "/s" if unit == "per second" else ""
+    traces = [
+        go.Scatter(
+            x=[],
+            y=[],
+            mode="lines",
+            # A second that nobody saw is a gap.
+            connectgaps=False,
+            line=go.scatter.Line(color=f"var(--series-{number})", width=1.5),
+            hovertemplate=f"%{{y:,.4~g}}{suffix}" if suffix else "%{y:,.0f}",
+        )
+        for number in series
+    ]
+    axis = {"color": "var(--muted)", "zeroline": False, "showline": False, "tickfont": {"size": 11}}
+    layout = go.Layout(
+        # Without this plotly adds its own look, seven kilobytes of it.
+        template=go.layout.Template(),
+        margin=go.layout.Margin(l=52, r=8, t=8, b=24),
+        paper_bgcolor="var(--panel)",
+        plot_bgcolor="var(--panel)",
+        font=go.layout.Font(color="var(--ink)", size=12),
+        showlegend=False,
+        hovermode="x unified",
+        hoverlabel={
+            "bgcolor": "var(--panel)",
+            "bordercolor": "var(--line-strong)",
+            "font": {"color": "var(--ink)", "size": 12},
+        },
+        dragmode="zoom",
+        xaxis=go.layout.XAxis(
+            type="date",
+            showgrid=False,
+            nticks=7,
+            tickformat="%H:%M",
+            hoverformat="%H:%M:%S",
+            showspikes=True,
+            spikemode="across",
+            spikethickness=1,
+            spikedash="solid",
+            spikecolor="var(--line-strong)",
+            **axis,
+        ),
+        yaxis=go.layout.YAxis(
+            rangemode="tozero",
+            nticks=5,
+            gridcolor="var(--line)",
+            gridwidth=1,
+            tickformat="~s",
+            fixedrange=False,
+            **axis,
+        ),
+        modebar=go.layout.Modebar(
+            bgcolor="var(--panel)", color="var(--muted)", activecolor="var(--accent)", orientation="h"
+        ),
+        uirevision="penstock",  # keeps a zoom while seconds are added
+    )
+    return go.Figure(data=traces, layout=layout)
+
+
+@lru_cache(maxsize=len(KINDS))
+def frames_json(page: str) -> dict[str, object]:
+    """All figures of a page by the graph's name, as plain JSON values; made once a process."""
+    return {name: frame(series, unit).to_plotly_json() for name, (series, unit) in KINDS[page].items()}
+
+
+def warm() -> None:
+    """Make all figures now, so that no page waits for plotly's import."""
+    for page in KINDS:
+        frames_json(page)

@@ -1,0 +1,58 @@
+"""plotly.js for browsers: taken from the installed plotly package at start, never committed, compressed once.
+
+It goes under a name that holds its hash into the folder of made static files, so a browser fetches it once and keeps
+it; a newer package has another hash and so another name.
+"""
+
+import gzip
+import hashlib
+import logging
+import os
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from django.conf import settings
+from django.templatetags.static import static
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "plotly-"
+_HASH_LENGTH = 16  # hex digits; whitenoise takes 8 or more between dots or dashes for a name that never changes
+
+
+def prepare(data_path: Path) -> str:
+    """Put plotly.js and its compressed twin into `data_path`/static, and take older ones away.
+
+    Returns its file name. Quick when it lies there already; otherwise about half a second of compressing. Call it
+    before the static files are looked up, which happens when Django's handler is made.
+    """
+    source = resources.files("plotly") / "package_data" / "plotly.min.js"
+    content = source.read_bytes()
+    name = f"{_PREFIX}{hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]}.min.js"
+    folder = Path(data_path) / "static"
+    folder.mkdir(parents=True, exist_ok=True)
+    plain, packed = folder / name, folder / f"{name}.gz"
+    if not (plain.exists() and packed.exists() and plain.stat().st_size == len(content)):
+        _write(packed, gzip.compress(content, compresslevel=6, mtime=0))
+        _write(plain, content)
+        logger.info("prepared plotly bytes=%d compressed=%d", len(content), packed.stat().st_size)
+    for old in folder.glob(f"{_PREFIX}*"):
+        if not old.name.startswith(name):
+            old.unlink()
+    plotly_url.cache_clear()
+    return name
+
+
+@lru_cache(maxsize=1)
+def plotly_url() -> str:
+    """The path browsers fetch it from; "" when `prepare` has not run, and pages then keep to tables."""
+    folder = Path(settings.DATA_PATH) / "static"
+    names = sorted(path.name for path in folder.glob(f"{_PREFIX}*.min.js"))
+    return static(names[-1]) if names else ""
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

@@ -1,0 +1,74 @@
+"""One frame a second for every distinct subscription, built and encoded once however many sockets asked for it."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from admin_console.gateway.current import get_gateway
+from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
+from admin_console.live.hub import Hub, Reading
+from admin_console.screens.build import Request, build_screen
+
+logger = logging.getLogger(__name__)
+
+
+class Subscriber(Protocol):
+    """Who gets frames: must take them without waiting."""
+
+    def offer(self, frame: bytes, sequence: int) -> None: ...
+
+
+class Broadcast:
+    """Subscriptions and who holds them. Lives on the hub's event loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._subscribers: dict[Request, set[Subscriber]] = {}
+
+    @property
+    def socket_count(self) -> int:
+        return sum(len(subscribers) for subscribers in self._subscribers.values())
+
+    def add(self, request: Request, subscriber: Subscriber) -> None:
+        self._subscribers.setdefault(request, set()).add(subscriber)
+        self._hub.listeners.add(self.tell)
+
+    def remove(self, request: Request, subscriber: Subscriber) -> None:
+        subscribers = self._subscribers.get(request)
+        if subscribers is None:
+            return
+        subscribers.discard(subscriber)
+        if not subscribers:
+            del self._subscribers[request]
+        if not self._subscribers:
+            self._hub.listeners.discard(self.tell)
+
+    async def tell(self, reading: Reading) -> None:
+        """Build and offer the frame of every subscription; one that fails is logged and does not stop the others."""
+        for request in tuple(self._subscribers):
+            try:
+                frame = await self.frame(request, reading)
+            except Exception:
+                logger.exception("building a frame failed page=%s", request.page)
+                continue
+            for subscriber in tuple(self._subscribers.get(request, ())):
+                subscriber.offer(frame, reading.snapshot.sequence)
+            # Pages and the engine get their turn between two frames.
+            await asyncio.sleep(0)
+
+    async def frame(self, request: Request, reading: Reading) -> bytes:
+        in_flight: tuple[InFlightStats, ...] | None = None
+        http_address = ""
+        try:
+            gateway = get_gateway()
+            http_address = gateway.node().http_address
+            if request.wants_in_flight and (request.topic, request.channel) in reading.channels:
+                # Consumers are sampled only while somebody looks; the lease lasts a few seconds.
+                gateway.watch(request.topic, request.channel)
+                if reading.channels[request.topic, request.channel].in_flight_count:
+                    in_flight = await asyncio.to_thread(gateway.in_flight, request.topic, request.channel)
+                else:
+                    in_flight = ()
+        except EngineUnavailableError:
+            pass  # the screen says what is not known
+        return build_screen(request, reading, in_flight=in_flight, http_address=http_address).frame()

@@ -1,0 +1,195 @@
+"""The live socket of a page: log-in checked at connect and again while open, newest frame only, paced by the browser.
+
+    browser → {"subscribe": {"page": "channel", "topic": "orders", "channel": "billing"}}
+    server  → {"seq": 17, "t": 1763683200000, "strip": {…}, "tables": {…}, "points": {…}, …}   a frame a second
+    browser → {"ack": 17}
+
+At most two frames are on their way unacknowledged; of what comes meanwhile only the newest is kept. A browser that
+acknowledges nothing for ten seconds is let go. Close codes: 4400 not understood, 4401 log in, 4403 not allowed,
+4408 too slow, 4429 too many sockets or too many words.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import orjson
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from admin_console.accounts.socket_auth import SocketUser, allowed_role
+from admin_console.live.broadcast import Broadcast
+from admin_console.live.hub import get_hub
+from admin_console.screens.build import Request
+
+logger = logging.getLogger(__name__)
+
+NOT_UNDERSTOOD, LOG_IN, NOT_ALLOWED, TOO_SLOW, TOO_MANY = 4400, 4401, 4403, 4408, 4429
+RECHECK_S = 15.0
+UNACKED_MAX = 2
+ACK_TIMEOUT_S = 10.0
+SUBSCRIBE_TIMEOUT_S = 10.0
+INCOMING_BYTES_MAX = 2_048
+# A page sends one word a second; a burst of acknowledgements after a stall is still far below.
+WORDS_PER_10_S_MAX = 60
+SOCKETS_MAX = 1_000
+SOCKETS_PER_USER_MAX = 50
+
+_broadcast = Broadcast(get_hub())
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """One browser tab's socket."""
+
+    open_sockets: dict[int, int] = {}  # user id → sockets, over the whole process
+    recheck_s = RECHECK_S
+    ack_timeout_s = ACK_TIMEOUT_S
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user: SocketUser | None = None
+        self._request: Request | None = None
+        self._is_counted = False
+        self._is_over = False
+        self._waiting: tuple[bytes, int] | None = None
+        self._unacked: list[int] = []
+        self._acked_at_s = 0.0
+        self._words: list[float] = []
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        user = await allowed_role(self.scope)
+        # Accepted first: a browser sees the code of an open socket only.
+        await self.accept()
+        if user is None:
+            await self._end(LOG_IN)
+            return
+        held = self.open_sockets.get(user.user_id, 0)
+        if held >= SOCKETS_PER_USER_MAX or sum(self.open_sockets.values()) >= SOCKETS_MAX:
+            await self._end(TOO_MANY)
+            return
+        self._user = user
+        self._is_counted = True
+        self.open_sockets[user.user_id] = held + 1
+        self._acked_at_s = time.monotonic()
+        self._tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._recheck())]
+        for task in self._tasks:
+            task.add_done_callback(self._watch_task)
+
+    async def disconnect(self, code: int) -> None:
+        self._is_over = True
+        if self._request is not None:
+            _broadcast.remove(self._request, self)
+            self._request = None
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        if self._is_counted and self._user is not None:
+            self._is_counted = False
+            left = self.open_sockets.get(self._user.user_id, 1) - 1
+            if left > 0:
+                self.open_sockets[self._user.user_id] = left
+            else:
+                self.open_sockets.pop(self._user.user_id, None)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._is_over or self._user is None:
+            return
+        now_s = time.monotonic()
+        self._words = [at_s for at_s in self._words if now_s - at_s < 10.0]
+        self._words.append(now_s)
+        if len(self._words) > WORDS_PER_10_S_MAX:
+            await self._end(TOO_MANY)
+            return
+        if text_data is None or len(text_data) > INCOMING_BYTES_MAX:
+            await self._end(NOT_UNDERSTOOD)
+            return
+        try:
+            said = orjson.loads(text_data)
+        except ValueError:
+            said = None
+        match said:
+            case {"ack": int(sequence)}:
+                self._acked(sequence)
+            case {"subscribe": asked}:
+                await self._subscribe(asked)
+            case _:
+                await self._end(NOT_UNDERSTOOD)
+
+    def offer(self, frame: bytes, sequence: int) -> None:
+        """Take a frame to send when the browser is ready for it; an older one that still waits is dropped."""
+        self._waiting = (frame, sequence)
+        self._wake.set()
+
+    async def _subscribe(self, asked: object) -> None:
+        assert self._user is not None, "only an open socket is heard"
+        try:
+            request = Request.parse(asked, self._user.role)
+        except ValueError as exc:
+            logger.info("refused a subscription user=%s why=%s", self._user.username, exc)
+            await self._end(NOT_UNDERSTOOD)
+            return
+        if self._request is not None:
+            _broadcast.remove(self._request, self)
+        self._request = request
+        _broadcast.add(request, self)
+        reading = get_hub().reading
+        if reading is not None:
+            self.offer(await _broadcast.frame(request, reading), reading.snapshot.sequence)
+
+    def _acked(self, sequence: int) -> None:
+        # Frames arrive in order: one that came vouches for those before it.
+        self._unacked = [sent for sent in self._unacked if sent > sequence]
+        self._acked_at_s = time.monotonic()
+        self._wake.set()
+
+    async def _send_frames(self) -> None:
+        while not self._is_over:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._waiting is None or len(self._unacked) >= UNACKED_MAX:
+                continue
+            frame, sequence = self._waiting
+            self._waiting = None
+            if not self._unacked:
+                self._acked_at_s = time.monotonic()
+            self._unacked.append(sequence)
+            await self.send(text_data=frame.decode())
+
+    async def _recheck(self) -> None:
+        """Every few seconds: is the log-in still good, and does the browser still take what it gets?"""
+        checked_at_s = opened_at_s = time.monotonic()
+        while not self._is_over:
+            await asyncio.sleep(min(self.recheck_s, self.ack_timeout_s) / 2)
+            now_s = time.monotonic()
+            if self._unacked and now_s - self._acked_at_s > self.ack_timeout_s:
+                await self._end(TOO_SLOW)
+                return
+            if self._request is None and now_s - opened_at_s > SUBSCRIBE_TIMEOUT_S:
+                await self._end(TOO_SLOW)
+                return
+            if now_s - checked_at_s < self.recheck_s:
+                continue
+            checked_at_s = now_s
+            user = await allowed_role(self.scope)
+            if user is None:
+                await self._end(LOG_IN)
+                return
+            if self._user is not None and user.role != self._user.role:
+                # The page was made for another role: its buttons are wrong. It comes back with the right ones.
+                await self._end(NOT_ALLOWED)
+                return
+
+    async def _end(self, code: int) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._wake.set()
+        await self.close(code)
+
+    def _watch_task(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a socket's task failed", exc_info=task.exception())
+            if not self._is_over:
+                self._tasks.append(asyncio.get_running_loop().create_task(self._end(1011)))

@@ -1,0 +1,186 @@
+"""The live hub: takes every snapshot of the engine, keeps fifteen minutes of it, and tells who looks.
+
+It lives on the web side's event loop. The engine's thread hands a snapshot over (`attach`) and never waits. Pages
+read `hub.reading` from worker threads: a reading is replaced as a whole, and a ring that is being written while it
+is read is at worst one second ahead.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from admin_console.live.rings import Clock, Rings
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
+
+logger = logging.getLogger(__name__)
+
+GAUGES = ("waiting", "depth", "in_flight", "deferred", "paused")
+COUNTERS = ("messages", "finished", "timeouts", "requeued")
+# Each costs 65 KB. What comes later is counted in the totals and its topic, but has no history of its own.
+RINGS_MAX = 4_000
+
+Key = tuple[str, str]  # topic and channel; the channel is "" for a topic, both are for the totals
+TOTAL: Key = ("", "")
+
+
+class SnapshotSource(Protocol):
+    """What the hub needs of the engine's runner."""
+
+    on_snapshot: "list[Callable[[EngineSnapshot], None]]"
+
+
+class Reading:
+    """One snapshot and the rings up to it. `found` maps names to figures; `memory` keeps what screens derive."""
+
+    __slots__ = ("channels", "is_complete", "memory", "paused_since", "rings", "snapshot", "topics")
+
+    def __init__(
+        self, snapshot: "EngineSnapshot", rings: dict[Key, Rings], paused_since: dict[Key, int], *, is_complete: bool
+    ) -> None:
+        self.snapshot = snapshot
+        self.rings = rings
+        self.paused_since = paused_since  # Unix second at which the hub saw the pause begin
+        self.is_complete = is_complete
+        self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}
+        self.channels: dict[Key, ChannelStats] = {
+            (topic.topic_name, channel.channel_name): channel for topic in snapshot.topics for channel in topic.channels
+        }
+        self.memory: dict[object, object] = {}
+
+    def rings_of(self, topic: str, channel: str = "") -> Rings | None:
+        return self.rings.get((topic, channel))
+
+
+class Hub:
+    """Rings for all that exists, the newest reading, and the listeners that hear of every new one."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.rings: dict[Key, Rings] = {}
+        self.paused_since: dict[Key, int] = {}
+        self.reading: Reading | None = None
+        self.listeners: set[Callable[[Reading], Awaitable[None]]] = set()
+        self._was_paused: set[Key] = set()
+        self._is_telling = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
+        """Take every coming snapshot of `source`. It is called on the engine's thread and only hands over to `loop`."""
+
+        def hand_over(snapshot: "EngineSnapshot") -> None:
+            try:
+                loop.call_soon_threadsafe(self.take, snapshot)
+            except RuntimeError:
+                # The web side's loop is closed: the process is stopping, and nobody is left to look.
+                pass
+
+        source.on_snapshot.append(hand_over)
+
+    def take(self, snapshot: "EngineSnapshot") -> None:
+        """Write a snapshot into the rings and tell the listeners. A call in a running loop tells them in a task."""
+        self.write(snapshot)
+        if not self.listeners or self._is_telling:
+            return  # listeners that are still busy with the last second get the next one
+        self._is_telling = True
+        task = asyncio.get_running_loop().create_task(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self) -> None:
+        try:
+            for listener in tuple(self.listeners):
+                if self.reading is not None:
+                    await listener(self.reading)
+        except Exception:
+            logger.exception("telling the listeners of a snapshot failed")
+        finally:
+            self._is_telling = False
+
+    def write(self, snapshot: "EngineSnapshot") -> None:
+        """Write a snapshot into the rings. One that comes twice within a second only renews the reading."""
+        accepted = self.clock.accept(snapshot.taken_at_ns / 1e9)
+        if accepted is not None:
+            second, missed = accepted
+            if missed:
+                for rings in self.rings.values():
+                    rings.forget(missed)
+            self._write_second(snapshot, second)
+        self._note_pauses(snapshot)
+        is_complete = len(self.rings) < RINGS_MAX
+        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), is_complete=is_complete)
+
+    def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
+        is_first = not self.rings
+        total_gauges = [0.0] * len(GAUGES)
+        total_growth = [0.0] * len(COUNTERS)
+        alive: set[Key] = {TOTAL}
+        for topic in snapshot.topics:
+            waiting, in_flight, deferred = topic.depth, 0, 0
+            growth = [0.0] * len(COUNTERS)
+            for channel in topic.channels:
+                key = (topic.topic_name, channel.channel_name)
+                alive.add(key)
+                rings = self._rings(key)
+                if rings is None:
+                    continue
+                grown = rings.deltas(
+                    (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count),
+                    is_new=not is_first,
+                )
+                rings.write(
+                    second,
+                    (channel.depth, channel.depth, channel.in_flight_count, channel.deferred_count, channel.paused),
+                    grown,
+                )
+                for index in (1, 2, 3):
+                    growth[index] += grown[index]
+                waiting += channel.depth
+                in_flight += channel.in_flight_count
+                deferred += channel.deferred_count
+            key = (topic.topic_name, "")
+            alive.add(key)
+            rings = self._rings(key)
+            if rings is not None:
+                growth[0] = rings.deltas((topic.message_count,), is_new=not is_first)[0]
+                rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), growth)
+            for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
+                total_gauges[index] += value
+            for index, value in enumerate(growth):
+                total_growth[index] += value
+        total = self._rings(TOTAL)
+        assert total is not None, "the totals are the first rings of all"
+        total.write(second, total_gauges, total_growth)
+        for gone in self.rings.keys() - alive:
+            del self.rings[gone]
+
+    def _rings(self, key: Key) -> Rings | None:
+        rings = self.rings.get(key)
+        if rings is None:
+            # The totals always have theirs.
+            if len(self.rings) >= RINGS_MAX and key != TOTAL:
+                return None
+            rings = self.rings[key] = Rings(self.clock, GAUGES, COUNTERS)
+        return rings
+
+    def _note_pauses(self, snapshot: "EngineSnapshot") -> None:
+        paused = {(topic.topic_name, "") for topic in snapshot.topics if topic.paused}
+        for topic in snapshot.topics:
+            paused.update((topic.topic_name, channel.channel_name) for channel in topic.channels if channel.paused)
+        # A pause that was there before the hub looked has no known beginning.
+        if self.reading is not None:
+            for key in paused - self._was_paused:
+                self.paused_since[key] = snapshot.taken_at_ns // 1_000_000_000
+        for key in self.paused_since.keys() - paused:
+            del self.paused_since[key]
+        self._was_paused = paused
+
+
+_hub = Hub()
+
+
+def get_hub() -> Hub:
+    """The process's hub."""
+    return _hub

@@ -1,0 +1,87 @@
+"""From what a page asks for to its screen: the one way both the views and the socket take."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from admin_console.accounts.roles import Role
+from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
+from admin_console.live.hub import Reading
+from admin_console.screens import channel, overview, topic, topics
+from admin_console.screens.parts import Screen
+
+# A page asks in names of at most 64 characters; whatever is longer is not from our pages.
+FIELD_LENGTH_MAX = 130
+PAGES = ("overview", "topics", "topic", "channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a page shows, for whom: equal requests share one frame."""
+
+    page: str
+    role: Role
+    topic: str = ""
+    channel: str = ""
+    q: str = ""
+    sort: str = ""
+    number: str = ""  # of the page in a long list, from 1
+
+    @classmethod
+    def parse(cls, asked: object, role: Role) -> "Request":
+        """The request in a socket's `subscribe`. Raises ValueError with a sentence for one that no page sends."""
+        if not isinstance(asked, Mapping):
+            raise ValueError("subscribe takes an object")
+        known = {spec.name for spec in fields(cls)} - {"role"}
+        for name, value in asked.items():
+            if name not in known:
+                raise ValueError(f"subscribe has no field {str(name)[:40]!r}")
+            if not isinstance(value, str) or len(value) > FIELD_LENGTH_MAX:
+                raise ValueError(f"{name} is a text of at most {FIELD_LENGTH_MAX} characters")
+        if asked.get("page") not in PAGES:
+            raise ValueError(f"page is one of {', '.join(PAGES)}")
+        return cls(role=role, **asked)
+
+    @property
+    def subscription(self) -> dict[str, str]:
+        """What the page's script sends to ask for the same."""
+        return {
+            spec.name: value for spec in fields(self) if spec.name != "role" and (value := getattr(self, spec.name))
+        }
+
+    @property
+    def wants_in_flight(self) -> bool:
+        return self.page == "channel"
+
+
+def build_screen(
+    request: Request,
+    reading: Reading | None,
+    *,
+    in_flight: tuple[InFlightStats, ...] | None = None,
+    http_address: str = "",
+) -> Screen:
+    """The screen of a page. Pure: everything it shows is handed in.
+
+    in_flight: the channel's messages in flight, None when nobody asked the engine; http_address: where the HTTP API
+    listens, for the commands that empty pages show.
+    """
+    snapshot: EngineSnapshot | None = reading.snapshot if reading else None
+    frame = {
+        "page": request.page,
+        "subscription": request.subscription,
+        "sequence": snapshot.sequence if snapshot else 0,
+        "taken_at_ms": snapshot.taken_at_ns // 1_000_000 if snapshot else 0,
+        "age_ms": max(0, int((time.time_ns() - snapshot.taken_at_ns) / 1e6)) if snapshot else 0,
+        "version": snapshot.version if snapshot else "",
+        "has_figures": snapshot is not None,
+    }
+    if request.page == "overview":
+        return Screen(**frame, **overview.parts(reading, request.role, http_address))
+    if request.page == "topics":
+        return Screen(
+            **frame, **topics.parts(reading, request.role, request.q, request.sort, request.number, http_address)
+        )
+    if request.page == "topic":
+        return Screen(**frame, **topic.parts(reading, request.role, request.topic))
+    return Screen(**frame, **channel.parts(reading, request.role, request.topic, request.channel, in_flight))

@@ -1,0 +1,227 @@
+"""A channel: its figures, why it does not drain, who consumes it, and what they hold."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from admin_console.accounts.roles import Role
+from admin_console.live.hub import Reading
+from admin_console.screens import graphs, units
+from admin_console.screens.diagnosis import channel_meaning
+from admin_console.screens.links import act_cell
+from admin_console.screens.overview import growth_note
+from admin_console.screens.parts import Cell, Column, Empty, Figure, Table
+from admin_console.screens.vitals import Vitals, vitals_of
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import ChannelStats, InFlightStats
+
+CLIENTS_MAX = 200
+IN_FLIGHT_MAX = 100
+
+_CLIENT_COLUMNS = (
+    Column("name", "Consumer", "text"),
+    Column("agent", "User agent", "text"),
+    Column("attributes", "Attributes", "text"),
+    Column("in_flight", "In flight"),
+    Column("ready", "RDY"),
+    Column("finished", "Finished"),
+    Column("requeued", "Requeued"),
+    Column("timeouts", "Timeouts"),
+    Column("messages", "Messages"),
+    Column("connected", "Connected"),
+    Column("action", "Act", "action"),
+)
+_IN_FLIGHT_COLUMNS = (
+    Column("name", "Message", "text"),
+    Column("owner", "Held by", "text"),
+    Column("attempts", "Attempts"),
+    Column("bytes", "Size"),
+    Column("age", "Published"),
+    Column("held", "Held"),
+    Column("deadline", "Times out in"),
+    Column("action", "Act", "action"),
+)
+_FIGURES = (
+    ("depth", "Depth"),
+    ("in_flight", "In flight"),
+    ("deferred", "Deferred"),
+    ("timeouts", "Timeouts"),
+    ("requeued", "Requeued"),
+    ("oldest", "Oldest message"),
+)
+
+
+def parts(
+    reading: Reading | None, role: Role, topic_name: str, name: str, in_flight: "tuple[InFlightStats, ...] | None"
+) -> dict[str, Any]:
+    """The parts of the screen; `flags["gone"]` when there is no such channel.
+
+    in_flight: what the engine says is held now; None when it was not asked or did not answer.
+    """
+    topic = reading.topics.get(topic_name) if reading else None
+    stats = reading.channels.get((topic_name, name)) if reading else None
+    plans = graphs.channel_plans(topic_name, name)
+    points = graphs.points_of(reading, plans)
+    common = {"graphs": graphs.graphs_of(plans, points), "points": points}
+    if reading is None or topic is None or stats is None:
+        return common | {
+            "flags": {"gone": reading is not None},
+            "strip": tuple(Figure(figure, label, Cell(units.UNKNOWN)) for figure, label in _FIGURES),
+            "tables": {
+                "clients": _client_table(None, role, topic_name, name),
+                "in_flight": _in_flight_table(None, None, role, topic_name, name),
+            },
+        }
+    vitals = vitals_of(reading, topic, stats)
+    return common | {
+        "subtitle": _subtitle(stats),
+        "chips": vitals.chips(),
+        "meaning": channel_meaning(vitals),
+        "strip": _strip(vitals),
+        "tables": {
+            "clients": _client_table(stats, role, topic_name, name),
+            "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
+        },
+        "flags": {
+            "paused": stats.paused,
+            "running": not stats.paused,
+            "gone": False,
+            "has_in_flight": stats.in_flight_count > 0,
+            "has_deferred": stats.deferred_count > 0,
+        },
+        "texts": {
+            "in_flight_count": _shown(in_flight, stats.in_flight_count),
+            "clients_count": units.number(stats.client_count),
+        },
+    }
+
+
+def _subtitle(stats: "ChannelStats") -> str:
+    return f"{units.number(stats.message_count)} messages · {units.number(stats.finish_count)} finished since start"
+
+
+def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
+    if in_flight is not None and len(in_flight) < count:
+        return f"the first {units.number(len(in_flight))} of {units.number(count)}"
+    return units.number(count)
+
+
+def _strip(vitals: Vitals) -> tuple[Figure, ...]:
+    stats = vitals.stats
+    memory = stats.depth - stats.backend_depth
+    depth_note = growth_note(vitals.growth_s, stats.depth)
+    trouble = "danger" if vitals.is_timing_out else ""
+    notes = {
+        "depth": (
+            Cell(units.number(stats.depth), units.exact(stats.depth)),
+            Cell(
+                f"{depth_note.text} · {units.number(memory)} memory + {units.number(stats.backend_depth)} disk",
+                depth_note.title,
+            ),
+        ),
+        "in_flight": (
+            Cell(units.number(stats.in_flight_count)),
+            Cell(f"{units.plural(stats.client_count, 'consumer')}, RDY {units.number(stats.ready_count)}"),
+        ),
+        "deferred": (Cell(units.number(stats.deferred_count)), _due_note(stats)),
+        "timeouts": (
+            Cell(units.per_minute(vitals.timeouts_min)),
+            Cell(f"{units.number(stats.timeout_count)} since start", tone=trouble),
+        ),
+        "requeued": (
+            Cell(units.per_minute(vitals.requeued_min)),
+            Cell(
+                f"{units.number(stats.requeue_count)} since start"
+                + (f" · {units.number(stats.disconnect_count)} lost consumers'" if stats.disconnect_count else ""),
+                "Messages given back with REQ; those of consumers that went away are counted apart",
+            ),
+        ),
+        "oldest": (
+            Cell(units.duration(vitals.oldest_s)),
+            Cell(f"{units.rate(vitals.inflow_s)} in · {units.rate(vitals.outflow_s)} finished"),
+        ),
+    }
+    return tuple(Figure(name, label, *notes[name]) for name, label in _FIGURES)
+
+
+def _due_note(stats: "ChannelStats") -> Cell:
+    if stats.next_due_ns is None:
+        return Cell("none is due" if not stats.deferred_count else "due time not known")
+    return Cell(f"next due in {units.duration((stats.next_due_ns - time.monotonic_ns()) / 1e9)}")
+
+
+def _client_table(stats: "ChannelStats | None", role: Role, topic: str, name: str) -> Table:
+    rows = []
+    now_s = time.time()
+    for client in (stats.clients or ()) if stats else ():
+        key = str(client.client_key)
+        requeue = (
+            act_cell("Requeue now", "requeue_channel", role, topic, name, query={"client": key})
+            if client.in_flight_count
+            else act_cell("", "requeue_channel", role, topic, name)
+        )
+        rows.append(
+            (
+                key,
+                (
+                    Cell(_client_name(client), f"{client.remote_address} · {client.hostname}"),
+                    Cell(client.user_agent or units.UNKNOWN),
+                    Cell(f"V2 · timeout {units.duration(client.msg_timeout_ms / 1000)}"),
+                    Cell(units.number(client.in_flight_count)),
+                    Cell(units.number(client.ready_count), tone="warning" if not client.ready_count else ""),
+                    Cell(units.number(client.finish_count), units.exact(client.finish_count)),
+                    Cell(units.number(client.requeue_count)),
+                    Cell(units.number(client.timeout_count), tone="" if client.timeout_count else "muted"),
+                    Cell(units.number(client.message_count), units.exact(client.message_count)),
+                    Cell(
+                        units.duration(now_s - client.connect_ts),
+                        datetime.fromtimestamp(client.connect_ts, UTC).isoformat(" ", "seconds"),
+                    ),
+                    requeue,
+                ),
+            )
+        )
+    if stats and stats.clients is None and stats.client_count:
+        empty = Empty("", f"{units.plural(stats.client_count, 'consumer')}: their figures come with the next second.")
+    else:
+        empty = Empty("", "No consumer is connected to this channel.")
+    return Table.build("clients", "Connected consumers", _CLIENT_COLUMNS, rows[:CLIENTS_MAX], empty)
+
+
+def _client_name(client: Any) -> str:
+    name = client.client_id or client.hostname
+    return f"{name} {client.remote_address}" if name else client.remote_address
+
+
+def _in_flight_table(
+    stats: "ChannelStats | None", in_flight: "tuple[InFlightStats, ...] | None", role: Role, topic: str, name: str
+) -> Table:
+    owners = {client.client_key: _client_name(client) for client in (stats.clients or ())} if stats else {}
+    now_ns = time.time_ns()
+    rows = []
+    for held in in_flight or ():
+        is_late = held.deadline_in_ms < 0
+        rows.append(
+            (
+                held.message_id,
+                (
+                    Cell(held.message_id),
+                    Cell(owners.get(held.client_key, f"client {held.client_key}")),
+                    Cell(units.number(held.attempts), tone="warning" if held.attempts > 5 else ""),
+                    Cell(units.byte_count(held.body_bytes)),
+                    Cell(f"{units.duration((now_ns - held.published_at_ns) / 1e9)} ago"),
+                    Cell(units.duration(held.held_ms / 1000)),
+                    Cell(
+                        "now" if is_late else units.duration(held.deadline_in_ms / 1000),
+                        tone="warning" if is_late else "",
+                    ),
+                    act_cell("Requeue now", "requeue_channel", role, topic, name, query={"message": held.message_id}),
+                ),
+            )
+        )
+    if in_flight is None and stats and stats.in_flight_count:
+        empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}: the list is not known now.")
+    else:
+        empty = Empty("", "No message is in flight.")
+    return Table.build("in_flight", "Messages in flight", _IN_FLIGHT_COLUMNS, rows[:IN_FLIGHT_MAX], empty)

@@ -1,0 +1,181 @@
+"""The graphs of each page: their lines, their legends, and this second's values."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from admin_console.live.hub import GAUGES, TOTAL, Key, Reading
+from admin_console.screens import units
+from admin_console.screens.parts import Graph, GraphLegend
+
+TOP_CHANNELS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its name in the data, its label, its colour (series 1 to 4), and where its numbers are kept."""
+
+    column: str
+    label: str
+    series: int
+    key: Key
+    ring: str  # a gauge or counter of the rings
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """A graph before it has figures. `unit` is "messages" or "per second"."""
+
+    name: str
+    title: str
+    unit: str
+    lines: tuple[Line, ...]
+
+
+def overview_plans(reading: Reading | None) -> tuple[GraphPlan, ...]:
+    """Flow through all topics, and what waits in the four most loaded channels."""
+    deepest = _deepest(reading) if reading else []
+    return (
+        GraphPlan(
+            "flow",
+            "Published and finished, messages a second",
+            "per second",
+            (
+                Line("published", "published", 1, TOTAL, "messages"),
+                Line("finished", "finished", 2, TOTAL, "finished"),
+            ),
+        ),
+        GraphPlan(
+            "waiting",
+            "Waiting by channel",
+            "messages",
+            tuple(
+                Line(f"waiting:{topic}/{channel}", f"{topic}/{channel}", index, (topic, channel), "depth")
+                for index, (topic, channel) in enumerate(deepest, 1)
+            ),
+        ),
+    )
+
+
+def _deepest(reading: Reading) -> list[Key]:
+    """The channels that held most in the last fifteen minutes, by name.
+
+    The bucket that still fills is left out and the order is by name, so that two channels that overtake each other
+    every second neither come and go nor swap colours.
+    """
+    known = reading.memory.get("deepest")
+    if isinstance(known, list):
+        return known
+    ranked = heapq.nlargest(TOP_CHANNELS, ((_peak(reading, key), key) for key in reading.channels))
+    made = sorted(key for _, key in ranked)
+    reading.memory["deepest"] = made
+    return made
+
+
+def _peak(reading: Reading, key: Key) -> float:
+    rings = reading.rings.get(key)
+    known = [value for value in rings.spark_values()[:-1] if not isnan(value)] if rings else []
+    return max(known, default=0.0)
+
+
+def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
+    key = (topic, "")
+    return (
+        GraphPlan(
+            "depth",
+            "Waiting",
+            "messages",
+            (
+                Line("waiting", "topic and channels", 1, key, "waiting"),
+                Line("depth", "at the topic itself", 3, key, "depth"),
+            ),
+        ),
+        GraphPlan(
+            "rates",
+            "Published and finished, messages a second",
+            "per second",
+            (
+                Line("published", "published", 1, key, "messages"),
+                Line("finished", "finished by all channels", 2, key, "finished"),
+            ),
+        ),
+        GraphPlan(
+            "in_flight",
+            "In flight and deferred",
+            "messages",
+            (Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")),
+        ),
+        GraphPlan(
+            "trouble",
+            "Timeouts and requeues, messages a second",
+            "per second",
+            (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
+        ),
+    )
+
+
+def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
+    key = (topic, channel)
+    return (
+        GraphPlan("depth", "Depth", "messages", (Line("depth", "depth", 1, key, "depth"),)),
+        GraphPlan(
+            "in_flight",
+            "In flight and deferred",
+            "messages",
+            (Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")),
+        ),
+        GraphPlan(
+            "rates",
+            "Received and finished, messages a second",
+            "per second",
+            (Line("received", "received", 1, key, "messages"), Line("finished", "finished", 2, key, "finished")),
+        ),
+        GraphPlan(
+            "trouble",
+            "Timeouts and requeues, messages a second",
+            "per second",
+            (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
+        ),
+    )
+
+
+def value_now(reading: Reading | None, line: Line) -> float | None:
+    """This second's value of a line: a gauge as it is, a counter as its change in the last second."""
+    rings = reading.rings.get(line.key) if reading else None
+    if rings is None:
+        return None
+    return rings.newest(line.ring) if line.ring in GAUGES else rings.rate(line.ring, 1)
+
+
+def points_of(reading: Reading | None, plans: Sequence[GraphPlan]) -> dict[str, float | None]:
+    """This second's value of every line."""
+    points = {line.column: value_now(reading, line) for plan in plans for line in plan.lines}
+    return {column: None if value is None else round(value, 3) for column, value in points.items()}
+
+
+def graphs_of(plans: Sequence[GraphPlan], points: dict[str, float | None]) -> tuple[Graph, ...]:
+    """The graphs with their legends."""
+    made = []
+    for plan in plans:
+        legend = tuple(
+            GraphLegend(line.column, line.label, line.series, _worded(points[line.column], plan.unit))
+            for line in plan.lines
+        )
+        summary = f"{plan.title}, last 15 minutes. Now: " + ", ".join(f"{item.label} {item.value}" for item in legend)
+        made.append(Graph(plan.name, plan.title, legend, summary))
+    return tuple(made)
+
+
+def _worded(value: float | None, unit: str) -> str:
+    return units.rate(value) if unit == "per second" else units.number(value)
+
+
+def columns_of(reading: Reading | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:
+    """Fifteen minutes of every line, a value a second, oldest first; empty where nothing is kept."""
+    columns: dict[str, list[float | None]] = {}
+    for plan in plans:
+        for line in plan.lines:
+            rings = reading.rings.get(line.key) if reading else None
+            columns[line.column] = rings.series(line.ring) if rings else []
+    return columns

@@ -1,0 +1,43 @@
+"""Where things are, and the one act that a row offers."""
+
+from functools import lru_cache
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from admin_console.accounts.roles import Role
+from admin_console.permissions.table import ACTS
+from admin_console.screens.parts import ActionCell, NameCell
+
+
+@lru_cache(maxsize=8192)
+def url_of(name: str, *args: str) -> str:
+    """The path of a page or act."""
+    return reverse(name, args=args)
+
+
+def topic_cell(topic: str) -> NameCell:
+    return NameCell(topic, url_of("topic", topic))
+
+
+def channel_cell(topic: str, channel: str, *, with_topic: bool = True) -> NameCell:
+    return NameCell(channel, url_of("channel", topic, channel), topic if with_topic else "")
+
+
+def act_cell(label: str, act: str, role: Role, *args: str, query: dict[str, str] | None = None) -> ActionCell:
+    """A link to an act's confirmation; disabled, with the reason, for a role that may not."""
+    least = ACTS[act]
+    if not role.includes(least):
+        return ActionCell(label, "", f"Needs the role {least.value}; yours is {role.value}.")
+    path = url_of(act, *args)
+    return ActionCell(label, f"{path}?{urlencode(query)}" if query else path)
+
+
+def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool) -> ActionCell:
+    """Resume what is paused, pause what is not. An empty `channel` means the topic."""
+    scope, args = ("channel", (topic, channel)) if channel else ("topic", (topic,))
+    return (
+        act_cell("Resume", f"unpause_{scope}", role, *args)
+        if is_paused
+        else act_cell("Pause", f"pause_{scope}", role, *args)
+    )

@@ -1,0 +1,287 @@
+"""The parts a screen is made of. Each knows its place in the template (attributes) and on the wire (`wire()`).
+
+Texts are formatted here and nowhere else, so that the page's first paint and every later frame agree.
+Wire forms are as small as they can be said: a cell without title and tone is its text alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from admin_console.screens import units
+
+# A sparkline travels as one letter a bucket: "0" lowest to the last letter highest, "." not known.
+SPARK_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+SPARK_GAP = "."
+SPARK_WIDTH = 118
+SPARK_HEIGHT = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, with the exact value in its title and a tone ("danger", "warning", "held", "ok", "muted") for state."""
+
+    text: str
+    title: str = ""
+    tone: str = ""
+
+    def wire(self) -> Any:
+        return [self.text, self.title, self.tone] if self.title or self.tone else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class NameCell:
+    """A link to a thing's own page; `parent` stands before it where the list mixes topics."""
+
+    text: str
+    href: str
+    parent: str = ""
+
+    def wire(self) -> Any:
+        return [self.text, self.href, self.parent]
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A state in a word or two."""
+
+    text: str
+    tone: str = ""
+    title: str = ""
+
+    def wire(self) -> Any:
+        return [self.text, self.tone, self.title]
+
+
+@dataclass(frozen=True, slots=True)
+class StateCell:
+    chips: tuple[Chip, ...] = ()
+
+    def wire(self) -> Any:
+        return [chip.wire() for chip in self.chips]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCell:
+    """The last fifteen minutes of one gauge as letters."""
+
+    letters: str
+    tone: str = ""
+
+    @property
+    def path(self) -> str:
+        """The SVG path: a line through what is known, broken where nothing is known."""
+        commands: list[str] = []
+        is_drawing = False
+        step = SPARK_WIDTH / max(1, len(self.letters) - 1)
+        rise = (SPARK_HEIGHT - 2) / (len(SPARK_LETTERS) - 1)
+        for index, letter in enumerate(self.letters):
+            if letter == SPARK_GAP:
+                is_drawing = False
+                continue
+            y = SPARK_HEIGHT - 1 - SPARK_LETTERS.index(letter) * rise
+            commands.append(f"{'L' if is_drawing else 'M'}{index * step:.0f} {y:.1f}")
+            is_drawing = True
+        return "".join(commands)
+
+    def wire(self) -> Any:
+        return [self.letters, self.tone]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCell:
+    """The row's one likely act. Without `href` it is shown disabled, and the title says why."""
+
+    text: str = ""
+    href: str = ""
+    title: str = ""
+
+    def wire(self) -> Any:
+        return [self.text, self.href, self.title]
+
+
+AnyCell = Cell | NameCell | StateCell | SparkCell | ActionCell
+_BLANK: dict[str, AnyCell] = {
+    "name": NameCell("", ""),
+    "state": StateCell(),
+    "spark": SparkCell(""),
+    "action": ActionCell(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a live table. `kind` is name, state, number, text, spark or action."""
+
+    name: str
+    label: str
+    kind: str = "number"
+    sort_href: str = ""
+    sort_direction: str = ""  # "ascending", "descending" or ""
+
+    @property
+    def css(self) -> str:
+        return {"number": "number", "spark": "spark-cell", "action": "action-cell"}.get(self.kind, "")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the heading is for screen readers only."""
+        return self.kind == "action"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing: its key (stable while it lives) and a cell for every column."""
+
+    key: str
+    cells: tuple[tuple[Column, AnyCell], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """What a list says when it is empty: which kind of empty it is, and what to do."""
+
+    title: str
+    text: str = ""
+    command: str = ""
+    href: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    empty: Empty
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        caption: str,
+        columns: Sequence[Column],
+        rows: Sequence[tuple[str, Sequence[AnyCell]]],
+        empty: Empty,
+    ) -> "Table":
+        """Join every row's cells to the columns, in order."""
+        columns = tuple(columns)
+        made = tuple(Row(key, tuple(zip(columns, cells, strict=True))) for key, cells in rows)
+        return cls(name, caption, columns, made, empty)
+
+    @property
+    def blank_row(self) -> Row:
+        """What the page makes new rows from."""
+        return Row("", tuple((column, _BLANK.get(column.kind, Cell(""))) for column in self.columns))
+
+    def wire(self) -> Any:
+        return {
+            "keys": [row.key for row in self.rows],
+            "columns": {
+                column.name: [row.cells[index][1].wire() for row in self.rows]
+                for index, column in enumerate(self.columns)
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One of the strip's figures: the value large, its context small underneath."""
+
+    name: str
+    label: str
+    value: Cell
+    note: Cell = Cell("")
+
+    def wire(self) -> Any:
+        return [self.value.wire(), self.note.wire()]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One sentence where something is wrong: what, since when, why, what can be done."""
+
+    tone: str
+    title: str
+    text: str
+    href: str = ""
+    link: str = ""
+
+    def wire(self) -> Any:
+        return [self.tone, self.title, self.text, self.href, self.link]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLegend:
+    """One line of a graph: the column it draws, its name, its present value."""
+
+    column: str
+    label: str
+    series: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A place for a Plotly graph: which frame it uses and what the words around it say."""
+
+    name: str
+    title: str
+    legend: tuple[GraphLegend, ...]
+    summary: str
+
+    def wire(self) -> Any:
+        return {line.column: [line.label, line.value] for line in self.legend}
+
+
+@dataclass(frozen=True)
+class Screen:
+    """All that one page shows at one second."""
+
+    page: str
+    subscription: dict[str, str]
+    sequence: int
+    taken_at_ms: int
+    age_ms: int
+    version: str
+    subtitle: str = ""
+    chips: tuple[Chip, ...] = ()
+    meaning: Meaning | None = None
+    strip: tuple[Figure, ...] = ()
+    graphs: tuple[Graph, ...] = ()
+    tables: dict[str, Table] = field(default_factory=dict)
+    points: dict[str, float | None] = field(default_factory=dict)  # this second's value of every graph column
+    flags: dict[str, bool] = field(default_factory=dict)  # what the page shows or hides: "paused", "gone"
+    texts: dict[str, str] = field(default_factory=dict)  # further live words by name
+    has_figures: bool = True  # False before the first snapshot came
+
+    @property
+    def subscription_json(self) -> str:
+        return orjson.dumps(self.subscription).decode()
+
+    @property
+    def age_text(self) -> str:
+        if not self.has_figures:
+            return "no figures yet"
+        return f"{units.duration(self.age_ms / 1000)} old"
+
+    def frame(self) -> bytes:
+        """The live frame: what may have changed since the page was rendered."""
+        return orjson.dumps(
+            {
+                "seq": self.sequence,
+                "t": self.taken_at_ms,
+                "subtitle": self.subtitle,
+                "chips": [chip.wire() for chip in self.chips],
+                "meaning": self.meaning.wire() if self.meaning else None,
+                "strip": {figure.name: figure.wire() for figure in self.strip},
+                "legends": {graph.name: graph.wire() for graph in self.graphs},
+                "tables": {name: table.wire() for name, table in self.tables.items()},
+                "points": self.points,
+                "flags": self.flags,
+                "texts": self.texts,
+            }
+        )

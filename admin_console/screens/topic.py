@@ -1,0 +1,193 @@
+"""A topic: what waits at it, its channels, who publishes."""
+
+from typing import TYPE_CHECKING, Any
+
+from admin_console.accounts.roles import Role
+from admin_console.live.hub import Reading
+from admin_console.live.rings import Rings
+from admin_console.screens import graphs, units
+from admin_console.screens.diagnosis import topic_meaning
+from admin_console.screens.links import channel_cell, pause_cell
+from admin_console.screens.overview import growth_cell, growth_note, timeouts_cell
+from admin_console.screens.parts import Cell, Chip, Column, Empty, Figure, SparkCell, StateCell, Table
+from admin_console.screens.vitals import spark_letters, vitals_of
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import TopicStats
+
+PRODUCERS_MAX = 50
+
+_CHANNEL_COLUMNS = (
+    Column("name", "Channel", "name"),
+    Column("state", "State", "state"),
+    Column("depth", "Depth"),
+    Column("places", "Memory + disk"),
+    Column("growth", "Growth"),
+    Column("in_flight", "In flight"),
+    Column("deferred", "Deferred"),
+    Column("requeued", "Requeued"),
+    Column("timed_out", "Timed out"),
+    Column("messages", "Messages"),
+    Column("connections", "Consumers"),
+    Column("spark", "Depth, 15 min", "spark"),
+    Column("action", "Act", "action"),
+)
+_PRODUCER_COLUMNS = (
+    Column("name", "Producer", "text"),
+    Column("agent", "User agent", "text"),
+    Column("published", "Published here"),
+    Column("connected", "Connected"),
+)
+
+
+def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
+    """The parts of the screen; `flags["gone"]` when there is no such topic."""
+    topic = reading.topics.get(name) if reading else None
+    plans = graphs.topic_plans(name)
+    points = graphs.points_of(reading, plans)
+    if reading is None or topic is None:
+        return {
+            "flags": {"gone": reading is not None},
+            "strip": _blank_strip(),
+            "graphs": graphs.graphs_of(plans, points),
+            "points": points,
+            "tables": {
+                "channels": _channel_table(reading, None, role),
+                "producers": _producer_table(reading, None),
+            },
+        }
+    return {
+        "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
+        "chips": (Chip("❚❚ paused", "held"),) if topic.paused else (),
+        "meaning": topic_meaning(reading, name),
+        "strip": _strip(reading, topic),
+        "graphs": graphs.graphs_of(plans, points),
+        "points": points,
+        "tables": {
+            "channels": _channel_table(reading, topic, role),
+            "producers": _producer_table(reading, topic),
+        },
+        "flags": {"paused": topic.paused, "running": not topic.paused, "gone": False},
+    }
+
+
+def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
+    rings = reading.rings_of(topic.topic_name)
+    in_channels = sum(channel.depth for channel in topic.channels)
+    in_flight = sum(channel.in_flight_count for channel in topic.channels)
+    deferred = sum(channel.deferred_count for channel in topic.channels)
+    ready = sum(channel.ready_count for channel in topic.channels)
+    memory = topic.depth - topic.backend_depth
+    waiting = topic.depth + in_channels
+    average = topic.message_bytes / topic.message_count if topic.message_count else None
+    return (
+        Figure(
+            "waiting",
+            "Waiting",
+            Cell(units.number(waiting), units.exact(waiting)),
+            growth_note(_rate(rings, "waiting", 30), waiting),
+        ),
+        Figure(
+            "depth",
+            "At the topic itself",
+            Cell(units.number(topic.depth), units.exact(topic.depth)),
+            Cell(f"{units.number(memory)} memory + {units.number(topic.backend_depth)} disk"),
+        ),
+        Figure(
+            "published",
+            "Published",
+            Cell(units.rate(_rate(rings, "messages"))),
+            Cell(f"{units.number(topic.message_count)} messages since start", units.exact(topic.message_count)),
+        ),
+        Figure(
+            "bytes",
+            "Bytes published",
+            Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
+            Cell(f"{units.byte_count(average)} a message"),
+        ),
+        Figure(
+            "in_flight",
+            "In flight",
+            Cell(units.number(in_flight)),
+            Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
+        ),
+        Figure(
+            "timeouts",
+            "Timeouts",
+            Cell(units.per_minute(rings.count("timeouts") if rings else None)),
+            Cell(f"{units.per_minute(rings.count('requeued') if rings else None)} requeued"),
+        ),
+    )
+
+
+def _blank_strip() -> tuple[Figure, ...]:
+    labels = ("Waiting", "At the topic itself", "Published", "Bytes published", "In flight", "Timeouts")
+    names = ("waiting", "depth", "published", "bytes", "in_flight", "timeouts")
+    return tuple(Figure(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
+
+
+def _rate(rings: Rings | None, name: str, span_s: int = 5) -> float | None:
+    return rings.rate(name, span_s) if rings else None
+
+
+def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Role) -> Table:
+    rows = []
+    for channel in topic.channels if topic else ():
+        assert topic is not None, "channels are a topic's"
+        assert reading is not None, "topics come from a reading"
+        vitals = vitals_of(reading, topic, channel)
+        key = (topic.topic_name, channel.channel_name)
+        rows.append(
+            (
+                channel.channel_name,
+                (
+                    channel_cell(*key, with_topic=False),
+                    StateCell(vitals.chips()),
+                    Cell(units.number(channel.depth), units.exact(channel.depth)),
+                    Cell(
+                        f"{units.number(channel.depth - channel.backend_depth)} + {units.number(channel.backend_depth)}"
+                    ),
+                    growth_cell(vitals),
+                    Cell(units.number(channel.in_flight_count)),
+                    Cell(units.number(channel.deferred_count)),
+                    Cell(units.number(channel.requeue_count), units.exact(channel.requeue_count)),
+                    Cell(
+                        units.number(channel.timeout_count),
+                        f"{units.number(vitals.timeouts_min)} in the last minute",
+                        timeouts_cell(vitals).tone if vitals.is_timing_out else "",
+                    ),
+                    Cell(units.number(channel.message_count), units.exact(channel.message_count)),
+                    Cell(units.number(channel.client_count)),
+                    SparkCell(spark_letters(reading.rings_of(*key)), vitals.tone),
+                    pause_cell(*key, role, is_paused=channel.paused),
+                ),
+            )
+        )
+    empty = Empty(
+        "No channels yet",
+        "Messages wait at the topic until a channel is created; a consumer that subscribes creates its own.",
+    )
+    return Table.build("channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty)
+
+
+def _producer_table(reading: Reading | None, topic: "TopicStats | None") -> Table:
+    rows = []
+    if reading is not None and topic is not None:
+        now_s = reading.snapshot.taken_at_ns / 1e9
+        for client in reading.snapshot.producers:
+            published = dict(client.pub_counts).get(topic.topic_name)
+            if published is None:
+                continue
+            rows.append(
+                (
+                    str(client.client_key),
+                    (
+                        Cell(client.client_id or client.hostname or client.remote_address, client.remote_address),
+                        Cell(client.user_agent or units.UNKNOWN),
+                        Cell(units.number(published), units.exact(published)),
+                        Cell(units.duration(now_s - client.connect_ts)),
+                    ),
+                )
+            )
+    empty = Empty("", "No producer is connected over TCP now. Those that publish over HTTP leave no connection.")
+    return Table.build("producers", "Connected producers", _PRODUCER_COLUMNS, rows[:PRODUCERS_MAX], empty)

@@ -1,0 +1,223 @@
+"""The topics: searched, sorted and cut into pages by the server, so that thousands stay one short list."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from admin_console.accounts.roles import Role
+from admin_console.live.hub import TOTAL, Reading
+from admin_console.screens import units
+from admin_console.screens.links import pause_cell, topic_cell, url_of
+from admin_console.screens.overview import first_run
+from admin_console.screens.parts import Cell, Chip, Column, Empty, SparkCell, StateCell, Table
+from admin_console.screens.vitals import TONES, spark_letters, vitals_of
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import TopicStats
+
+PAGE_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One topic's figures, its channels added up. None is unknown."""
+
+    name: str
+    stats: "TopicStats"
+    depth: int  # at the topic and in its channels
+    in_flight: int
+    deferred: int
+    timeouts_min: float | None
+    published_s: float | None
+    finished_s: float | None
+    channels: int
+    clients: int
+    level: int
+    paused_channels: int
+
+    @property
+    def urgency(self) -> tuple[float, ...]:
+        is_unheard = not self.channels and self.depth > 0
+        return (max(self.level, 2 if is_unheard else 0), self.depth, self.in_flight)
+
+
+# Column name → what it sorts by; names sort upwards first, figures downwards.
+_SORTS: dict[str, Callable[[Line], Any]] = {
+    "urgency": lambda line: line.urgency,
+    "name": lambda line: line.name,
+    "state": lambda line: (line.level, line.paused_channels),
+    "depth": lambda line: line.depth,
+    "in_flight": lambda line: line.in_flight,
+    "deferred": lambda line: line.deferred,
+    "timeouts": lambda line: line.timeouts_min or 0,
+    "published": lambda line: line.published_s or 0,
+    "finished": lambda line: line.finished_s or 0,
+    "channels": lambda line: line.channels,
+    "clients": lambda line: line.clients,
+}
+_COLUMNS = (
+    Column("name", "Topic", "name"),
+    Column("state", "State", "state"),
+    Column("depth", "Depth"),
+    Column("in_flight", "In flight"),
+    Column("deferred", "Deferred"),
+    Column("timeouts", "Timeouts /min"),
+    Column("published", "Published"),
+    Column("finished", "Finished"),
+    Column("channels", "Channels"),
+    Column("clients", "Consumers"),
+    Column("spark", "Depth, 15 min", "spark"),
+    Column("action", "Act", "action"),
+)
+
+
+def parts(reading: Reading | None, role: Role, query: str, sort: str, number: str, http_address: str) -> dict[str, Any]:
+    """The parts of the screen. An unknown sort or page number falls back to the most urgent and the first."""
+    lines = _lines(reading) if reading else []
+    wanted = query.strip().lower()
+    found = [line for line in lines if _matches(line, wanted)] if wanted else lines
+    sort_name, is_descending = parse_sort(sort)
+    ordered = sorted(found, key=lambda line: line.name)
+    ordered.sort(key=_SORTS[sort_name], reverse=is_descending)
+    pages = max(1, -(-len(ordered) // PAGE_ROWS))
+    page = min(max(1, int(number) if number.isascii() and number.isdigit() else 1), pages)
+    shown = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    columns = tuple(_with_sort(column, query, sort_name, is_descending) for column in _COLUMNS)
+    rows = [(line.name, _cells(reading, line, role)) for line in shown if reading]
+    subtitle = units.plural(len(lines), "topic")
+    if wanted:
+        subtitle = f"{units.number(len(found))} of {subtitle} match “{query.strip()}”"
+    rings = reading.rings.get(TOTAL) if reading else None
+    if rings:
+        subtitle += f" · {units.rate(rings.rate('messages'))} published · {units.rate(rings.rate('finished'))} finished"
+    return {
+        "subtitle": subtitle,
+        "tables": {
+            "topics": Table.build("topics", "Topics", columns, rows, _empty(reading, query, wanted, http_address))
+        },
+        "flags": {"pages": pages > 1, "earlier": page > 1, "later": page < pages},
+        "texts": {
+            "page": f"{units.number((page - 1) * PAGE_ROWS + 1)}–{units.number((page - 1) * PAGE_ROWS + len(shown))} "
+            f"of {units.number(len(ordered))}",
+            "earlier_href": _href(query, sort, page - 1),
+            "later_href": _href(query, sort, page + 1),
+        },
+    }
+
+
+def parse_sort(sort: str) -> tuple[str, bool]:
+    """The column and whether it descends, of "depth" or "-depth"; the most urgent first for anything else."""
+    name = sort.removeprefix("-")
+    if name not in _SORTS:
+        return "urgency", True
+    return name, sort.startswith("-")
+
+
+def _with_sort(column: Column, query: str, sort_name: str, is_descending: bool) -> Column:
+    if column.name not in _SORTS:
+        return column
+    if column.name == sort_name:
+        other = column.name if is_descending else f"-{column.name}"
+        direction = "descending" if is_descending else "ascending"
+        return Column(column.name, column.label, column.kind, _href(query, other, 1), direction)
+    first = column.name if column.name == "name" else f"-{column.name}"
+    return Column(column.name, column.label, column.kind, _href(query, first, 1))
+
+
+def _href(query: str, sort: str, number: int) -> str:
+    asked = {"q": query, "sort": sort, "number": str(number) if number > 1 else ""}
+    text = urlencode({name: value for name, value in asked.items() if value})
+    return f"{url_of('topics')}?{text}" if text else url_of("topics")
+
+
+def _matches(line: Line, wanted: str) -> bool:
+    """By the topic's name, a channel's name, or both as topic/channel."""
+    if wanted in line.name.lower():
+        return True
+    return any(wanted in f"{line.name}/{channel.channel_name}".lower() for channel in line.stats.channels)
+
+
+def _lines(reading: Reading) -> list[Line]:
+    known = reading.memory.get("topics")
+    if isinstance(known, list):
+        return known
+    made = []
+    for topic in reading.snapshot.topics:
+        channels = [vitals_of(reading, topic, channel) for channel in topic.channels]
+        rings = reading.rings_of(topic.topic_name)
+        made.append(
+            Line(
+                name=topic.topic_name,
+                stats=topic,
+                depth=topic.depth + sum(vitals.stats.depth for vitals in channels),
+                in_flight=sum(vitals.stats.in_flight_count for vitals in channels),
+                deferred=sum(vitals.stats.deferred_count for vitals in channels),
+                timeouts_min=rings.count("timeouts") if rings else None,
+                published_s=rings.rate("messages") if rings else None,
+                finished_s=rings.rate("finished") if rings else None,
+                channels=len(channels),
+                clients=sum(vitals.stats.client_count for vitals in channels),
+                level=max((vitals.level for vitals in channels), default=0),
+                paused_channels=sum(vitals.stats.paused for vitals in channels),
+            )
+        )
+    reading.memory["topics"] = made
+    return made
+
+
+def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
+    if line.stats.paused:
+        return (Chip("❚❚ paused", "held", "No message goes on to the channels until somebody resumes the topic"),)
+    chips = []
+    gravest = max(
+        (vitals_of(reading, line.stats, channel) for channel in line.stats.channels),
+        key=lambda vitals: vitals.level,
+        default=None,
+    )
+    if gravest is not None and gravest.level >= 2:
+        chips.extend(
+            Chip(f"{chip.text} · {gravest.channel_name}", chip.tone, chip.title) for chip in gravest.chips()[:1]
+        )
+    if line.paused_channels:
+        chips.append(Chip(f"❚❚ {units.plural(line.paused_channels, 'channel')} paused", "held"))
+    if not line.channels:
+        chips.append(
+            Chip(
+                "no channels", "warning" if line.depth else "", "Messages wait at the topic until a channel is created"
+            )
+        )
+    return tuple(chips)
+
+
+def _cells(reading: Reading, line: Line, role: Role) -> tuple[Any, ...]:
+    tone = "held" if line.stats.paused else TONES[line.level]
+    return (
+        topic_cell(line.name),
+        StateCell(_chips(line, reading)),
+        Cell(units.number(line.depth), units.exact(line.depth)),
+        _quiet(units.number(line.in_flight)),
+        _quiet(units.number(line.deferred)),
+        _quiet(units.number(line.timeouts_min)),
+        _quiet(units.rate(line.published_s)),
+        _quiet(units.rate(line.finished_s)),
+        Cell(units.number(line.channels)),
+        _quiet(units.number(line.clients)),
+        SparkCell(spark_letters(reading.rings_of(line.name)), tone),
+        pause_cell(line.name, "", role, is_paused=line.stats.paused),
+    )
+
+
+def _quiet(text: str) -> Cell:
+    """Zeroes step back, so that what moves stands out."""
+    return Cell(text, tone="muted" if text in ("0", "0/s", units.UNKNOWN) else "")
+
+
+def _empty(reading: Reading | None, query: str, wanted: str, http_address: str) -> Empty:
+    if reading is None:
+        return Empty("Waiting for the engine's first figures", "They come every second; reload if this stays.")
+    if wanted and reading.snapshot.topics:
+        return Empty(
+            f"No topic or channel matches “{query.strip()}”", "", href=url_of("topics"), link="Show all topics"
+        )
+    return first_run(http_address)

@@ -1,0 +1,97 @@
+"""Figures as people read them: thousands separated, units beside, "–" for what is not known.
+
+Large numbers are shortened from ten million on; the caller puts the exact value beside them (`exact`).
+"""
+
+UNKNOWN = "–"
+MINUS = "−"
+_FULL_TO = 9_999_999
+_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+_BYTE_SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def number(value: float | None) -> str:
+    """A count: 1,204,118, then 12.3 M."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) <= _FULL_TO:
+        return f"{value:,.0f}".replace("-", MINUS)
+    for size, letter in _SCALES:
+        if abs(value) >= size:
+            return f"{value / size:,.1f} {letter}".replace("-", MINUS)
+    raise AssertionError("a number above the last full one has a scale")
+
+
+def exact(value: float | None) -> str:
+    """The exact count where `number` shortens it, else nothing: a title that repeats the text helps nobody."""
+    return "" if value is None or abs(value) <= _FULL_TO else f"{value:,.0f}"
+
+
+def rate(per_second: float | None) -> str:
+    """Messages a second; a minute when it is less than one in ten seconds."""
+    if per_second is None:
+        return UNKNOWN
+    if per_second >= 9.95:
+        return f"{number(round(per_second))}/s"
+    if per_second >= 0.1:
+        return f"{per_second:.1f}".removesuffix(".0") + "/s"
+    per_minute = per_second * 60
+    return f"{per_minute:.1f}".removesuffix(".0") + "/min" if per_minute >= 0.1 else "0/s"
+
+
+def growth(per_second: float | None) -> str:
+    """A signed rate: +412/s, −3/s, 0/s."""
+    if per_second is None:
+        return UNKNOWN
+    text = rate(abs(per_second))
+    if text == "0/s":
+        return text
+    return f"+{text}" if per_second > 0 else f"{MINUS}{text}"
+
+
+def per_minute(count: float | None) -> str:
+    """A count over the last minute: 318/min."""
+    return UNKNOWN if count is None else f"{number(count)}/min"
+
+
+def duration(seconds: float | None) -> str:
+    """Two units at most: 340 ms, 2.5 s, 12 s, 14m 02s, 1h 02m, 6d 02h."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 0:
+        seconds = 0
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}h"
+
+
+def byte_count(value: float | None) -> str:
+    """Bytes in binary units: 18.2 GiB."""
+    if value is None:
+        return UNKNOWN
+    for size, unit in _BYTE_SCALES:
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def share(part: float, whole: float) -> str:
+    """A percentage without false precision: 99 %, 3.1 %."""
+    if whole <= 0:
+        return UNKNOWN
+    percent = 100 * part / whole
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+
+
+def plural(count: int, noun: str, plural_noun: str = "") -> str:
+    """A count and its noun: 1 client, 4 clients."""
+    return f"{number(count)} {noun if count == 1 else plural_noun or noun + 's'}"

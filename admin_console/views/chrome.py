@@ -1,0 +1,59 @@
+"""What every page's header shows: places, who you are, which environment this is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+
+from admin_console.figures.plotly_asset import plotly_url
+
+_PLACES = (("overview", "Overview"), ("topics", "Topics"), ("audit", "Audit"))
+# Pages that lie under a place's tab.
+_UNDER = {"topic": "topics", "channel": "topics"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    label: str
+    url: str
+    is_current: bool
+
+
+def chrome(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `chrome` with the header's contents; little of it for somebody who is not logged in."""
+    user = getattr(request, "user", None)
+    is_signed_in = bool(user is not None and user.is_authenticated)
+    environment = getattr(settings, "PENSTOCK_ENVIRONMENT", "")
+    match = request.resolver_match
+    here = match.view_name if match else ""
+    here = _UNDER.get(here, here)
+    may = getattr(request, "may", None)
+    return {
+        "chrome": {
+            "signed_in": is_signed_in,
+            "user_name": user.get_username() if is_signed_in else "",
+            "role": getattr(user, "role", "") if is_signed_in else "",
+            "environment": environment,
+            "environment_is_production": environment.lower().startswith("prod"),
+            "places": [
+                Place(label, url, name == here)
+                for name, label in _PLACES
+                if (url := _url(name)) and (may is None or may[name])
+            ],
+            "home_url": _url("overview") or "/",
+            "topics_url": _url("topics"),
+            "password_url": _url("password"),
+            "logout_url": _url("logout"),
+            "query": request.GET.get("q", "")[:130] if here == "topics" else "",
+            "plotly_url": plotly_url(),
+        }
+    }
+
+
+def _url(name: str) -> str:
+    try:
+        return reverse(name)
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,99 @@
+"""The pages that read: overview, topics, a topic, a channel. Rendered whole here; the socket keeps them live."""
+
+from dataclasses import replace
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from admin_console.accounts.roles import Role
+from admin_console.figures.frames import frames_json
+from admin_console.gateway.current import get_gateway
+from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
+from admin_console.live.hub import Reading, get_hub
+from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
+
+
+def overview(request: HttpRequest) -> HttpResponse:
+    return _page(request, Request("overview", _role(request)))
+
+
+def topics(request: HttpRequest) -> HttpResponse:
+    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "sort", "number")}
+    return _page(request, Request("topics", _role(request), **asked))
+
+
+def topic(request: HttpRequest, topic: str) -> HttpResponse:
+    return _page(request, Request("topic", _role(request), topic=topic))
+
+
+def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
+    return _page(request, Request("channel", _role(request), topic=topic, channel=channel))
+
+
+def _role(request: HttpRequest) -> Role:
+    return Role(request.user.role)
+
+
+def _page(request: HttpRequest, asked: Request) -> HttpResponse:
+    gateway = get_gateway()
+    if asked.page == "channel":
+        gateway.watch(asked.topic, asked.channel)
+    reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
+    screen = build_screen(
+        asked, reading, in_flight=_in_flight(gateway, asked), http_address=gateway.node().http_address
+    )
+    context = {"screen": screen, "topic": asked.topic, "channel": asked.channel}
+    if screen.graphs:
+        context["frames"] = frames_json(asked.page)
+    if screen.flags.get("gone"):
+        return render(request, "pages/gone.html", context, status=404)
+    return render(request, f"pages/{asked.page}.html", context)
+
+
+def _newest(gateway: Gateway) -> Reading | None:
+    """The hub's reading; before the hub's first one, the engine's own newest figures without any history."""
+    reading = get_hub().reading
+    if reading is not None:
+        return reading
+    snapshot = gateway.snapshot()
+    return Reading(snapshot, {}, {}, is_complete=False) if snapshot else None
+
+
+def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
+    """The topic as it is at this moment, so that the page after an act shows what the act did.
+
+    Consumers and producers are those of the newest snapshot: they are sampled, not asked for.
+    """
+    newest = _newest(gateway)
+    try:
+        exact = gateway.exact(asked.topic)
+    except EngineUnavailableError:
+        return newest
+    if newest is None:
+        return Reading(exact, {}, {}, is_complete=False)
+    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, is_complete=newest.is_complete)
+
+
+def _with_clients(exact: EngineSnapshot, newest: Reading) -> EngineSnapshot:
+    topics = tuple(
+        replace(
+            stats,
+            channels=tuple(
+                replace(channel, clients=known.clients)
+                if (known := newest.channels.get((stats.topic_name, channel.channel_name))) and known.clients
+                else channel
+                for channel in stats.channels
+            ),
+        )
+        for stats in exact.topics
+    )
+    return replace(exact, topics=topics, producers=newest.snapshot.producers, sequence=newest.snapshot.sequence)
+
+
+def _in_flight(gateway: Gateway, asked: Request) -> tuple[InFlightStats, ...] | None:
+    if not asked.wants_in_flight:
+        return None
+    try:
+        return gateway.in_flight(asked.topic, asked.channel)
+    except EngineUnavailableError:
+        return None

@@ -1,0 +1,341 @@
+// The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
+// Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
+const SECONDS = 900;
+const graphs = new Map(); // name → Graph
+let series = null; // {newest, columns: {name: [900 values]}, graphs, labels, paused}
+let plotly = null;
+let isLoading = false;
+let pending = []; // points that came while the columns were on their way
+
+export function startGraphs() {
+  const places = [...document.querySelectorAll("[data-graph]")];
+  const source = document.getElementById("frames");
+  const url = document.body.dataset.plotly;
+  if (!places.length || !source) return;
+  const frames = JSON.parse(source.textContent);
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const graph = graphs.get(entry.target.dataset.graph);
+      graph.isVisible = entry.isIntersecting;
+      if (entry.isIntersecting) requestAnimationFrame(() => graph.draw());
+    }
+  });
+  for (const place of places) {
+    graphs.set(place.dataset.graph, new Graph(place, frames[place.dataset.graph]));
+    seen.observe(place);
+  }
+  addEventListener("themechange", redress);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
+  fetchSeries();
+  if (!url) {
+    for (const graph of graphs.values()) graph.say("Graphs are not available on this server.");
+    return;
+  }
+  // Two frames later the page is painted: evaluating plotly.js takes a second of this thread.
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => load(url), 0)));
+}
+
+export function applyPoints(frame) {
+  if (!graphs.size) return;
+  const second = Math.round(frame.t / 1000);
+  if (!series) {
+    pending.push([second, frame.points]);
+    pending = pending.slice(-60);
+  } else {
+    const known = Object.keys(series.columns);
+    // Another channel has grown among the deepest: its past has to be fetched.
+    if (Object.keys(frame.points).some((name) => !known.includes(name)) || second - series.newest > SECONDS) fetchSeries();
+    else addSecond(second, frame.points, frame.flags.paused);
+  }
+  for (const [name, legend] of Object.entries(frame.legends)) graphs.get(name)?.legend(legend);
+  for (const graph of graphs.values()) graph.draw();
+}
+
+function addSecond(second, points, isPaused) {
+  if (series.newest === null) series.newest = second - 1;
+  // A tick may come a little early or late: the next one belongs to the next second all the same.
+  if (second === series.newest || second === series.newest + 2) second = series.newest + 1;
+  if (second <= series.newest) return;
+  const missed = Math.min(second - series.newest - 1, SECONDS);
+  for (const [name, values] of Object.entries(series.columns)) {
+    for (let index = 0; index < missed; index += 1) values.push(null);
+    values.push(points[name] ?? null);
+    values.splice(0, values.length - SECONDS);
+  }
+  const last = series.paused.at(-1);
+  if (isPaused) {
+    if (last && last[1] >= series.newest - 1) last[1] = second;
+    else series.paused.push([second, second]);
+  }
+  series.newest = second;
+}
+
+async function fetchSeries() {
+  if (isLoading) return;
+  isLoading = true;
+  try {
+    const asked = JSON.parse(document.body.dataset.subscribe);
+    const names = [asked.topic, asked.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
+    const answer = await fetch(`/api/series/${names.join("")}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok) return;
+    const fetched = await answer.json();
+    for (const [name, values] of Object.entries(fetched.columns)) {
+      if (!values.length) fetched.columns[name] = new Array(SECONDS).fill(null);
+    }
+    series = fetched;
+    for (const [second, points] of pending) if (second > series.newest) addSecond(second, points, false);
+    pending = [];
+    for (const graph of graphs.values()) graph.draw();
+  } catch {
+    // The socket's next frame tries again.
+  } finally {
+    isLoading = false;
+  }
+}
+
+function load(url) {
+  const script = document.createElement("script");
+  script.src = url;
+  script.addEventListener("load", () => {
+    plotly = window.Plotly;
+    for (const graph of graphs.values()) graph.draw();
+  });
+  script.addEventListener("error", () => {
+    for (const graph of graphs.values()) graph.say("The graph could not be loaded: reload the page to try again.");
+  });
+  document.head.append(script);
+}
+
+function redress() {
+  for (const graph of graphs.values()) graph.redress();
+}
+
+class Graph {
+  constructor(place, frame) {
+    this.place = place;
+    this.plot = place.querySelector(".plot");
+    this.name = place.dataset.graph;
+    this.frame = frame;
+    this.isVisible = false;
+    this.isDrawn = false;
+    this.isZoomed = false;
+    this.drawn = ""; // what the last drawing showed
+    this.hidden = new Set();
+    this.revision = 0;
+    place.querySelector(".legend").addEventListener("click", (event) => {
+      const line = event.target.closest("button");
+      if (line) this.toggle(line);
+    });
+    place.querySelector("details").addEventListener("toggle", () => this.table());
+  }
+
+  say(text) {
+    const waiting = this.plot.querySelector(".waiting");
+    if (waiting) waiting.textContent = text;
+  }
+
+  get columns() {
+    return series?.graphs[this.name] ?? [];
+  }
+
+  toggle(line) {
+    const column = line.dataset.column;
+    if (!this.hidden.delete(column)) this.hidden.add(column);
+    line.setAttribute("aria-pressed", String(!this.hidden.has(column)));
+    this.drawn = "";
+    this.draw();
+  }
+
+  legend(lines) {
+    const place = this.place.querySelector(".legend");
+    const names = Object.keys(lines);
+    const shown = [...place.children].map((line) => line.dataset.column);
+    if (names.join("\n") !== shown.join("\n")) {
+      place.replaceChildren(...names.map((name, index) => legendLine(name, this.frame.data[index], this.hidden.has(name))));
+    }
+    [...place.children].forEach((line, index) => {
+      const [label, value] = lines[names[index]];
+      setText(line.querySelector(".label"), label);
+      setText(line.querySelector(".now"), value);
+    });
+    const title = this.place.querySelector("h2").textContent;
+    const summary = names.map((name) => lines[name].join(" ")).join(", ");
+    // Read when somebody comes to the graph, not announced every second.
+    this.plot.setAttribute("aria-label", `${title}, last 15 minutes. Now: ${summary}`);
+  }
+
+  draw() {
+    if (!plotly || !series || !this.isVisible || document.hidden || !this.plot.isConnected) return;
+    const sign = `${series.newest} ${this.columns.join()}`;
+    if (sign === this.drawn) return;
+    this.drawn = sign;
+    const data = this.data();
+    const layout = this.layout();
+    if (this.isDrawn) {
+      plotly.react(this.plot, data, layout, CONFIG);
+    } else {
+      this.isDrawn = true;
+      this.plot.replaceChildren();
+      plotly.newPlot(this.plot, this.data(), this.layout(), CONFIG);
+      this.plot.on("plotly_relayout", (change) => this.zoomed(change));
+    }
+    this.table();
+  }
+
+  data() {
+    this.dressedFrame ??= dressed(this.frame);
+    const times = timesOf(series.newest);
+    return this.columns.map((column, index) => ({
+      ...this.dressedFrame.data[index % this.dressedFrame.data.length],
+      name: series.labels[column],
+      x: times,
+      y: series.columns[column],
+      visible: !this.hidden.has(column),
+    }));
+  }
+
+  layout() {
+    this.dressedFrame ??= dressed(this.frame);
+    this.revision += 1;
+    const layout = structuredClone(this.dressedFrame.layout);
+    layout.datarevision = this.revision;
+    layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
+    layout.annotations = series.paused.map(([first]) => pauseWord(first));
+    if (!this.isZoomed) {
+      layout.xaxis.range = [localMs(series.newest - SECONDS + 1), localMs(series.newest)];
+      // An axis of nothing but zeroes would run from -1 to 1.
+      const top = Math.max(0, ...this.columns.filter((column) => !this.hidden.has(column)).map(highest));
+      layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
+    }
+    return layout;
+  }
+
+  zoomed(change) {
+    if ("xaxis.range[0]" in change || "yaxis.range[0]" in change || "xaxis.range" in change) {
+      this.isZoomed = true;
+    } else if ("xaxis.autorange" in change || "yaxis.autorange" in change) {
+      this.isZoomed = false;
+      // A new revision of the user's choices: without it plotly would hold on to the autorange just asked for.
+      this.frame.layout.uirevision = `${this.frame.layout.uirevision}.`;
+      this.dressedFrame = undefined;
+      this.drawn = "";
+      requestAnimationFrame(() => this.draw());
+    }
+  }
+
+  redress() {
+    this.dressedFrame = undefined;
+    this.drawn = "";
+    this.draw();
+  }
+
+  // The same figures as words: every fifteenth second, newest first.
+  table() {
+    const details = this.place.querySelector("details");
+    if (!details.open || !series) return;
+    const table = document.createElement("table");
+    table.className = "list";
+    const head = table.createTHead().insertRow();
+    for (const text of ["Time", ...this.columns.map((column) => series.labels[column])]) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = text;
+      if (text !== "Time") cell.className = "number";
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (let index = SECONDS - 1; index >= 0; index -= 15) {
+      const values = this.columns.map((column) => series.columns[column][index]);
+      if (values.every((value) => value === null)) continue;
+      const row = body.insertRow();
+      row.insertCell().textContent = new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString();
+      for (const value of values) {
+        const cell = row.insertCell();
+        cell.className = "number";
+        cell.textContent = value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 });
+      }
+    }
+    details.querySelector(".scroll").replaceChildren(table);
+  }
+}
+
+const CONFIG = {
+  displaylogo: false,
+  displayModeBar: "hover",
+  responsive: true,
+  modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+  toImageButtonOptions: { format: "png", filename: "penstock", scale: 2 },
+};
+
+function legendLine(name, trace, isHidden) {
+  const line = document.createElement("button");
+  line.type = "button";
+  line.dataset.column = name;
+  line.title = "Show or hide this line";
+  line.className = trace.line.color.match(/series-\d/)[0];
+  line.setAttribute("aria-pressed", String(!isHidden));
+  for (const part of ["label", "now"]) {
+    const span = document.createElement("span");
+    span.className = part;
+    line.append(span, " ");
+  }
+  return line;
+}
+
+// The frame with the page's own colours in place of their names.
+function dressed(frame) {
+  const style = getComputedStyle(document.documentElement);
+  const dress = (value) => {
+    if (typeof value === "string") {
+      return value.replace(/^var\((--[a-z0-9-]+)\)$/, (_, name) => style.getPropertyValue(name).trim());
+    }
+    if (Array.isArray(value)) return value.map(dress);
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, dress(inner)]));
+    }
+    return value;
+  };
+  const made = dress(frame);
+  made.layout.font.family = getComputedStyle(document.body).fontFamily;
+  return made;
+}
+
+function pauseShape(first, last) {
+  const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
+  return {
+    type: "rect", xref: "x", yref: "paper", layer: "below",
+    x0: localMs(first), x1: localMs(last), y0: 0, y1: 1,
+    fillcolor: held, opacity: 0.12, line: { width: 0 },
+  };
+}
+
+function pauseWord(first) {
+  const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
+  return {
+    xref: "x", yref: "paper", x: localMs(Math.max(first, series.newest - SECONDS + 1)), y: 1,
+    xanchor: "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
+  };
+}
+
+// Plotly draws dates as UTC: moved by the zone, they read as this machine's time.
+function localMs(second) {
+  return second * 1000 - new Date(second * 1000).getTimezoneOffset() * 60_000;
+}
+
+let timesNewest = null;
+let times = [];
+function timesOf(newest) {
+  if (timesNewest !== newest) {
+    timesNewest = newest;
+    times = Array.from({ length: SECONDS }, (_, index) => localMs(newest - SECONDS + 1 + index));
+  }
+  return times;
+}
+
+function highest(column) {
+  return series.columns[column].reduce((top, value) => (value !== null && value > top ? value : top), 0);
+}
+
+function setText(element, text) {
+  if (element && element.textContent !== text) element.textContent = text;
+}

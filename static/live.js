@@ -1,0 +1,101 @@
+// Keeps a page live: one socket, one frame a second, and an honest word about how old the figures are.
+import { applyFrame } from "./frame.js";
+import { applyPoints, startGraphs } from "./graphs.js";
+
+const RETRY_FIRST_MS = 250;
+const RETRY_MAX_MS = 15_000;
+const STALE_AFTER_MS = 2_500; // two frames missed and a little
+const CLOSED_LOG_IN = 4401;
+const CLOSED_FORBIDDEN = 4403;
+
+const subscription = document.body.dataset.subscribe;
+const freshness = document.getElementById("freshness");
+let socket = null;
+let retryMs = RETRY_FIRST_MS;
+let retryTimer = 0;
+let ended = ""; // why no further try is made
+let receivedAt = 0; // by performance.now()
+// How old the figures were when they came: by the server's clock alone, so that a wrong clock here does not matter.
+let ageWhenReceived = Number(freshness?.dataset.age ?? NaN);
+
+if (subscription) {
+  receivedAt = performance.now();
+  connect();
+  setInterval(showFreshness, 200);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) disconnect();
+    else connect();
+  });
+  addEventListener("online", connect);
+  startGraphs();
+}
+
+function connect() {
+  if (socket || ended || document.hidden) return;
+  clearTimeout(retryTimer);
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const opened = new WebSocket(`${scheme}://${location.host}/ws/live/`);
+  socket = opened;
+  opened.addEventListener("open", () => opened.send(`{"subscribe":${subscription}}`));
+  opened.addEventListener("message", (event) => {
+    const frame = JSON.parse(event.data);
+    opened.send(`{"ack":${frame.seq}}`);
+    retryMs = RETRY_FIRST_MS;
+    receivedAt = performance.now();
+    ageWhenReceived = 0;
+    // One paint for all that a second changes.
+    requestAnimationFrame(() => {
+      applyFrame(frame);
+      applyPoints(frame);
+      showFreshness();
+    });
+  });
+  opened.addEventListener("close", (event) => {
+    if (socket !== opened) return;
+    socket = null;
+    if (event.code === CLOSED_LOG_IN) ended = "logged out";
+    if (event.code === CLOSED_FORBIDDEN) ended = "not allowed";
+    showFreshness();
+    if (ended || document.hidden) return;
+    retryTimer = setTimeout(connect, retryMs * (0.5 + Math.random()));
+    retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
+  });
+}
+
+function disconnect() {
+  clearTimeout(retryTimer);
+  const closing = socket;
+  socket = null;
+  closing?.close(1000);
+}
+
+function showFreshness() {
+  if (!freshness) return;
+  const ageMs = ageWhenReceived + performance.now() - receivedAt;
+  const isLive = socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
+  let text;
+  if (isLive) text = `live · ${(ageMs / 1000).toFixed(1)} s ago`;
+  else if (ended) text = `${ended} · ${words(ageMs)} old`;
+  else if (Number.isNaN(ageMs)) text = "no figures yet";
+  else if (ageMs < STALE_AFTER_MS) text = "connecting";
+  else text = `stale · ${words(ageMs)} old`;
+  if (freshness.textContent !== text) freshness.textContent = text;
+  const state = isLive ? "live" : ageMs < STALE_AFTER_MS && !ended ? "still" : "stale";
+  if (freshness.dataset.state !== state) {
+    freshness.dataset.state = state;
+    document.body.classList.toggle("is-stale", state === "stale");
+    if (state === "stale") say(ended === "logged out" ? "Your session has ended: log in again." : "The figures are no longer live.");
+  }
+}
+
+function words(ms) {
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${String(seconds % 60).padStart(2, "0")}s`;
+  return `${Math.floor(seconds / 3600)}h`;
+}
+
+function say(text) {
+  const summary = document.getElementById("live-summary");
+  if (summary) summary.textContent = text;
+}

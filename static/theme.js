@@ -1,0 +1,38 @@
+// Runs before the first paint: the manual choice of theme, where there is one, must never flash the other.
+// A plain script, not a module: modules wait for the document.
+(() => {
+  const KEY = "penstock-theme";
+  const choice = () => {
+    try {
+      return localStorage.getItem(KEY) ?? "system";
+    } catch {
+      return "system"; // storage may be forbidden; the system's choice still works
+    }
+  };
+  const apply = () => {
+    const theme = choice();
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+  };
+  apply();
+
+  addEventListener("storage", (event) => {
+    if (event.key !== KEY) return;
+    apply();
+    dispatchEvent(new Event("themechange"));
+  });
+  addEventListener("DOMContentLoaded", () => {
+    for (const input of document.querySelectorAll("input[name=theme]")) {
+      input.checked = input.value === choice();
+      input.addEventListener("change", () => {
+        try {
+          localStorage.setItem(KEY, input.value);
+        } catch {
+          document.documentElement.dataset.theme = input.value;
+        }
+        apply();
+        dispatchEvent(new Event("themechange"));
+      });
+    }
+  });
+})();
