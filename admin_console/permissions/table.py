@@ -36,7 +36,11 @@ ACTS: Mapping[str, Role] = {
     "delete_channel": Role.ADMIN,
 }
 
-API: Mapping[str, Role] = {}
+API: Mapping[str, Role] = {
+    "overview_series": Role.VIEWER,
+    "topic_series": Role.VIEWER,
+    "channel_series": Role.VIEWER,
+}
 
 LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ACTS, **API}
 

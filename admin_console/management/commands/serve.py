@@ -4,6 +4,7 @@ Start: lock and engine, tables, first admin, console. Stop: the console stops ac
 the engine puts everything on disk. SIGTERM and SIGINT stop it; a second one ends it at once.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import io
@@ -21,8 +22,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from admin_console.accounts.first_admin import make_first_admin
 from admin_console.audit.writer import AuditWriter, HttpAct
+from admin_console.figures import frames, plotly_asset
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.live.hub import get_hub
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.errors import OptionsError, PenstockError
@@ -133,6 +136,9 @@ class Serving:
         # Imported here: from now on there are models to import, and a reactor that belongs to this thread.
         from twisted.internet import reactor
 
+        # Before the handler is made: it looks once for what static files there are.
+        plotly_asset.prepare(settings.DATA_PATH)
+
         from admin_console.asgi import application
         from admin_console.management.console_server import ConsoleServer
 
@@ -143,13 +149,20 @@ class Serving:
         )
         if self._signals or self._engine_died:
             return ""
+        reactor.callWhenRunning(self._attach_hub)
         server.run()
         return server.failure
+
+    def _attach_hub(self) -> None:
+        """On the console's loop: the engine's figures go to the live pages from now on."""
+        get_hub().attach(self._runner, asyncio.get_event_loop())
 
     def _on_console_listening(self, host: str, port: int) -> None:
         self._print(f"TCP: listening on {_joined(*self._runner.tcp_address)}")
         self._print(f"HTTP: listening on {_joined(*self._runner.http_address)}")
         self._print(f"Console: listening on http://{_joined(host, port)}")
+        # Imported and made once, before the collector is told that what there is now stays.
+        frames.warm()
         quiet_collector()
 
     def _stop_engine(self) -> bool:
