@@ -1,0 +1,175 @@
+"""The one seam between the engine and the file system: every operation on a file is a method here.
+
+Tests put another `Files` in its place that fails the n-th call, writes short, or remembers what was done.
+All methods raise the plain OSError of the system; whoever knows what it means for the data translates it.
+"""
+
+import errno
+import itertools
+import os
+from bisect import bisect_left
+
+# What a retry can heal without anybody touching the disk: descriptors, memory, a signal. Never a reason to
+# think that stored bytes are damaged.
+TRANSIENT_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+
+CREATE_MODE = 0o600
+
+# No two writers of a process, on whichever thread, ever share a temporary name.
+_temporary_numbers = itertools.count()
+
+
+def temporary_name(path: str) -> str:
+    """A name beside `path` that nobody else in this process uses."""
+    return f"{path}.{next(_temporary_numbers)}.tmp"
+
+
+class Files:
+    """File operations by descriptor and by path. Descriptors are never inherited by child processes.
+
+    One instance serves the engine's thread and its worker; it holds no state but a cache of the listing.
+    """
+
+    def __init__(self) -> None:
+        # Each value is given out once, so an equal number means that nothing changed in between.
+        self._stamps = itertools.count(1)
+        self._stamp = 0
+        self._listings: dict[str, tuple[int, int, list[str]]] = {}
+
+    # By path.
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of `path`; a new file is readable and writable by its owner alone."""
+        fd = os.open(path, flags | os.O_CLOEXEC, CREATE_MODE)
+        if flags & os.O_CREAT:
+            self._stamp = next(self._stamps)
+        return fd
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+        self._stamp = next(self._stamps)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+        self._stamp = next(self._stamps)
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of the file at `path`, None when there is none."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def listdir(self, directory: str) -> list[str]:
+        return os.listdir(directory)
+
+    def sync_directory(self, directory: str) -> None:
+        """Make creations, renames and removals in `directory` durable."""
+        fd = self.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.sync(fd)
+        finally:
+            self.close(fd)
+
+    # By descriptor.
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file or when the system gives fewer."""
+        return os.pread(fd, size, position)
+
+    def write_at(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """Bytes written: may be fewer than given, as when the disk fills up."""
+        return os.pwrite(fd, data, position)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Data and metadata to the disk."""
+        os.fsync(fd)
+
+    def sync_data(self, fd: int) -> None:
+        """Data to the disk, and of the metadata what reading it back needs: the size."""
+        os.fdatasync(fd)
+
+    def dup(self, fd: int) -> int:
+        return os.dup(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    # Made of the above.
+
+    def names_starting_with(self, directory: str, prefix: str) -> list[str]:
+        """The names in `directory` that start with `prefix`, sorted.
+
+        The listing is kept until something in the directory changes (through this object, or by its
+        modification time): thousands of queues are opened one behind the other at start.
+        """
+        stamp, modified_ns = self._stamp, os.stat(directory).st_mtime_ns
+        kept = self._listings.get(directory)
+        if kept is None or kept[0] != stamp or kept[1] != modified_ns:
+            kept = self._listings[directory] = (stamp, modified_ns, sorted(self.listdir(directory)))
+        names = kept[2]
+        first = last = bisect_left(names, prefix)
+        while last < len(names) and names[last].startswith(prefix):
+            last += 1
+        return names[first:last]
+
+    def read_whole(self, path: str, size_max: int) -> bytes | None:
+        """The bytes of a small file, at most `size_max` of them; None when there is no such file."""
+        try:
+            fd = self.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return self.read_at(fd, size_max, 0)
+        finally:
+            self.close(fd)
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        """Make `path` a file of exactly `data`, on the disk but for its name. Nothing stays when it fails."""
+        fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            try:
+                self.write_all(fd, data, 0)
+                self.sync(fd)
+            finally:
+                self.close(fd)
+        except OSError:
+            try:
+                self.unlink(path)
+            except OSError:
+                pass  # the first error is the one to tell; the name is found and removed at the next start
+            raise
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `path` hold exactly `data`, durably, or leave it as it was: a reader or a crash sees the old
+        content or the new one, never a mixture. Raises OSError."""
+        temporary = temporary_name(path)
+        self.write_synced(temporary, data)
+        self.rename(temporary, path)
+        self.sync_directory(os.path.dirname(path) or ".")
+
+    def write_all(self, fd: int, data: bytes | memoryview, position: int) -> None:
+        """Write all of `data`. Raises OSError; then part of it may be there."""
+        written = self.write_at(fd, data, position)
+        if written == len(data):
+            return
+        # A short write: the next call goes on, or tells the reason.
+        view = memoryview(data)
+        while written < len(data):
+            step = self.write_at(fd, view[written:], position + written)
+            if step <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += step
+
+    def close_quietly(self, fd: int) -> None:
+        """Close a descriptor whose data is synced, read only, or thrown away: an error has no consequence."""
+        try:
+            self.close(fd)
+        except OSError:
+            pass
