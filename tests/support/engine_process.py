@@ -6,6 +6,7 @@ python -m tests.support.engine_process [--flag=value …]: the engine's own flag
 import signal
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 from queue_engine.options import Options, flag_of, parse_option
 from queue_engine.service.runner import EngineRunner
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> None:
     options = Options(**given)
     options.validate()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    Path(options.data_path).mkdir(parents=True, exist_ok=True)
     runner = EngineRunner(options)
     runner.start()
     print("TCP: listening on {}:{}".format(*runner.tcp_address))

@@ -1,5 +1,6 @@
 """Waiting for something to become true, where another process decides when."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -19,3 +20,14 @@ def wait_for(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every
             return answer
         assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}; last answer: {answer!r}"
         _pause.wait(every_s)
+
+
+async def wait_for_async(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every_s: float = 0.02) -> T:
+    """`wait_for` while an event loop goes on."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}; last answer: {answer!r}"
+        await asyncio.sleep(every_s)

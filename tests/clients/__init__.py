@@ -1,0 +1,1 @@
+"""Real client libraries against the real server, with a real file."""

@@ -1,0 +1,87 @@
+"""gnsq, the gevent client, as a program of its own: gevent patches the whole process it runs in.
+
+publish PORT TOPIC [--batch N]     bodies come on standard input, one a line; says the number of each batch's last line
+                                   once it is acknowledged, and publishes again what a lost connection left open
+consume PORT TOPIC CHANNEL [--requeue-ms N | --time-out]
+                                   says a line of JSON a message; with an option, only the second attempt is finished
+"""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+
+import gevent  # noqa: E402
+import gnsq  # noqa: E402
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def publish(address: str, topic: str, batch: int) -> None:
+    producer = gnsq.Producer(address, max_backoff_duration=1)
+    producer.start()
+    bodies = [line.rstrip(b"\n") for line in sys.stdin.buffer]
+    for at in range(0, len(bodies), batch):
+        some = bodies[at : at + batch]
+        while True:
+            try:
+                if batch == 1:
+                    producer.publish(topic, some[0], timeout=0.2)
+                else:
+                    producer.multipublish(topic, some, timeout=0.2)
+                break
+            except (gnsq.errors.NSQException, KeyError):
+                # The connection went away; gnsq makes a new one by itself.
+                gevent.sleep(0.05)
+        say(str(at + len(some)))
+    producer.close()
+
+
+def consume(address: str, topic: str, channel: str, requeue_ms: int | None, time_out: bool) -> None:
+    options: dict[str, int] = {"msg_timeout": 1000} if time_out else {}
+    consumer = gnsq.Consumer(
+        topic,
+        channel,
+        address,
+        max_in_flight=100,
+        max_tries=10,
+        max_backoff_duration=1,
+        backoff_on_requeue=False,
+        **options,
+    )
+
+    @consumer.on_message.connect
+    def handler(_: gnsq.Consumer, message: gnsq.Message) -> None:
+        message.enable_async()
+        say(json.dumps([message.attempts, time.monotonic(), message.body.decode("latin-1")]))
+        if message.attempts == 1 and time_out:
+            return
+        if message.attempts == 1 and requeue_ms is not None:
+            message.requeue(requeue_ms)
+        else:
+            message.finish()
+
+    consumer.start()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["publish", "consume"])
+    parser.add_argument("port", type=int)
+    parser.add_argument("topic")
+    parser.add_argument("channel", nargs="?")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--requeue-ms", type=int)
+    parser.add_argument("--time-out", action="store_true")
+    given = parser.parse_args()
+    if given.kind == "publish":
+        publish(f"127.0.0.1:{given.port}", given.topic, given.batch)
+    else:
+        consume(f"127.0.0.1:{given.port}", given.topic, given.channel, given.requeue_ms, given.time_out)
