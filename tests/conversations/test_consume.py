@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.engine import RunningEngine
 from tests.support.nsq_socket import sized
+from tests.support.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
 StartEngine = Callable[..., RunningEngine]

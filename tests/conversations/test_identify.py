@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.engine import RunningEngine
 from tests.support.nsq_socket import sized
+from tests.support.running_engine import RunningEngine
 
 StartEngine = Callable[..., RunningEngine]
 
@@ -123,11 +123,11 @@ def test_bodies_that_make_no_sense_are_refused(engine: RunningEngine, sent: byte
     client.expect_closed()
 
 
-def test_both_compressions_at_once_are_refused(engine: RunningEngine) -> None:
+def test_compression_and_tls_are_answered_as_off_whatever_is_asked(engine: RunningEngine) -> None:
     client = engine.client()
-    client.send(b"IDENTIFY\n" + sized(b'{"feature_negotiation": true, "snappy": true, "deflate": true}'))
-    assert client.read_error() == "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
-    client.expect_closed()
+    answer = client.identify(feature_negotiation=True, tls_v1=True, snappy=True, deflate=True, deflate_level=9)
+    assert answer["tls_v1"] is answer["snappy"] is answer["deflate"] is False
+    client.expect_open()
 
 
 def test_unknown_fields_are_passed_over(engine: RunningEngine) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.engine import RunningEngine
 from tests.support.nsq_socket import HEARTBEAT
+from tests.support.running_engine import RunningEngine
 
 StartEngine = Callable[..., RunningEngine]
 
@@ -67,17 +67,30 @@ def test_output_is_sent_before_its_timeout_when_the_buffer_is_full(engine: Runni
     assert client.read_message(timeout_s=2).body == b"x" * 600
 
 
+@pytest.mark.parametrize("timeout_ms", [-1, 20_000])
+def test_output_is_sent_before_its_timeout_when_as_much_is_in_flight_as_rdy_allows(
+    engine: RunningEngine, timeout_ms: int
+) -> None:
+    client = engine.client()
+    client.identify(output_buffer_timeout=timeout_ms)
+    client.subscribe("t", "c", rdy=2)
+    publisher = engine.client()
+    publisher.publish("t", b"1")
+    client.expect_silence(0.2)
+    publisher.publish("t", b"2")
+    assert [client.read_message(timeout_s=2).body for _ in range(2)] == [b"1", b"2"]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"output_buffer_size": 16_384, "output_buffer_timeout": 250},  # what client libraries ask for by default
         {"output_buffer_size": -1},
-        {"output_buffer_timeout": -1},
         {},
     ],
     ids=str,
 )
-def test_output_is_not_held_by_default_nor_when_turned_off(engine: RunningEngine, fields: dict[str, int]) -> None:
+def test_output_is_not_held_by_default_nor_without_a_buffer(engine: RunningEngine, fields: dict[str, int]) -> None:
     client = engine.client()
     client.identify(**fields)
     client.subscribe("t", "c", rdy=10)
