@@ -77,15 +77,19 @@ class HttpApi:
         *,
         addresses: Callable[[], tuple[int, int]],
         on_act: Callable[[ActRecord], None] | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
-        """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included."""
+        """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
+
+        limits: other deadlines than the options'.
+        """
         self._engine = engine
         self._options = options
         self._addresses = addresses
         self._on_act = on_act
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
-        self._connection_limits = ConnectionLimits(
+        self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,
             read_timeout_ms=options.command_timeout_ms,
             write_timeout_ms=WRITE_TIMEOUT_MS,

@@ -1,0 +1,147 @@
+"""The HTTP API on a real socket and a real engine with a clock of the test's own, and a raw client for it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h11
+import orjson
+
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.engine import Engine
+from queue_engine.service.http_api import HttpApi
+from queue_engine.service.http_connection import ConnectionLimits
+from tests.support.clock import ManualClock
+from tests.support.engine import make_engine
+
+READ_TIMEOUT_S = 5.0
+LIMITS = ConnectionLimits(idle_timeout_ms=60_000, read_timeout_ms=10_000, write_timeout_ms=30_000)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        """nsqd's word of an error."""
+        assert self.headers[b"content-type"] == b"application/json; charset=utf-8"
+        word: str = self.json["message"]
+        return word
+
+
+class HttpSocket:
+    """One connection: sends exactly what it is told; reads answers one by one."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def read_answer(self) -> Answer:
+        """The next answer; EOFError when the server closes instead."""
+        if self._http.our_state is h11.IDLE:
+            # What was really sent is the test's business; this readies h11 to read an answer to it.
+            self._http.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
+            self._http.send(h11.EndOfMessage())
+        response: h11.Response | None = None
+        body = b""
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                data = await asyncio.wait_for(self.reader.read(1 << 16), READ_TIMEOUT_S)
+                if not data and response is None:
+                    raise EOFError("the server closed without an answer")
+                self._http.receive_data(data)
+            elif isinstance(event, h11.InformationalResponse):
+                return Answer(event.status_code, dict(event.headers), b"")
+            elif isinstance(event, h11.Response):
+                response = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                assert response is not None
+                if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+                    self._http.start_next_cycle()
+                return Answer(response.status_code, dict(response.headers), body)
+            else:
+                raise AssertionError(f"unexpected {event!r}")
+
+    async def expect_closed(self) -> None:
+        """The server closes and has nothing more to say."""
+        assert await asyncio.wait_for(self.reader.read(), READ_TIMEOUT_S) == b""
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@dataclass
+class Server:
+    """What a test needs of it."""
+
+    engine: Engine
+    api: HttpApi
+    clock: ManualClock
+    port: int
+    acts: list[ActRecord] = field(default_factory=list)
+    sockets: list[HttpSocket] = field(default_factory=list)
+
+    async def connect(self) -> HttpSocket:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.sockets.append(HttpSocket(reader, writer))
+        return self.sockets[-1]
+
+    async def request(
+        self, method: str, target: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Answer:
+        """One request on a connection of its own."""
+        socket = await self.connect()
+        await socket.send(request_bytes(method, target, body, {"Host": f"127.0.0.1:{self.port}", **(headers or {})}))
+        answer = await socket.read_answer()
+        socket.close()
+        return answer
+
+
+def request_bytes(method: str, target: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in {"Host": "localhost", **(headers or {})}.items()]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+@asynccontextmanager
+async def http_server(
+    directory: Path, *, limits: ConnectionLimits | None = LIMITS, open_store: Any = None, **options: Any
+) -> AsyncIterator[Server]:
+    """A server that ends with the block."""
+    clock = ManualClock()
+    engine = make_engine(directory, clock, open_store=open_store, broadcast_address="queue.example", **options)
+    acts: list[ActRecord] = []
+    ports = [4150, 0]
+    api = HttpApi(engine, engine.options, addresses=lambda: (ports[0], ports[1]), on_act=acts.append, limits=limits)
+    listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
+    ports[1] = listener.sockets[0].getsockname()[1]
+    server = Server(engine, api, clock, ports[1], acts)
+    try:
+        yield server
+    finally:
+        for socket in server.sockets:
+            socket.close()
+        listener.close()
+        api.close_connections()
+        if open_store is None:
+            engine.close()
