@@ -7,6 +7,7 @@ the engine puts everything on disk. SIGTERM and SIGINT stop it; a second one end
 import asyncio
 import contextlib
 import dataclasses
+import importlib
 import io
 import logging
 import os
@@ -133,14 +134,15 @@ class Serving:
 
     def _serve_console(self) -> str:
         """Serve pages and sockets until the end; what kept the console from listening, else ""."""
-        # Imported here: from now on there are models to import, and a reactor that belongs to this thread.
-        from twisted.internet import reactor
-
         # Before the handler is made: it looks once for what static files there are.
         plotly_asset.prepare(settings.DATA_PATH)
 
+        # Imported here: only now are there models to import and a thread for the reactor to belong to. The reactor
+        # comes last: daphne puts its own in the place of Twisted's default, and a stop must reach the one that runs.
         from admin_console.asgi import application
         from admin_console.management.console_server import ConsoleServer
+
+        reactor = importlib.import_module("twisted.internet.reactor")
 
         self._reactor = reactor
         set_gateway(EmbeddedGateway(self._runner, self._options))
