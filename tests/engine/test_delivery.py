@@ -155,6 +155,7 @@ def test_touch_prolongs_one_message_of_a_run_only(engine: Engine, clock: ManualC
 def test_touch_goes_no_further_than_the_longest_timeout(engine: Engine, clock: ManualClock) -> None:
     client = Client(engine, "orders", "billing", ready=1, msg_timeout_ms=60_000)
     publish(engine, "orders", b"a")
+    client.ready(0)
     message_id = client.sink.received[0].id
     for _ in range(20):
         pass_time(engine, clock, 50_000)
