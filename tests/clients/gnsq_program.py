@@ -45,16 +45,8 @@ def publish(address: str, topic: str, batch: int) -> None:
 
 
 def consume(address: str, topic: str, channel: str, requeue_ms: int | None, time_out: bool) -> None:
-    options: dict[str, int] = {"msg_timeout": 1000} if time_out else {}
     consumer = gnsq.Consumer(
-        topic,
-        channel,
-        address,
-        max_in_flight=100,
-        max_tries=10,
-        max_backoff_duration=1,
-        backoff_on_requeue=False,
-        **options,
+        topic, channel, address, max_in_flight=100, max_tries=10, max_backoff_duration=1, backoff_on_requeue=False
     )
 
     @consumer.on_message.connect
