@@ -131,13 +131,13 @@ class HttpConnection(asyncio.Protocol):
         self._remote_address = ""
         self._local_host = ""
         self._head: RequestHead | None = None  # the request being read or answered
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._body = bytearray()
         self._body_limit: BodyLimit | None = None
         self._refusal: Response | None = None  # waits for the end of a body that is being dropped
         self._is_answering = False  # a whole request was handed on and its answer is due
         self._is_advancing = False
         self._is_write_paused = False
+        self._is_yielding = False  # others have their turn before the next request of this connection
         self._is_closing = False  # after the answer that is due
         self._is_discarding = False  # all was said; whatever still comes is dropped
 
@@ -160,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = None
         self._connections.discard(self)
         self._enter(_Phase.NONE)
-        self._body = []
+        self._body = bytearray()
 
     def data_received(self, data: bytes) -> None:
         if self._is_discarding:
@@ -171,11 +171,10 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         if self._is_discarding:
             return False
-        # A client may close its side once it has asked, and still wait for the answer.
-        self._is_closing = True
+        # A client may close its side once it has asked, and still wait for its answers.
         self._http.receive_data(b"")
         self._advance()
-        return self._is_answering or self._is_write_paused
+        return self._is_waiting
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -196,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_advancing = True
         answered_max = _REQUESTS_PER_TURN
         try:
-            while not (self._is_discarding or self._is_answering or self._is_write_paused):
+            while not (self._is_discarding or self._is_waiting):
                 event = self._http.next_event()
                 if event is h11.NEED_DATA:
                     if self._head is None:
@@ -210,8 +209,8 @@ class HttpConnection(asyncio.Protocol):
                     self._end()
                     answered_max -= 1
                     if answered_max == 0 and not self._is_discarding:
+                        self._is_yielding = True
                         self._loop.call_soon(self._advance_again)
-                        break
                 else:  # closed, or nothing more is to come
                     self._close()
                     break
@@ -221,7 +220,13 @@ class HttpConnection(asyncio.Protocol):
             self._is_advancing = False
         self._pause_or_resume_reading()
 
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the next request must not be looked at yet."""
+        return self._is_answering or self._is_write_paused or self._is_yielding
+
     def _advance_again(self) -> None:
+        self._is_yielding = False
         if self._transport is not None:
             self._advance()
 
@@ -230,9 +235,9 @@ class HttpConnection(asyncio.Protocol):
         if transport is None or transport.is_closing() or self._is_discarding:
             return
         # What is sent ahead stays in the socket's buffer instead of ours.
-        if (self._is_answering or self._is_write_paused) and transport.is_reading():
+        if self._is_waiting and transport.is_reading():
             transport.pause_reading()
-        elif not (self._is_answering or self._is_write_paused) and not transport.is_reading():
+        elif not self._is_waiting and not transport.is_reading():
             transport.resume_reading()
 
     def _await_head(self) -> None:
@@ -247,8 +252,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse_connection(head)
             return
         self._head = head
-        self._body = []
-        self._body_bytes = 0
+        self._body = bytearray()
         begun = self._handler.begin(head)
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
             begun = begun.too_big
@@ -298,16 +302,14 @@ class HttpConnection(asyncio.Protocol):
         if self._refusal is not None:
             return
         assert self._body_limit is not None
-        self._body_bytes += len(data)
-        if self._body_bytes > self._body_limit.bytes_max:
+        self._body += data
+        if len(self._body) > self._body_limit.bytes_max:
             self._refuse_connection(self._body_limit.too_big)
-            return
-        self._body.append(bytes(data))
 
     def _end(self) -> None:
         self._enter(_Phase.NONE)
-        head, body = self._head, b"".join(self._body)
-        self._body = []
+        head, body = self._head, bytes(self._body)
+        self._body = bytearray()
         assert head is not None
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
@@ -363,7 +365,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse_connection(self, response: Response) -> None:
         """Answer a request whose rest is not read, or can't be, and close."""
         self._head = None
-        self._body = []
+        self._body = bytearray()
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self._send(response, closing=True)
         self._linger()
@@ -425,7 +427,7 @@ class HttpConnection(asyncio.Protocol):
         if self._http.their_state is h11.IDLE and not self._http.trailing_data[0]:
             self._close()  # it never asked anything
             return
-        detail = f"the request was not complete in time; {self._body_bytes} bytes of its body had come"
+        detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"
         self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))
 
 
