@@ -137,11 +137,10 @@ def test_console_reaches_the_engine_only_through_gateway_and_commands() -> None:
 def test_package_files_hold_a_docstring_and_nothing_else() -> None:
     for name in tracked_files():
         if name.endswith("__init__.py"):
-            body = ast.parse((ROOT / name).read_text()).body
-            assert len(body) == 1, name
-            assert isinstance(body[0], ast.Expr), name
-            assert isinstance(body[0].value, ast.Constant), name
-            assert isinstance(body[0].value.value, str), name
+            tree = ast.parse((ROOT / name).read_text())
+            assert len(tree.body) <= 1, name
+            # The tests' own folders need not say again what their files say.
+            assert ast.get_docstring(tree) or (not tree.body and name.startswith("tests/")), name
 
 
 def test_nothing_names_a_path_of_the_machine_it_was_written_on() -> None:
