@@ -6,10 +6,11 @@ made, so every channel of a topic may share them.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
 
 from queue_engine.message import (
+    ATTEMPTS_MAX,
     FRAME_HEADER_BYTES,
     FRAME_TYPE_MESSAGE,
     STORED_HEADER_BYTES,
@@ -22,24 +23,58 @@ from queue_engine.message import (
     unpack_timestamp,
 )
 
+# Whole batches are put together by the interpreter's own C loops: zip, map and join. What varies from message to
+# message is looked up in these tables, which fill themselves; beyond their limit an entry is made and not kept.
+_TABLE_ENTRIES_MAX = 1 << 16
 
-@lru_cache(maxsize=4096)
-def _size_bytes(size: int) -> bytes:
-    return size.to_bytes(4, "big")
+
+class _StoredSizes(dict[int, bytes]):
+    """Body length → the length that stands before a stored message, 4 bytes."""
+
+    def __missing__(self, body_bytes: int) -> bytes:
+        value = (body_bytes + STORED_HEADER_BYTES).to_bytes(4, "big")
+        if len(self) < _TABLE_ENTRIES_MAX:
+            self[body_bytes] = value
+        return value
+
+
+class _FrameStarts(dict[int, bytes]):
+    """Body length → size and frame type, the 8 bytes a frame starts with."""
+
+    def __missing__(self, body_bytes: int) -> bytes:
+        value = (body_bytes + FRAME_HEADER_BYTES - 4).to_bytes(4, "big") + FRAME_TYPE_MESSAGE.to_bytes(4, "big")
+        if len(self) < _TABLE_ENTRIES_MAX:
+            self[body_bytes] = value
+        return value
+
+
+class _NextAttempts(dict[bytes, bytes]):
+    """Deliveries made, 2 bytes → number of the next delivery, 2 bytes."""
+
+    def __missing__(self, made: bytes) -> bytes:
+        value = self[made] = min(int.from_bytes(made, "big") + 1, ATTEMPTS_MAX).to_bytes(2, "big")
+        return value
+
+
+_stored_size = _StoredSizes().__getitem__
+_frame_start = _FrameStarts().__getitem__
+_next_attempts = _NextAttempts().__getitem__
 
 
 class Batch:
     """The messages of one publish: ids and bodies side by side, one publish time."""
 
-    __slots__ = ("_run", "bodies", "body_bytes", "ids", "timestamp_ns")
+    __slots__ = ("_run", "_stored", "bodies", "body_bytes", "body_sizes", "ids", "timestamp_ns")
 
     def __init__(self, timestamp_ns: int, ids: list[bytes], bodies: Sequence[bytes]) -> None:
         assert len(ids) == len(bodies) > 0
         self.timestamp_ns = timestamp_ns
         self.ids = ids
         self.bodies = bodies
-        self.body_bytes = sum(map(len, bodies))
+        self.body_sizes = list(map(len, bodies))
+        self.body_bytes = sum(self.body_sizes)
         self._run: Run | None = None
+        self._stored: tuple[bytes, list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -47,27 +82,22 @@ class Batch:
     def run(self) -> "Run":
         """The messages as frames of their first delivery; made once, shared by all channels."""
         if self._run is None:
-            ids, bodies = self.ids, self.bodies
-            # The 14 bytes between size and id are the same for the whole batch.
-            middle = pack_frame_prefix(0, FRAME_TYPE_MESSAGE, self.timestamp_ns, 1)[4:]
-            parts: list[bytes] = []
-            extend = parts.extend
-            for message_id, body in zip(ids, bodies, strict=True):
-                extend((_size_bytes(len(body) + FRAME_HEADER_BYTES - 4), middle, message_id, body))
-            self._run = Run(b"".join(parts), ids)
+            # Timestamp and attempts are the same for the whole batch.
+            middle = pack_frame_prefix(0, FRAME_TYPE_MESSAGE, self.timestamp_ns, 1)[TIMESTAMP_AT:]
+            starts = map(_frame_start, self.body_sizes)
+            parts = zip(starts, repeat(middle), self.ids, self.bodies, strict=False)
+            self._run = Run(b"".join(chain.from_iterable(parts)), self.ids)
+            self._run.set_sizes([size + FRAME_HEADER_BYTES for size in self.body_sizes])
         return self._run
 
     def stored_records(self) -> tuple[bytes, list[int]]:
         """The messages as disk queue records, each with its 4-byte length, and each record's byte length."""
-        prefix = pack_stored_prefix(self.timestamp_ns, 0)
-        parts: list[bytes] = []
-        sizes: list[int] = []
-        extend = parts.extend
-        for message_id, body in zip(self.ids, self.bodies, strict=True):
-            size = len(body) + STORED_HEADER_BYTES
-            sizes.append(size + 4)
-            extend((_size_bytes(size), prefix, message_id, body))
-        return b"".join(parts), sizes
+        if self._stored is None:
+            prefix = pack_stored_prefix(self.timestamp_ns, 0)
+            parts = zip(map(_stored_size, self.body_sizes), repeat(prefix), self.ids, self.bodies, strict=False)
+            records = b"".join(chain.from_iterable(parts))
+            self._stored = records, [size + STORED_HEADER_BYTES + 4 for size in self.body_sizes]
+        return self._stored
 
 
 class Run:
@@ -76,18 +106,26 @@ class Run:
     The attempts in a frame are those of the delivery that the run makes.
     """
 
-    __slots__ = ("_ends", "frames", "ids")
+    __slots__ = ("_ends", "_sizes", "frames", "ids")
 
     def __init__(self, frames: bytes, ids: list[bytes]) -> None:
         self.frames = frames
         self.ids = ids
         self._ends: list[int] | None = None
+        self._sizes: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def set_sizes(self, sizes: list[int]) -> None:
+        """Tell the bytes of each frame where they are known, so that nobody has to walk the frames."""
+        self._sizes = sizes
+
     def ends(self) -> list[int]:
-        """Where each frame ends within `frames`; walked once, when first asked for."""
+        """Where each frame ends within `frames`; found once, when first asked for."""
+        if self._ends is None and self._sizes is not None:
+            self._ends = list(accumulate(self._sizes))
+            self._sizes = None
         if self._ends is None:
             frames = self.frames
             end = 0
@@ -139,11 +177,10 @@ class Run:
 
     def stored_records(self) -> tuple[bytes, list[int]]:
         """The messages as disk queue records, each with its 4-byte length, and each record's byte length."""
-        records = [stored_from_frame(self.frame_at(index)) for index in range(len(self.ids))]
-        parts: list[bytes] = []
-        for record in records:
-            parts += (_size_bytes(len(record)), record)
-        return b"".join(parts), [len(record) + 4 for record in records]
+        messages = [stored_from_frame(self.frame_at(index)) for index in range(len(self.ids))]
+        lengths = [len(message).to_bytes(4, "big") for message in messages]
+        records = b"".join(chain.from_iterable(zip(lengths, messages, strict=True)))
+        return records, [len(message) + 4 for message in messages]
 
 
 def join_runs(runs: Sequence[Run]) -> Run:
@@ -156,18 +193,16 @@ def join_runs(runs: Sequence[Run]) -> Run:
     return Run(b"".join([run.frames for run in runs]), ids)
 
 
-def run_of_stored(messages: Iterable[bytes]) -> Run:
+def run_of_stored(messages: Sequence[bytes]) -> Run:
     """A run of messages read back from a disk queue, for their next delivery."""
-    parts: list[bytes] = []
-    ids: list[bytes] = []
-    for stored in messages:
-        attempts = min(int.from_bytes(stored[8:10], "big") + 1, 0xFFFF)
-        parts += (
-            _size_bytes(len(stored) + 4),
-            b"\0\0\0\2",
-            stored[:8],
-            attempts.to_bytes(2, "big"),
-            stored[10:],
-        )
-        ids.append(stored[10:26])
-    return Run(b"".join(parts), ids)
+    body_sizes = [len(stored) - STORED_HEADER_BYTES for stored in messages]
+    parts = zip(
+        map(_frame_start, body_sizes),
+        [stored[:8] for stored in messages],
+        map(_next_attempts, [stored[8:10] for stored in messages]),
+        [stored[10:] for stored in messages],
+        strict=False,
+    )
+    run = Run(b"".join(chain.from_iterable(parts)), [stored[10:26] for stored in messages])
+    run.set_sizes([size + FRAME_HEADER_BYTES for size in body_sizes])
+    return run
