@@ -196,6 +196,7 @@ class EngineRunner:
             tcp_server.stop_accepting()
             if http_server is not None:
                 http_server.close()
+            http_api.close_connections()
             for task in tasks:
                 task.cancel()
             engine.is_closing = True
