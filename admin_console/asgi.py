@@ -1,7 +1,6 @@
 """Pages and sockets, as Daphne gets them. Importing this starts nothing."""
 
 import os
-from importlib.util import find_spec
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "admin_console.settings")
 
@@ -13,14 +12,10 @@ _pages = get_asgi_application()
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
+from admin_console.live.routing import websocket_urlpatterns  # noqa: E402
 from admin_console.permissions.table import SOCKETS  # noqa: E402
 from admin_console.security.origin import SameOriginSockets  # noqa: E402
 from admin_console.security.proxy import TrustedProxies  # noqa: E402
-
-if find_spec("admin_console.live") and find_spec("admin_console.live.routing"):
-    from admin_console.live.routing import websocket_urlpatterns
-else:
-    websocket_urlpatterns = []
 
 application = TrustedProxies(
     ProtocolTypeRouter(

@@ -1,26 +1,11 @@
 """Every path of the console. Each name has its rule in permissions/table.py."""
 
-from importlib.util import find_spec
-
-from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 
 from admin_console.accounts import views as accounts
 from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts
+from admin_console.views import acts, confirmed_acts, pages
 from admin_console.views.names import NameConverter
-
-if find_spec("admin_console.views.pages"):
-    from admin_console.views import pages
-else:
-
-    class pages:  # the pages that read are on their way
-        @staticmethod
-        def overview(request: HttpRequest, **_: str) -> HttpResponse:
-            return HttpResponse("Penstock")
-
-        topics = topic = channel = overview
-
 
 register_converter(NameConverter, "name")
 
@@ -53,6 +38,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_CHANNEL}/~delete/", confirmed_acts.delete_channel, name="delete_channel"),
     path(f"{_CHANNEL}/~requeue/", confirmed_acts.requeue_channel, name="requeue_channel"),
     path(f"{_CHANNEL}/~release-deferred/", confirmed_acts.release_deferred, name="release_deferred"),
+    path("api/", include("admin_console.api.urls")),
 ]
-if find_spec("admin_console.api") and find_spec("admin_console.api.urls"):
-    urlpatterns.append(path("api/", include("admin_console.api.urls")))

@@ -35,6 +35,7 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 
 logger = logging.getLogger(__name__)
 
+CONSOLE_STOP_TIMEOUT_S = 4.0
 ENGINE_STOP_TIMEOUT_S = 8.0
 # Python's default is 5 ms: that long a page could keep the engine from answering.
 THREAD_SWITCH_INTERVAL_S = 0.001
@@ -90,6 +91,7 @@ class Serving:
         self._audit_writer = AuditWriter()
         self._signals: list[int] = []
         self._engine_died = False
+        self._console_ended = False
         self._reactor: Any = None
 
     def run(self) -> int:
@@ -110,6 +112,7 @@ class Serving:
                 self._audit_writer.start()
                 failure = self._serve_console()
         finally:
+            self._console_ended = True
             set_gateway(None)
             stopped_well = self._stop_engine()
             self._audit_writer.stop()
@@ -180,7 +183,18 @@ class Serving:
         self._signals.append(number)
         if len(self._signals) > 1:
             os._exit(128 + number)
+        if self._reactor is not None:
+            watchdog = threading.Timer(CONSOLE_STOP_TIMEOUT_S, self._leave_without_console)
+            watchdog.daemon = True
+            watchdog.start()
         self._stop_console()
+
+    def _leave_without_console(self) -> None:
+        """The console hangs: messages matter more."""
+        if not self._console_ended:
+            logger.critical("the console did not stop within %g s", CONSOLE_STOP_TIMEOUT_S)
+            self._stop_engine()
+            os._exit(1)
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread: a console without its engine is of no use."""
