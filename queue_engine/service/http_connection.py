@@ -131,6 +131,7 @@ class HttpConnection(asyncio.Protocol):
         self._remote_address = ""
         self._local_host = ""
         self._head: RequestHead | None = None  # the request being read or answered
+        self._wants_body = True  # not after HEAD, which is answered by the head alone
         self._body = bytearray()
         self._body_limit: BodyLimit | None = None
         self._refusal: Response | None = None  # waits for the end of a body that is being dropped
@@ -247,6 +248,7 @@ class HttpConnection(asyncio.Protocol):
             self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
 
     def _begin(self, event: h11.Request) -> None:
+        self._wants_body = event.method != b"HEAD"
         head = self._head_of(event)
         if isinstance(head, Response):
             self._refuse_connection(head)
@@ -339,6 +341,7 @@ class HttpConnection(asyncio.Protocol):
             self._close()
             return
         self._http.start_next_cycle()
+        self._wants_body = True
 
     def _send(self, response: Response, *, closing: bool) -> None:
         headers = [
@@ -353,7 +356,7 @@ class HttpConnection(asyncio.Protocol):
             headers.append(("Connection", "close"))
         send = self._http.send
         head = send(h11.Response(status_code=response.status, headers=headers))
-        body = send(h11.Data(data=response.body))
+        body = send(h11.Data(data=response.body)) if self._wants_body else b""
         self._write(b"".join((head or b"", body or b"", send(h11.EndOfMessage()) or b"")))
 
     def _write(self, data: bytes | None) -> None:

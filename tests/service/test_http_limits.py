@@ -178,6 +178,17 @@ async def test_http_1_0_and_connection_close_end_the_connection(tmp_path: Path) 
 
 
 @on_both_loops
+async def test_head_is_refused_by_a_head_alone(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(request_bytes("HEAD", "/ping"))
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 405 ")
+        await client.send(request_bytes("GET", "/ping"))
+        assert (await client.read_answer()).body == b"OK"
+
+
+@on_both_loops
 async def test_a_client_may_close_its_side_and_wait(tmp_path: Path) -> None:
     store = DelayedStore()
     async with http_server(tmp_path, open_store=lambda name: store) as server:
