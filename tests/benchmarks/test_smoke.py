@@ -1,0 +1,55 @@
+"""Every benchmark for a second, with a floor of a third of its target: finds what became slow, not how fast it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.results import ROWS, verdict
+from tests.benchmarks.scenarios import Dashboards, Latency, Reloads, Scenario, Single, Stream
+from tests.support.server import ServerProcess
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
+
+SHORT: tuple[Scenario, ...] = (
+    Stream("200", body_bytes=200, messages=120_000),
+    Stream("20", body_bytes=20, messages=120_000),
+    Stream("20k", body_bytes=20_000, messages=4_000),
+    Stream("3_channels", body_bytes=200, messages=40_000, channels=3),
+    Single(connections=1, seconds=1),
+    Single(connections=8, seconds=1),
+    Latency(seconds=1),
+    Reloads(seconds=2),
+    Dashboards(messages=120_000),
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as running:
+        # The first messages of a process pay for what is made once; they are not what is measured.
+        Stream("200", body_bytes=200, messages=4_000).penstock(running)
+        yield running
+
+
+@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
+def test_not_below_a_third_of_the_target(scenario: Scenario, server: ServerProcess, tmp_path: Path) -> None:
+    own = scenario.penstock(server)
+    peer = scenario.redis(tmp_path / "redis")
+    assert own, "nothing was measured"
+    for name, value in own.items():
+        row = ROWS[name]
+        assert value > 0, name
+        if row.at_most is not None:
+            assert value <= 3 * row.at_most, f"{name}: {value:.1f} {row.unit}, target {row.at_most:g}"
+        if row.at_least is not None:
+            other = peer[name] if row.against is None else own[row.against]
+            assert value >= row.at_least / 3 * other, f"{name}: {value:.0f} beside {other:.0f} {row.unit}"
+
+
+def test_verdicts_compare_medians_with_the_target() -> None:
+    fast, slow = {"penstock": [9.0, 1.0, 9.0], "redis": [2.0, 6.0, 6.0]}, {"penstock": [3.0], "redis": [6.0]}
+    assert verdict("publish_200", fast, {}) == (1.5, True)
+    assert verdict("publish_200", slow, {}) == (0.5, False)
+    assert verdict("latency_p50_ms", {"penstock": [4.0, 6.0, 6.0]}, {}) == (None, False)
+    assert verdict("dashboards_watched", {"penstock": [95.0]}, {"dashboards_alone": 100.0}) == (0.95, True)

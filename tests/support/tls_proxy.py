@@ -1,0 +1,104 @@
+"""A small HTTPS proxy such as stands before a console: ends TLS, adds forwarding headers, passes sockets through."""
+
+import asyncio
+import datetime
+import ssl
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+RECEIVE_BYTES = 1 << 16
+
+
+class TlsProxy:
+    """Runs in a thread of its own, on a free loopback port. Use as a context.
+
+    One request a connection, but for a socket's upgrade. `client_context` trusts its certificate.
+    """
+
+    def __init__(self, directory: Path, host: str, backend_port: int) -> None:
+        certificate, key = _make_certificate(directory, host)
+        self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._server_context.load_cert_chain(certificate, key)
+        self.client_context = ssl.create_default_context(cafile=str(certificate))
+        self.client_context.check_hostname = False  # the name is the proxy's, the address is loopback
+        self.port = 0
+        self._backend_port = backend_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> "TlsProxy":
+        self._thread.start()
+        starting = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._server_context), self._loop
+        )
+        self.port = starting.result(10).sockets[0].getsockname()[1]
+        return self
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        backend_reader, backend_writer = await asyncio.open_connection("127.0.0.1", self._backend_port)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n")
+            head += b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
+            if b"\r\nupgrade: websocket" not in head.lower():
+                head += b"Connection: close\r\n"
+            backend_writer.write(head + b"\r\n")
+            await asyncio.gather(_pass_on(reader, backend_writer), _pass_on(backend_reader, writer))
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # one side went away
+        finally:
+            writer.close()
+            backend_writer.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(RECEIVE_BYTES):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _make_certificate(directory: Path, host: str) -> tuple[Path, Path]:
+    """A certificate for `host` that signs itself, and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / "certificate.pem", directory / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths
