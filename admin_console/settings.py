@@ -18,6 +18,8 @@ except ValueError as exc:
 
 DATA_PATH = data_path()
 make_private_directory(DATA_PATH)
+# A word in every page's header, such as "production": whoever acts should see where.
+PENSTOCK_ENVIRONMENT = os.environ.get("PENSTOCK_ENVIRONMENT", "")[:24]
 # Files that the console makes for browsers at start, such as the compressed plotly.js, lie here.
 MADE_STATIC_PATH = DATA_PATH / "static"
 make_private_directory(MADE_STATIC_PATH)

@@ -1,6 +1,7 @@
 // The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 const SECONDS = 900;
+const START_SECONDS = 120; // the shortest time a graph spans
 const graphs = new Map(); // name → Graph
 let series = null; // {newest, columns: {name: [900 values]}, graphs, labels, paused}
 let plotly = null;
@@ -94,6 +95,13 @@ async function fetchSeries() {
 }
 
 function load(url) {
+  // plotly.js brings a style sheet for maps, which the Content-Security-Policy refuses and no graph here needs. It
+  // looks first whether an element with that sheet's id is there.
+  for (const id of document.body.dataset.plotlyStyles.split(" ").filter(Boolean)) {
+    const placeholder = document.createElement("meta");
+    placeholder.id = id;
+    document.head.append(placeholder);
+  }
   const script = document.createElement("script");
   script.src = url;
   script.addEventListener("load", () => {
@@ -202,7 +210,9 @@ class Graph {
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
     layout.annotations = series.paused.map(([first]) => pauseWord(first));
     if (!this.isZoomed) {
-      layout.xaxis.range = [localMs(series.newest - SECONDS + 1), localMs(series.newest)];
+      // A server that has just started shows what it knows, not an empty quarter of an hour.
+      const known = Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
+      layout.xaxis.range = [localMs(series.newest - SECONDS + 1 + known), localMs(series.newest)];
       // An axis of nothing but zeroes would run from -1 to 1.
       const top = Math.max(0, ...this.columns.filter((column) => !this.hidden.has(column)).map(highest));
       layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
@@ -330,6 +340,11 @@ function timesOf(newest) {
     times = Array.from({ length: SECONDS }, (_, index) => localMs(newest - SECONDS + 1 + index));
   }
   return times;
+}
+
+function firstKnown(column) {
+  const index = series.columns[column].findIndex((value) => value !== null);
+  return index < 0 ? SECONDS : index;
 }
 
 function highest(column) {

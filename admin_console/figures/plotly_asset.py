@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import logging
 import os
+import re
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -17,6 +18,8 @@ from django.templatetags.static import static
 
 logger = logging.getLogger(__name__)
 
+# if(!document.getElementById("<64 hex digits>")){var e=document.createElement("style");…
+_STYLE_ID = re.compile(rb'!document\.getElementById\("([0-9a-f]{64})"\)')
 _PREFIX = "plotly-"
 _HASH_LENGTH = 16  # hex digits; whitenoise takes 8 or more between dots or dashes for a name that never changes
 
@@ -27,8 +30,7 @@ def prepare(data_path: Path) -> str:
     Returns its file name. Quick when it lies there already; otherwise about half a second of compressing. Call it
     before the static files are looked up, which happens when Django's handler is made.
     """
-    source = resources.files("plotly") / "package_data" / "plotly.min.js"
-    content = source.read_bytes()
+    content = _source()
     name = f"{_PREFIX}{hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]}.min.js"
     folder = Path(data_path) / "static"
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +52,19 @@ def plotly_url() -> str:
     folder = Path(settings.DATA_PATH) / "static"
     names = sorted(path.name for path in folder.glob(f"{_PREFIX}*.min.js"))
     return static(names[-1]) if names else ""
+
+
+@lru_cache(maxsize=1)
+def plotly_style_ids() -> str:
+    """Ids of the style sheets that plotly.js would add inline, separated by spaces.
+
+    It adds one only where no element has its id, so a page that has such elements needs no exception in its policy.
+    """
+    return " ".join(sorted({found.decode() for found in _STYLE_ID.findall(_source())}))
+
+
+def _source() -> bytes:
+    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
 
 
 def _write(path: Path, content: bytes) -> None:

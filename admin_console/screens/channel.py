@@ -98,7 +98,11 @@ def parts(
 
 
 def _subtitle(stats: "ChannelStats") -> str:
-    return f"{units.number(stats.message_count)} messages · {units.number(stats.finish_count)} finished since start"
+    memory = stats.depth - stats.backend_depth
+    return (
+        f"{units.number(memory)} memory + {units.number(stats.backend_depth)} disk · "
+        f"{units.number(stats.message_count)} messages, {units.number(stats.finish_count)} finished since start"
+    )
 
 
 def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
@@ -109,16 +113,11 @@ def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
 
 def _strip(vitals: Vitals) -> tuple[Figure, ...]:
     stats = vitals.stats
-    memory = stats.depth - stats.backend_depth
-    depth_note = growth_note(vitals.growth_s, stats.depth)
     trouble = "danger" if vitals.is_timing_out else ""
     notes = {
         "depth": (
             Cell(units.number(stats.depth), units.exact(stats.depth)),
-            Cell(
-                f"{depth_note.text} · {units.number(memory)} memory + {units.number(stats.backend_depth)} disk",
-                depth_note.title,
-            ),
+            growth_note(vitals.growth_s, stats.depth),
         ),
         "in_flight": (
             Cell(units.number(stats.in_flight_count)),

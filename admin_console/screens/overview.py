@@ -120,8 +120,12 @@ def growth_note(growth: float | None, waiting: float | None) -> Cell:
 
 
 def _average(rings: Any, name: str) -> Cell:
-    average = rings.rate(name, 899) if rings else None
-    return Cell(f"15 min average {units.rate(average)}")
+    change = rings.change(name, 899) if rings else None
+    if change is None:
+        return Cell("average not known yet")
+    grown, elapsed_s = change
+    span = f"{elapsed_s / 60:.0f} min" if elapsed_s >= 90 else f"{elapsed_s:.0f} s"
+    return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
 def _oldest_figure(reading: Reading | None, urgent: list[Vitals]) -> Figure:

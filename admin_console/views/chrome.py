@@ -7,7 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
-from admin_console.figures.plotly_asset import plotly_url
+from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
 
 _PLACES = (("overview", "Overview"), ("topics", "Topics"), ("audit", "Audit"))
 # Pages that lie under a place's tab.
@@ -48,6 +48,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
             "plotly_url": plotly_url(),
+            "plotly_styles": plotly_style_ids(),
         }
     }
 
