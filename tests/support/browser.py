@@ -1,0 +1,87 @@
+"""Debian's Chromium, and what it complained about."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--metrics-recording-only",
+    "--disable-extensions",
+    "--disable-features=OptimizationHints,MediaRouter,Translate,DialMediaRouteProvider",
+    # Nothing may leave the machine.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+)
+# Chromium names most violations in its console; this names every one of them.
+_REPORT_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) => {
+  console.error(`policy violated: ${event.effectiveDirective} by ${event.blockedURI} ${event.sample}`);
+});
+"""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium. Without one installed this fails: a missing browser is no reason to test less."""
+    path = shutil.which("chromium")
+    assert path, "chromium is not installed; README's test command installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(_FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Complaints:
+    """Errors in the console, exceptions, requests that failed, violated policies: of every page of its contexts."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+        self._expected: list[str] = []
+
+    def watch(self, context: BrowserContext) -> None:
+        context.add_init_script(_REPORT_VIOLATIONS)
+        context.on("page", self._watch_page)
+
+    def expect(self, pattern: str) -> None:
+        """Complaints that `pattern` finds are part of the test: at least one has to come."""
+        self._expected.append(pattern)
+
+    def check(self) -> None:
+        """Raises AssertionError for a complaint that was not expected, and for an expected one that did not come."""
+        foreign = [text for text in self._seen if not any(re.search(pattern, text) for pattern in self._expected)]
+        assert not foreign, "the browser complained:\n" + "\n".join(foreign)
+        for pattern in self._expected:
+            assert any(re.search(pattern, text) for text in self._seen), f"the browser said nothing like {pattern!r}"
+
+    def _watch_page(self, page: Page) -> None:
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._seen.append(f"exception on {page.url}: {error}"))
+        page.on("requestfailed", self._on_request_failed)
+        page.on("dialog", lambda dialog: self._on_dialog(page, dialog))
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "assert"):
+            self._seen.append(f"console {message.type} at {message.location.get('url', '')}: {message.text}")
+
+    def _on_request_failed(self, request: Request) -> None:
+        # Going to another page ends what the last one was still loading.
+        if request.failure != "net::ERR_ABORTED":
+            self._seen.append(f"request failed: {request.method} {request.url}: {request.failure}")
+
+    def _on_dialog(self, page: Page, dialog: object) -> None:
+        self._seen.append(f"a script opened a dialog on {page.url}: {dialog}")
+        dialog.dismiss()  # type: ignore[attr-defined]

@@ -1,0 +1,99 @@
+"""What a person sees on a page of the console, as the tests read it."""
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
+
+LIVE_TIMEOUT_S = 6.0  # a frame a second, on a machine that also runs a browser
+
+
+def figure(page: Page, name: str) -> str:
+    """The large value of one of the strip's figures."""
+    return page.locator(f'[data-figure="{name}"] dd').first.inner_text()
+
+
+def figure_note(page: Page, name: str) -> str:
+    """The small words under it."""
+    return page.locator(f'[data-figure="{name}"] dd').nth(1).inner_text()
+
+
+def cell(page: Page, table: str, row: str, column: str) -> str:
+    """A cell of a live table, by the row's key and the column's name."""
+    return page.locator(f'[data-table="{table}"] tr[data-key="{row}"] [data-cell="{column}"]').inner_text()
+
+
+def wait_for_figure(page: Page, name: str, text: str) -> None:
+    wait_for(f"{name} to show {text!r}", lambda: figure(page, name) == text, timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
+
+
+def freshness(page: Page) -> str:
+    """The header's word about how old the figures are."""
+    return page.locator("#freshness").inner_text()
+
+
+def wait_until_live(page: Page, timeout_s: float = LIVE_TIMEOUT_S) -> None:
+    wait_for("a live page", lambda: freshness(page).startswith("live"), timeout_s=timeout_s, every_s=0.1)
+
+
+def mark(page: Page) -> None:
+    """Leave a mark in the page that a reload would take away."""
+    page.evaluate("window.penstockTestMark = true")
+
+
+def is_marked(page: Page) -> bool:
+    return bool(page.evaluate("window.penstockTestMark === true"))
+
+
+def message(page: Page) -> str:
+    """What the page says after an act."""
+    found = page.locator("#messages li")
+    found.first.wait_for()
+    return " ".join(found.first.inner_text().split())
+
+
+def open_act(page: Page, name: str, within: Locator | None = None) -> Locator:
+    """Click an act's button; the dialog that asks about it."""
+    (within or page).get_by_role("link", name=re.compile(name)).first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.wait_for()
+    return dialog
+
+
+def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
+    """What topology.json in the data directory says of a topic; None when it has none."""
+    saved = json.loads((server.data_path / "topology.json").read_text())
+    return next((found for found in saved["topics"] if found["name"] == topic), None)
+
+
+def audit_row(page: Page, object_name: str) -> dict[str, str]:
+    """The newest row about a topic or channel, read in another tab: column heading → text."""
+    tab = page.context.new_page()
+    try:
+        tab.goto(f"/audit/?object={object_name}")
+        cells = tab.get_by_role("table").locator("tbody tr").first.locator("td")
+        return dict(
+            zip(
+                tab.get_by_role("columnheader").all_inner_texts(),
+                [" ".join(text.split()) for text in cells.all_inner_texts()],
+                strict=True,
+            )
+        )
+    finally:
+        tab.close()
+
+
+def plotted(page: Page, graph: str) -> list[dict[str, Any]] | None:
+    """What plotly drew: each line's name and its last ten points (x in ms as drawn, y). None until it is drawn."""
+    found: list[dict[str, Any]] | None = page.evaluate(
+        """(name) => {
+          const plot = document.querySelector(`[data-graph="${name}"] .js-plotly-plot`);
+          return plot && plot.data.map((line) => ({name: line.name, x: line.x.slice(-10), y: line.y.slice(-10)}));
+        }""",
+        graph,
+    )
+    return found
