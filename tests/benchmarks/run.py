@@ -24,7 +24,7 @@ LONG: Sequence[Scenario] = (
     Single(connections=8, seconds=3),
     Latency(seconds=5),
     Reloads(seconds=10),
-    Dashboards(messages=800_000),
+    Dashboards(seconds=4),
 )
 NEED_THE_CONSOLE = {"reloads", "dashboards"}
 

@@ -20,7 +20,7 @@ SHORT: tuple[Scenario, ...] = (
     Single(connections=8, seconds=1),
     Latency(seconds=1),
     Reloads(seconds=2),
-    Dashboards(messages=120_000),
+    Dashboards(seconds=2),
 )
 
 
