@@ -122,6 +122,13 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https else 0
 
+SILENCED_SYSTEM_CHECKS = [
+    "security.W002",  # X-Frame-Options and frame-ancestors come from security/headers.py
+    "security.W005",  # other names below the console's are none of its business
+    "security.W008",  # the proxy redirects; plain http stays for loopback
+    "security.W021",  # as W005
+]
+
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # Static files are served as they lie; a name with a hash in it never changes its content.

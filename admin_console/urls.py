@@ -12,6 +12,8 @@ register_converter(NameConverter, "name")
 _TOPIC = "topics/<name:topic>"
 _CHANNEL = "topics/<name:topic>/<name:channel>"
 
+handler404 = "admin_console.permissions.answers.not_found"
+
 urlpatterns: list[URLPattern | URLResolver] = [
     # Accounts.
     path("login/", accounts.log_in, name="login"),

@@ -36,11 +36,12 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
         case "create_topic" | "create_channel":
             return f"Created {name}." if outcome.created else f"{name} was there already; nothing was changed."
         case "pause_topic":
-            return f"Paused {name}: its messages stay at the topic and reach no channel."
+            return f"Paused {name}: its messages stay at the topic, {outcome.depth:,} so far."
         case "pause_channel":
-            return f"Paused {name}: its consumers get no further messages."
+            waiting = message_counts(outcome.depth, outcome.in_flight, 0) or "no messages"
+            return f"Paused {name}: its consumers get no further messages; {waiting} now."
         case "unpause_topic" | "unpause_channel":
-            return f"Unpaused {name}."
+            return f"Unpaused {name}: {counted(outcome.depth, 'message')} waited."
         case "empty_topic":
             where = f" and its {counted(outcome.channels, 'channel')}" if details.get("channels_too") else ""
             return f"Emptied {name}{where}: dropped {dropped}."

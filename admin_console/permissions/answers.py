@@ -19,3 +19,8 @@ def refusal(request: HttpRequest, sentence: str, *, status: int) -> HttpResponse
     if request.headers.get("X-Fragment") or not getattr(request, "session", None):
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
     return render(request, "accounts/refused.html", {"sentence": sentence, "status": status}, status=status)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The answer to a path that is none of ours."""
+    return refusal(request, "There is no such page.", status=404)

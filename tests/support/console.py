@@ -1,11 +1,18 @@
-"""Users, logged-in clients, and a gateway for views that only need one to be there."""
+"""Users, logged-in browsers, and the real engine behind the console's views."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.test import Client
 
 from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
+from admin_console.gateway.current import set_gateway
+from admin_console.gateway.embedded import EmbeddedGateway
+from queue_engine.options import Options
+from queue_engine.service.runner import EngineRunner
 
 PASSWORD = "correct horse battery staple"
 
@@ -20,3 +27,17 @@ def client_of(user: User, **kwargs: Any) -> Client:
     client = Client(**kwargs)
     client.force_login(user)
     return client
+
+
+@contextmanager
+def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
+    """A running engine that the console's gateway leads to."""
+    settled = Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
+    runner = EngineRunner(settled)
+    runner.start()
+    set_gateway(EmbeddedGateway(runner, settled))
+    try:
+        yield runner
+    finally:
+        set_gateway(None)
+        runner.stop()

@@ -125,6 +125,7 @@ class Serving:
         # The log of a migration is of no interest here; what goes wrong with one is raised.
         with contextlib.redirect_stdout(io.StringIO()):
             call_command("migrate", interactive=False, verbosity=0)
+            call_command("clearsessions")
         try:
             admin = make_first_admin(settings.DATA_PATH)
         except ValueError as exc:

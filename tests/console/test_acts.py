@@ -1,0 +1,381 @@
+"""Every act, on the real engine: asked first, done, told in a sentence with numbers, audited before and after."""
+
+import concurrent.futures
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.gateway import embedded
+from admin_console.gateway.current import get_gateway, set_gateway
+from admin_console.gateway.gateway import EngineUnavailableError
+from queue_engine.delivery.stats import ChannelStats, TopicStats
+from queue_engine.options import Options
+from queue_engine.service.runner import EngineRunner
+from tests.support.console import client_of, console_engine, make_user
+from tests.support.nsq_socket import NsqSocket
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    """Topic orders with the channel billing, and 5 messages published."""
+    with console_engine(tmp_path) as runner:
+        runner.submit("create_topic", "orders").result(5)
+        runner.submit("create_channel", "orders", "billing").result(5)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
+        yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    return client_of(make_user())
+
+
+def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:
+    found = engine.submit("stats", topic=topic).result(5).topics
+    return found[0] if found else None
+
+
+def channel_stats(engine: EngineRunner, topic: str = "orders", channel: str = "billing") -> ChannelStats | None:
+    stats = topic_stats(engine, topic)
+    return next((one for one in stats.channels if one.channel_name == channel), None) if stats else None
+
+
+def consume(engine: EngineRunner, count: int) -> NsqSocket:
+    """A consumer of orders/billing that holds `count` messages."""
+    consumer = NsqSocket(engine.tcp_address[1])
+    consumer.send(b"SUB orders billing\nRDY %d\n" % count)
+    consumer.expect_ok()
+    for _ in range(count):
+        consumer.read_message()
+    return consumer
+
+
+def post(client: Client, path: str, /, **form: Any) -> dict[str, Any]:
+    """The JSON answer to a form, with its status."""
+    answer = client.post(path, form, headers=JSON)
+    return {**answer.json(), "status": answer.status_code}
+
+
+def last_rows() -> tuple[AuditRow, AuditRow]:
+    """Intent and result of the only act."""
+    intent, result = AuditRow.objects.order_by("id")
+    assert (intent.phase, result.phase) == ("intent", "result")
+    assert intent.act_id == result.act_id
+    return intent, result
+
+
+def test_create_topic_and_channel(client: Client, engine: EngineRunner) -> None:
+    answer = client.post("/topics/~create/", {"topic": "invoices"})
+    assert (answer.status_code, answer["Location"]) == (302, "/topics/invoices/")
+    answer = client.post("/topics/invoices/~create-channel/", {"channel": "archive#ephemeral"})
+    assert answer["Location"] == "/topics/invoices/archive%23ephemeral/"
+    assert channel_stats(engine, "invoices", "archive#ephemeral") is not None
+    rows = AuditRow.objects.filter(phase="result").order_by("id")
+    assert [(row.action, row.object_name, row.message) for row in rows] == [
+        ("create_topic", "invoices", "Created invoices."),
+        ("create_channel", "invoices/archive#ephemeral", "Created invoices/archive#ephemeral."),
+    ]
+
+
+def test_creating_what_is_there_says_so(client: Client) -> None:
+    assert post(client, "/topics/~create/", topic="orders")["message"] == (
+        "orders was there already; nothing was changed."
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, ".", "ü", "a#eternal"])
+def test_bad_name_is_named_with_the_rule_and_not_audited(client: Client, name: str) -> None:
+    answer = client.post("/topics/~create/", {"topic": name})
+    assert answer.status_code == 400
+    assert "is not a topic name: 1 to 64 of letters" in answer.content.decode()
+    assert not AuditRow.objects.exists()
+
+
+def test_publish_goes_to_the_channel_byte_for_byte(client: Client, engine: EngineRunner) -> None:
+    engine.submit("empty_channel", "orders", "billing").result(5)
+    answer = post(client, "/topics/orders/~publish/", body="grüße\r\nzweite Zeile")
+    assert answer["message"] == "Published 1 message of 20 bytes to orders."
+    consumer = NsqSocket(engine.tcp_address[1])
+    consumer.send(b"SUB orders billing\nRDY 1\n")
+    consumer.expect_ok()
+    assert consumer.read_message().body == "grüße\nzweite Zeile".encode()
+    assert last_rows()[1].detail == "20 bytes"
+
+
+def test_publish_with_a_delay_is_deferred(client: Client, engine: EngineRunner) -> None:
+    answer = post(client, "/topics/orders/~publish/", body="later", defer="1m30s")
+    assert answer["message"] == "Published 1 message of 5 bytes to orders, to be delivered in 90s."
+    stats = channel_stats(engine)
+    assert stats is not None
+    assert stats.deferred_count == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ({"body": ""}, "The body is empty: a message has at least 1 byte."),
+        ({"body": "x" * ((1 << 20) + 1)}, "The body has 1,048,577 bytes; the most is 1,048,576."),
+        ({"body": "x", "defer": "5"}, "Delay: '5' is not a duration such as 60s, 500ms or 1m30s."),
+        ({"body": "x", "defer": "2h"}, "Delay: 2h is more than 1h."),
+    ],
+)
+def test_publish_refuses_in_a_sentence(client: Client, form: dict[str, str], sentence: str) -> None:
+    answer = post(client, "/topics/orders/~publish/", **form)
+    assert (answer["status"], answer["message"]) == (400, sentence)
+    assert not AuditRow.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "look"), [("/topics/orders/", topic_stats), ("/topics/orders/billing/", channel_stats)]
+)
+def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRunner, path: str, look: Any) -> None:
+    answer = client.post(f"{path}~pause/", {"reason": "card network down"}, follow=True)
+    assert look(engine).paused
+    assert f'<a href="{path}~unpause/" data-dialog>Undo</a>' in answer.content.decode()
+    intent, result = last_rows()
+    assert (intent.reason, result.reason, result.verdict) == ("card network down", "card network down", "done")
+    assert client.get(f"{path}~unpause/").status_code == 200
+    assert post(client, f"{path}~unpause/")["ok"]
+    assert not look(engine).paused
+
+
+def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, engine: EngineRunner) -> None:
+    engine.submit("pause_topic", "orders").result(5)
+    engine.submit("publish", "orders", [b"x", b"y"]).result(5)
+    page = client.get("/topics/orders/~empty/").content.decode()
+    assert "drops only what waits at the topic itself: 2 messages" in page
+    assert "Its channels too: 5 waiting messages there" in page
+    answer = post(client, "/topics/orders/~empty/", typed_name="orders")
+    assert answer["message"] == "Emptied orders: dropped 2 waiting messages."
+    assert answer["counts"] == {"depth": 2}
+    stats = channel_stats(engine)
+    assert stats is not None
+    assert stats.depth == 5
+    answer = post(client, "/topics/orders/~empty/", typed_name="orders", scope="channels_too")
+    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 waiting messages."
+    stats = channel_stats(engine)
+    assert stats is not None
+    assert stats.depth == 0
+
+
+def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Client, engine: EngineRunner) -> None:
+    engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(5)
+    with consume(engine, 2):
+        page = client.get("/topics/orders/billing/~empty/").content.decode()
+        assert "3 waiting, 2 in flight and 1 deferred messages will be dropped." in page
+        assert "<button" in page
+        assert "Empty orders/billing</button>" in page
+        answer = post(client, "/topics/orders/billing/~empty/", typed_name="orders/billing", reason="test data")
+    assert answer["message"] == ("Emptied orders/billing: dropped 3 waiting, 2 in flight and 1 deferred messages.")
+    _, result = last_rows()
+    assert result.counts == {"depth": 3, "in_flight": 2, "deferred": 1}
+    assert (result.actor, result.role, result.address, result.via) == ("ada", "admin", "127.0.0.1", "console")
+    assert result.reason == "test data"
+
+
+def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
+    with consume(engine, 1):
+        page = client.get("/topics/orders/billing/~delete/").content.decode()
+        assert "1 client will be disconnected." in page
+        answer = client.post("/topics/orders/billing/~delete/", {"typed_name": "orders/billing"})
+    assert answer["Location"] == "/topics/orders/"
+    assert channel_stats(engine) is None
+    answer = client.post("/topics/orders/~delete/", {"typed_name": "orders"})
+    assert answer["Location"] == "/topics/"
+    assert topic_stats(engine) is None
+    messages = AuditRow.objects.filter(phase="result").order_by("id").values_list("message", flat=True)
+    assert list(messages) == [
+        "Deleted orders/billing: dropped 4 waiting and 1 in flight messages, disconnected 1 client.",
+        "Deleted orders with 0 channels: dropped no messages.",
+    ]
+
+
+@pytest.mark.parametrize("act", ["empty", "delete"])
+@pytest.mark.parametrize("path", ["/topics/orders/", "/topics/orders/billing/"])
+@pytest.mark.parametrize("typed", ["", "order", "ORDERS/BILLING", "billing"])
+def test_wrong_name_does_nothing(client: Client, engine: EngineRunner, act: str, path: str, typed: str) -> None:
+    answer = client.post(f"{path}~{act}/", {"typed_name": typed})
+    assert answer.status_code == 400
+    assert "Nothing was done." in answer.content.decode()
+    stats = channel_stats(engine)
+    assert stats is not None
+    assert stats.depth == 5
+    assert not AuditRow.objects.exists()
+
+
+def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineRunner) -> None:
+    path = "/topics/orders/billing/~requeue/"
+    with consume(engine, 2), consume(engine, 3):
+        held = engine.submit("in_flight", "orders", "billing").result(5)
+        page = client.get(path).content.decode()
+        assert "A requeued message may be processed twice" in page
+        assert page.count("<option") == 2
+        one = held[0]
+        engine.submit("pause_channel", "orders", "billing").result(5)
+        answer = post(client, path, scope="message", message=one.message_id)
+        assert answer["message"] == "Requeued 1 message of orders/billing."
+        gone = post(client, path, scope="message", message=one.message_id)
+        assert (gone["status"], gone["code"], gone["ok"]) == (409, "NOT_IN_FLIGHT", False)
+        other = next(each for each in held if each.client_key != one.client_key)
+        count = sum(each.client_key == other.client_key for each in held)
+        answer = post(client, path, scope="client", client=str(other.client_key))
+        assert answer["message"].startswith(f"Requeued {count} message")
+        answer = post(client, path)
+        assert answer["message"] == f"Requeued {4 - count} message{'' if count == 3 else 's'} of orders/billing."
+        stats = channel_stats(engine)
+        assert stats is not None
+        assert (stats.depth, stats.in_flight_count) == (5, 0)
+    details = AuditRow.objects.filter(phase="result").order_by("id").values_list("detail", "verdict")
+    assert list(details) == [
+        (f"message {one.message_id}", "done"),
+        (f"message {one.message_id}", "failed"),
+        (f"client {other.client_key}", "done"),
+        ("", "done"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "form", [{"scope": "client", "client": "x"}, {"scope": "message", "message": "é" * 16}, {"scope": "some"}]
+)
+def test_requeue_refuses_what_it_can_not_read(client: Client, form: dict[str, str]) -> None:
+    assert client.post("/topics/orders/billing/~requeue/", form).status_code == 400
+    assert not AuditRow.objects.exists()
+
+
+def test_release_deferred(client: Client, engine: EngineRunner) -> None:
+    engine.submit("publish", "orders", [b"a", b"b"], defer_ms=60_000).result(5)
+    path = "/topics/orders/billing/~release-deferred/"
+    assert "2 deferred messages will wait in the queue now" in client.get(path).content.decode()
+    assert post(client, path)["message"] == "Released 2 deferred messages of orders/billing."
+    stats = channel_stats(engine)
+    assert stats is not None
+    assert (stats.depth, stats.deferred_count) == (7, 0)
+
+
+def test_question_alone_is_the_content_of_a_dialog(client: Client) -> None:
+    answer = client.get("/topics/orders/~delete/", headers={"X-Fragment": "1"}).content.decode()
+    assert answer.lstrip().startswith("<form")
+    assert "<html" not in answer
+    assert "<html" in client.get("/topics/orders/~delete/").content.decode()
+
+
+def test_dangerous_question_puts_the_safe_choice_first(client: Client) -> None:
+    page = client.get("/topics/orders/~delete/", headers={"X-Fragment": "1"}).content.decode()
+    assert re.search(r"autofocus>Cancel</a>\s*<button[^>]*>Delete orders</button>", page)
+
+
+def test_what_is_not_there_is_404(client: Client) -> None:
+    assert client.get("/topics/nowhere/~delete/").status_code == 404
+    assert client.get("/topics/orders/nowhere/~requeue/").status_code == 404
+    answer = post(client, "/topics/orders/nowhere/~pause/")
+    assert (answer["status"], answer["code"]) == (404, "CHANNEL_NOT_FOUND")
+    assert last_rows()[1].verdict == "failed"
+
+
+def test_acts_come_back_to_a_page_of_ours_only(client: Client) -> None:
+    answer = client.post("/topics/orders/~pause/", {"next": "/topics/?q=ord"})
+    assert answer["Location"] == "/topics/?q=ord"
+    answer = client.post("/topics/orders/~unpause/", {"next": "//evil.example/"})
+    assert answer["Location"] == "/topics/orders/"
+
+
+def test_acts_are_never_done_by_get(client: Client, engine: EngineRunner) -> None:
+    for path in ("~pause", "~empty", "~delete"):
+        assert client.get(f"/topics/orders/{path}/", {"typed_name": "orders"}).status_code == 200
+    stats = topic_stats(engine)
+    assert stats is not None
+    assert not stats.paused
+    assert client.put("/topics/orders/~pause/").status_code == 405
+
+
+def test_act_that_can_not_be_audited_is_not_done(
+    client: Client, engine: EngineRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: Any, **__: Any) -> None:
+        raise DatabaseError("database or disk is full")
+
+    monkeypatch.setattr(AuditRow, "save", full_disk)
+    answer = post(client, "/topics/orders/~pause/")
+    assert (answer["status"], answer["code"]) == (503, "NOT_AUDITED")
+    stats = topic_stats(engine)
+    assert stats is not None
+    assert not stats.paused
+
+
+def test_no_engine_is_a_page_that_says_so(client: Client) -> None:
+    gateway = get_gateway()
+    set_gateway(None)
+    try:
+        page = client.get("/topics/orders/~pause/")
+        assert page.status_code == 503
+        assert "The engine is not running" in page.content.decode()
+        assert client.post("/topics/orders/~pause/", headers=JSON).status_code == 503
+    finally:
+        set_gateway(gateway)
+    assert not AuditRow.objects.exists()
+
+
+class _SlowRunner:
+    """Answers nothing; `begun` tells whether the command is at work already."""
+
+    snapshot = None
+
+    def __init__(self, *, begun: bool) -> None:
+        self.begun = begun
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def submit(self, *_: Any, **__: Any) -> "concurrent.futures.Future[Any]":
+        if self.begun:
+            self.future.set_running_or_notify_cancel()
+        return self.future
+
+
+def slow_gateway(*, begun: bool) -> embedded.EmbeddedGateway:
+    return embedded.EmbeddedGateway(_SlowRunner(begun=begun), Options(), deadline_s=0.01)  # type: ignore[arg-type]
+
+
+def test_command_past_its_deadline_is_dropped_unstarted() -> None:
+    gateway = slow_gateway(begun=False)
+    result = gateway.act("pause_topic", "orders")
+    assert (result.verdict, result.code) == ("failed", "ENGINE_BUSY")
+    assert result.message.startswith("Nothing was done to orders")
+    with pytest.raises(EngineUnavailableError):
+        gateway.exact("orders")
+
+
+def test_command_that_had_begun_has_an_unknown_outcome(client: Client) -> None:
+    before = get_gateway()
+    set_gateway(slow_gateway(begun=True))
+    try:
+        answer = post(client, "/topics/orders/~pause/")
+    finally:
+        set_gateway(before)
+    assert (answer["status"], answer["code"]) == (504, "OUTCOME_UNKNOWN")
+    assert answer["message"].startswith("Outcome unknown: pause topic of orders had begun")
+    assert last_rows()[1].verdict == "unknown"
+
+
+def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
+    gateway = get_gateway()
+    results = []
+    threads = [
+        threading.Thread(target=lambda number=number: results.append(gateway.act("create_topic", f"t{number}")))
+        for number in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {result.verdict for result in results} == {"done"}
+    assert len(engine.submit("stats").result(5).topics) == 9

@@ -1,0 +1,189 @@
+"""The audit list: rows are only added, acts over the HTTP API are in it, and it can be searched."""
+
+import http.client
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from admin_console.accounts.roles import Role
+from admin_console.audit.models import AuditRow, Phase
+from admin_console.audit.views import PAGE_ROWS
+from admin_console.audit.writer import AuditWriter, HttpAct
+from tests.support.console import client_of, make_user
+from tests.support.server import ROOT, ServerProcess
+from tests.support.waiting import wait_for
+
+
+def row(number: int = 0, **fields: object) -> AuditRow:
+    """A result of ada's, unless said otherwise."""
+    values: dict[str, object] = {
+        "act_id": f"act{number}",
+        "phase": Phase.RESULT,
+        "at_ms": 1_700_000_000_000 + number,
+        "actor": "ada",
+        "role": "admin",
+        "via": "console",
+        "action": "pause_channel",
+        "topic": "orders",
+        "channel": "billing",
+        "verdict": "done",
+        "message": f"sentence {number}.",
+    }
+    return AuditRow(**(values | fields))
+
+
+@pytest.fixture
+def client(db: None) -> Client:
+    return client_of(make_user("reader", Role.OPERATOR))
+
+
+def test_database_refuses_to_change_or_remove_a_row(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity=0", "--data-path", str(tmp_path)],
+        check=True,
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    with sqlite3.connect(tmp_path / "console.sqlite3") as database:
+        database.execute(
+            "INSERT INTO admin_console_auditrow (act_id, phase, at_ms, actor, role, address, via, action, topic,"
+            " channel, detail, reason, verdict, message, counts)"
+            " VALUES ('a', 'event', 1, 'ada', '', '', 'console', 'log_in', '', '', '', '', 'done', '', '{}')"
+        )
+        with pytest.raises(sqlite3.IntegrityError, match="audit rows are never changed"):
+            database.execute("UPDATE admin_console_auditrow SET actor = 'eve'")
+        with pytest.raises(sqlite3.IntegrityError, match="audit rows are never removed"):
+            database.execute("DELETE FROM admin_console_auditrow")
+        assert database.execute("SELECT actor FROM admin_console_auditrow").fetchall() == [("ada",)]
+
+
+def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) -> None:
+    row(1).save()
+    row(2, actor="grace", role="operator", address="192.0.2.7", reason="card network down", message="Second.").save()
+    page = client.get("/audit/").content.decode()
+    for text in ("grace", "operator", "192.0.2.7", "pause channel", "orders/billing", "Second.", "card network down"):
+        assert text in page
+    assert page.index("Second.") < page.index("sentence 1.")
+    assert "2023-11-14 22:13:20" in page
+
+
+def test_intent_is_shown_only_while_it_has_no_result(client: Client) -> None:
+    row(1, phase=Phase.INTENT, verdict="", message="the finished intent").save()
+    row(1, message="the result").save()
+    row(2, phase=Phase.INTENT, verdict="", reason="the lost intent").save()
+    page = client.get("/audit/").content.decode()
+    assert "the result" in page
+    assert "the finished intent" not in page
+    assert "the lost intent" in page
+    assert "no result" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("actor=grace", {"by grace"}),
+        ("action=delete_topic", {"deletion"}),
+        ("object=orders", {"by ada", "by grace", "deletion"}),
+        ("object=orders/billing", {"by ada", "by grace"}),
+        ("object=nowhere", set()),
+        ("actor=ada&action=delete_topic&object=orders", {"deletion"}),
+    ],
+)
+def test_filters(client: Client, query: str, found: set[str]) -> None:
+    row(1, message="by ada").save()
+    row(2, message="by grace", actor="grace").save()
+    row(3, message="deletion", action="delete_topic", channel="").save()
+    page = client.get(f"/audit/?{query}").content.decode()
+    assert {text for text in ("by ada", "by grace", "deletion") if text in page} == found
+    assert ("No act matches this filter." in page) == (not found)
+
+
+def test_pages_follow_each_other_without_gap_or_double(client: Client) -> None:
+    AuditRow.objects.bulk_create([row(number) for number in range(PAGE_ROWS * 2 + 5)])
+    seen: list[str] = []
+    url = "/audit/?actor=ada"
+    while url:
+        context = client.get(url).context
+        seen.extend(line.row.message for line in context["lines"])
+        url = context["older_url"]
+    assert seen == [f"sentence {number}." for number in reversed(range(PAGE_ROWS * 2 + 5))]
+
+
+@pytest.mark.parametrize("query", ["before=x", "before=-1", "before=99999999999999999999", "before=²", "actor=%00"])
+def test_hostile_query_is_harmless(client: Client, query: str) -> None:
+    assert client.get(f"/audit/?{query}").status_code == 200
+
+
+def test_texts_of_others_stay_text(client: Client) -> None:
+    row(1, reason="<script>alert(1)</script>", message="<img src=x onerror=alert(1)>").save()
+    page = client.get("/audit/").content.decode()
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+
+
+def test_viewer_may_not_read_it(db: None) -> None:
+    assert client_of(make_user(role=Role.VIEWER)).get("/audit/").status_code == 403
+
+
+def test_empty_list_says_what_will_be_in_it(client: Client) -> None:
+    assert "Nothing was done yet." in client.get("/audit/").content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
+    writer = AuditWriter()
+    writer.start()
+    for number in range(450):
+        writer.submit(HttpAct("empty_topic", f"t{number}", "", "192.0.2.9:5", "", {"depth": number}))
+    writer.submit(HttpAct("delete_topic", "gone", "", "192.0.2.9:5", "TOPIC_NOT_FOUND", {}))
+    writer.stop()
+    assert writer.lost_count == 0
+    rows = list(AuditRow.objects.order_by("id"))
+    assert [each.topic for each in rows] == [f"t{number}" for number in range(450)] + ["gone"]
+    assert (rows[7].via, rows[7].verdict, rows[7].counts) == ("http-api", "done", {"depth": 7})
+    assert (rows[-1].verdict, rows[-1].message) == ("failed", "TOPIC_NOT_FOUND")
+
+
+def test_writer_counts_what_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.audit.writer.QUEUE_ROWS_MAX", 2)
+    writer = AuditWriter()
+    for _ in range(5):
+        writer.submit(HttpAct("empty_topic", "t", "", "", "", {}))
+    assert writer.lost_count == 3
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path)
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.mark.slow
+def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerProcess) -> None:
+    api = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    for path in ("/topic/create?topic=orders", "/topic/pause?topic=orders", "/topic/delete?topic=nowhere"):
+        api.request("POST", path)
+        api.getresponse().read()
+    api.close()
+
+    def rows() -> list[tuple[str, ...]]:
+        with sqlite3.connect(server.data_path / "console.sqlite3") as database:
+            return database.execute(
+                "SELECT action, topic, via, verdict, address FROM admin_console_auditrow"
+                " WHERE via = 'http-api' ORDER BY id"
+            ).fetchall()
+
+    wait_for("three audit rows", lambda: len(rows()) == 3)
+    assert [found[:4] for found in rows()] == [
+        ("create_topic", "orders", "http-api", "done"),
+        ("pause_topic", "orders", "http-api", "done"),
+        ("delete_topic", "nowhere", "http-api", "failed"),
+    ]
+    assert all(found[4].startswith("127.0.0.1") for found in rows())

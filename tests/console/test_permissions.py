@@ -1,0 +1,164 @@
+"""One table covers every URL and socket: a view without a rule fails here, and every role meets every URL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from django.test import Client
+from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
+
+from admin_console.accounts.roles import Role
+from admin_console.audit.models import AuditRow
+from admin_console.live.routing import websocket_urlpatterns
+from admin_console.permissions.allowed import Allowed, WhyNot, may_use
+from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
+from tests.support.console import client_of, console_engine, make_user
+
+TOPIC, CHANNEL = "orders", "billing"
+
+
+def patterns(
+    items: list[URLPattern | URLResolver], namespaces: tuple[str, ...] = ()
+) -> Iterator[tuple[str, URLPattern]]:
+    """Every URL's full name and pattern."""
+    for item in items:
+        if isinstance(item, URLResolver):
+            inner = (*namespaces, item.namespace) if item.namespace else namespaces
+            yield from patterns(item.url_patterns, inner)
+        else:
+            yield ":".join((*namespaces, item.name or f"unnamed {item.pattern}")), item
+
+
+def all_urls() -> list[tuple[str, str]]:
+    """Name and path of every URL, its names filled in."""
+    values = {"topic": TOPIC, "channel": CHANNEL}
+    return [
+        (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
+        for name, pattern in patterns(get_resolver().url_patterns)
+    ]
+
+
+URLS = all_urls()
+
+
+def test_every_url_has_a_rule_and_every_rule_a_url() -> None:
+    assert {name for name, _ in URLS} == set(LEAST_ROLES)
+
+
+def test_every_socket_has_a_rule_and_every_rule_a_socket() -> None:
+    assert {f"/{pattern.pattern}" for pattern in websocket_urlpatterns} == set(SOCKETS)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[None]:
+    with console_engine(tmp_path) as runner:
+        runner.submit("create_topic", TOPIC).result(5)
+        runner.submit("create_channel", TOPIC, CHANNEL).result(5)
+        yield
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_opens_what_the_table_says_and_nothing_else(role: Role) -> None:
+    client = client_of(make_user(role=role))
+    for name, path in URLS:
+        answer = client.get(path)
+        least = LEAST_ROLES[name]
+        if least == ANYONE or role.includes(Role(least)):
+            assert answer.status_code in (200, 302, 405), (name, answer.status_code)
+        else:
+            assert answer.status_code == 403, (name, answer.status_code)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_does_what_the_table_says_and_a_refusal_is_audited(role: Role) -> None:
+    client = client_of(make_user(role=role))
+    refused = []
+    for name, path in URLS:
+        if name in ACTS:
+            # An empty form: who is allowed gets as far as being asked for more, or does the act.
+            answer = client.post(path, headers={"Accept": "application/json"})
+            if role.includes(ACTS[name]):
+                assert answer.status_code in (200, 400, 404), (name, answer.content)
+            else:
+                refused.append(name)
+                assert answer.status_code == 403, name
+                assert answer.json() == {
+                    "ok": False,
+                    "message": f"Needs the role {ACTS[name].value}; yours is {role.value}.",
+                }
+    rows = AuditRow.objects.filter(phase="refused").order_by("id")
+    assert [row.action for row in rows] == refused
+    assert {(row.actor, row.role, row.verdict) for row in rows} <= {("ada", role.value, "refused")}
+
+
+@pytest.mark.django_db
+def test_strangers_are_sent_to_the_log_in_or_told_401() -> None:
+    client = Client()
+    for name, path in URLS:
+        page, act = client.get(path), client.post(path)
+        if LEAST_ROLES[name] == ANYONE:
+            assert page.status_code == 200, name
+        elif path.startswith("/api/"):
+            assert (page.status_code, act.status_code) == (401, 401), name
+            assert page.json()["ok"] is False
+        else:
+            assert page.status_code == 302, name
+            assert page["Location"].startswith("/login/?next="), name
+            assert act.status_code == 401, name
+    assert not AuditRow.objects.filter(phase="refused").exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("engine")
+def test_every_act_needs_a_csrf_token() -> None:
+    client = client_of(make_user(), enforce_csrf_checks=True)
+    for name, path in URLS:
+        if name in ACTS or name in ("login", "logout", "password"):
+            answer = client.post(path, {"typed_name": TOPIC})
+            assert answer.status_code == 403, name
+            assert "protection token" in answer.content.decode(), name
+    assert not AuditRow.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_url_without_a_rule_is_refused_even_to_the_admin() -> None:
+    admin = make_user()
+    assert not may_use(admin, "brand_new_view")
+    with pytest.raises(KeyError):
+        Allowed(admin)["brand_new_view"]
+
+
+@pytest.mark.django_db
+def test_disabled_user_may_nothing_and_reasons_name_both_roles() -> None:
+    viewer = make_user(role=Role.VIEWER)
+    assert Allowed(viewer)["overview"]
+    assert WhyNot(viewer)["overview"] == ""
+    assert WhyNot(viewer)["delete_topic"] == "Needs the role admin; yours is viewer."
+    viewer.is_active = False
+    assert not Allowed(viewer)["overview"]
+
+
+@pytest.mark.django_db
+def test_session_of_a_user_disabled_meanwhile_is_over() -> None:
+    user = make_user()
+    client = client_of(user)
+    user.is_active = False
+    user.save()
+    assert client.get("/password/").status_code == 302
+
+
+@pytest.mark.parametrize("name", ["create", "~x", ".", "..", "a b", "a#ephemeral", "act", "channels", "x" * 64])
+def test_no_name_stands_for_a_path_of_ours(name: str) -> None:
+    if name in ("~x", ".", "..", "a b"):
+        with pytest.raises(NoReverseMatch):
+            reverse("topic", args=(name,))
+        return
+    path = reverse("channel", args=(name, name))
+    assert "#" not in path
+    match = get_resolver().resolve(unquote(path))
+    assert (match.view_name, match.kwargs) == ("channel", {"topic": name, "channel": name})
