@@ -1,167 +1,89 @@
-"""A small HTTPS proxy before the console: what README's nginx recipe sets up, on a free loopback port."""
+"""A small HTTPS proxy such as stands before a console: ends TLS, adds forwarding headers, passes sockets through."""
 
 import asyncio
 import datetime
-import ipaddress
 import ssl
 import threading
 from pathlib import Path
+from types import TracebackType
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-START_TIMEOUT_S = 10.0
-HEAD_BYTES_MAX = 65_536
-CHUNK_BYTES = 65_536
-
-Head = tuple[str, list[tuple[str, str]]]  # first line; header names in lower case, in order
+RECEIVE_BYTES = 1 << 16
 
 
 class TlsProxy:
-    """Serves https://127.0.0.1:`port` from a thread of its own and passes everything on to `upstream_port`.
+    """Runs in a thread of its own, on a free loopback port. Use as a context.
 
-    client_address: what it writes into X-Forwarded-For, in place of whatever the client sent there.
-    upstream_port may be set after `start`: the server behind needs to know the proxy's port first.
+    One request a connection, but for a socket's upgrade. `client_context` trusts its certificate.
     """
 
-    def __init__(self, directory: Path, *, client_address: str) -> None:
+    def __init__(self, directory: Path, host: str, backend_port: int) -> None:
+        certificate, key = _make_certificate(directory, host)
+        self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._server_context.load_cert_chain(certificate, key)
+        self.client_context = ssl.create_default_context(cafile=str(certificate))
+        self.client_context.check_hostname = False  # the name is the proxy's, the address is loopback
         self.port = 0
-        self.upstream_port = 0
-        self._client_address = client_address
-        self._context = _self_signed(directory)
+        self._backend_port = backend_port
         self._loop = asyncio.new_event_loop()
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever)
 
-    @property
-    def origin(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
+    def __enter__(self) -> "TlsProxy":
         self._thread.start()
-        assert self._started.wait(START_TIMEOUT_S), "the proxy did not come up"
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(START_TIMEOUT_S)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context, limit=HEAD_BYTES_MAX)
+        starting = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._server_context), self._loop
         )
-        self.port = server.sockets[0].getsockname()[1]
-        self._started.set()
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
+        self.port = starting.result(10).sockets[0].getsockname()[1]
+        return self
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        backend_reader, backend_writer = await asyncio.open_connection("127.0.0.1", self._backend_port)
         try:
-            while head := await _read_head(reader):
-                await self._pass_on(head, reader, writer)
-        except (OSError, EOFError):
-            pass  # either side went away
+            head = (await reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n")
+            head += b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
+            if b"\r\nupgrade: websocket" not in head.lower():
+                head += b"Connection: close\r\n"
+            backend_writer.write(head + b"\r\n")
+            await asyncio.gather(_pass_on(reader, backend_writer), _pass_on(backend_reader, writer))
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # one side went away
         finally:
             writer.close()
+            backend_writer.close()
 
-    async def _pass_on(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request and its answer over an upstream connection of its own; a socket, once upgraded, to its end."""
-        first_line, headers = head
-        theirs = dict(headers)
-        kept = [
-            item for item in headers if item[0] not in ("host", "connection", "upgrade") and "forwarded" not in item[0]
-        ]
-        kept += [
-            ("host", theirs["host"].partition(":")[0]),  # nginx's $host has no port
-            ("x-forwarded-for", self._client_address),
-            ("x-forwarded-proto", "https"),
-            ("connection", "upgrade"),
-        ]
-        if "upgrade" in theirs:
-            kept.append(("upgrade", theirs["upgrade"]))
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port, limit=HEAD_BYTES_MAX)
-        try:
-            up_writer.write(_written(first_line, kept))
-            await _copy_body(theirs, reader, up_writer)
-            answer = await _read_head(up_reader)
-            if answer is None:
-                raise EOFError("the server closed without an answer")
-            status = answer[0].split(" ")[1]
-            writer.write(_written(*answer))
-            if status == "101":
-                await _both_ways((reader, writer), (up_reader, up_writer))
-                raise EOFError("the socket has ended")
-            if status not in ("204", "304") and not first_line.startswith("HEAD "):
-                await _copy_body(dict(answer[1]), up_reader, writer)
-            await writer.drain()
-        finally:
-            up_writer.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
-async def _read_head(reader: asyncio.StreamReader) -> Head | None:
-    """A request's or an answer's head; None at the end of the connection."""
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        raw = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return None
-    first_line, *lines = raw.decode("latin-1").split("\r\n")[:-2]
-    parted = (line.partition(":") for line in lines)
-    return first_line, [(name.lower(), value.strip()) for name, _, value in parted]
+        while data := await reader.read(RECEIVE_BYTES):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
 
 
-def _written(first_line: str, headers: list[tuple[str, str]]) -> bytes:
-    return "\r\n".join([first_line, *(f"{name}: {value}" for name, value in headers), "", ""]).encode("latin-1")
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _copy_body(headers: dict[str, str], source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    if "chunked" in headers.get("transfer-encoding", ""):
-        while True:
-            size_line = await source.readline()
-            size = int(size_line.split(b";")[0], 16)
-            target.write(size_line + await source.readexactly(size + 2))
-            await target.drain()
-            if not size:
-                return
-    left = int(headers.get("content-length", 0))
-    while left:
-        data = await source.readexactly(min(left, CHUNK_BYTES))
-        left -= len(data)
-        target.write(data)
-        await target.drain()
-
-
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def _both_ways(client: Ends, upstream: Ends) -> None:
-    """Copy in both directions until one side ends; then neither is worth keeping."""
-    directions = [
-        asyncio.ensure_future(_copy_all(client[0], upstream[1])),
-        asyncio.ensure_future(_copy_all(upstream[0], client[1])),
-    ]
-    _, pending = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-    for direction in pending:
-        direction.cancel()
-    await asyncio.gather(*directions, return_exceptions=True)
-
-
-async def _copy_all(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while data := await source.read(CHUNK_BYTES):
-        target.write(data)
-        await target.drain()
-
-
-def _self_signed(directory: Path) -> ssl.SSLContext:
-    """A server's context with a certificate of our own for 127.0.0.1, good for a day."""
+def _make_certificate(directory: Path, host: str) -> tuple[Path, Path]:
+    """A certificate for `host` that signs itself, and its key, as files."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -170,15 +92,13 @@ def _self_signed(directory: Path) -> ssl.SSLContext:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    path = directory / "proxy.pem"
-    path.write_bytes(
+    paths = directory / "certificate.pem", directory / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        + certificate.public_bytes(serialization.Encoding.PEM)
     )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    return context
+    return paths
