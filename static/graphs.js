@@ -209,7 +209,11 @@ class Graph {
     layout.datarevision = this.revision;
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
     layout.annotations = series.paused.map(([first]) => pauseWord(first));
-    if (!this.isZoomed) {
+    if (this.isZoomed) {
+      // What somebody looks at stays where it is while seconds are added.
+      layout.xaxis.range = this.plot.layout.xaxis.range;
+      layout.yaxis.range = this.plot.layout.yaxis.range;
+    } else {
       // A server that has just started shows what it knows, not an empty quarter of an hour.
       const known = Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
       layout.xaxis.range = [localMs(series.newest - SECONDS + 1 + known), localMs(series.newest)];
@@ -258,7 +262,7 @@ class Graph {
       const values = this.columns.map((column) => series.columns[column][index]);
       if (values.every((value) => value === null)) continue;
       const row = body.insertRow();
-      row.insertCell().textContent = new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString();
+      row.insertCell().textContent = new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString("en-GB");
       for (const value of values) {
         const cell = row.insertCell();
         cell.className = "number";
@@ -271,6 +275,7 @@ class Graph {
 
 const CONFIG = {
   displaylogo: false,
+  showTips: false,
   displayModeBar: "hover",
   responsive: true,
   modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],

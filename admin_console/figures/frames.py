@@ -62,6 +62,7 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
             showgrid=False,
             nticks=7,
             tickformat="%H:%M",
+            tickformatstops=[{"dtickrange": [None, 59_000], "value": "%H:%M:%S"}],
             hoverformat="%H:%M:%S",
             showspikes=True,
             spikemode="across",

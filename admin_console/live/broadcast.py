@@ -8,6 +8,7 @@ from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
 from admin_console.live.hub import Hub, Reading
 from admin_console.screens.build import Request, build_screen
+from admin_console.screens.channel import IN_FLIGHT_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ class Broadcast:
                 # Consumers are sampled only while somebody looks; the lease lasts a few seconds.
                 gateway.watch(request.topic, request.channel)
                 if reading.channels[request.topic, request.channel].in_flight_count:
-                    in_flight = await asyncio.to_thread(gateway.in_flight, request.topic, request.channel)
+                    in_flight = await asyncio.to_thread(
+                        gateway.in_flight, request.topic, request.channel, IN_FLIGHT_MAX
+                    )
                 else:
                     in_flight = ()
         except EngineUnavailableError:

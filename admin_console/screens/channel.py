@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, InFlightStats
 
 CLIENTS_MAX = 200
-IN_FLIGHT_MAX = 100
+IN_FLIGHT_MAX = 50
 
 _CLIENT_COLUMNS = (
     Column("name", "Consumer", "text"),

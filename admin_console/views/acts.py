@@ -136,14 +136,14 @@ class _Pause(ActPage):
             channel = self.channel_stats()
             waiting = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
             consequences = [
-                f"Its {counted(channel.client_count, 'client')} will get no further messages until it is unpaused.",
+                f"Its {counted(channel.client_count, 'client')} will get no further messages until it is resumed.",
                 f"It holds {waiting} now." if waiting else "It is empty now.",
                 "What is in flight can still be finished.",
             ]
         else:
             channels = counted(len(self.topic_stats().channels), "channel")
             consequences = [
-                f"New messages will stay at the topic and reach none of its {channels} until it is unpaused.",
+                f"New messages will stay at the topic and reach none of its {channels} until it is resumed.",
                 "Its channels go on delivering what they have.",
             ]
         return Question(
@@ -180,8 +180,8 @@ class _Unpause(ActPage):
                 f"{counted(topic.depth, 'waiting message')} will go to {counted(len(topic.channels), 'channel')}."
             )
         return Question(
-            title=f"Unpause {self.name}",
-            button=f"Unpause {self.name}",
+            title=f"Resume {self.name}",
+            button=f"Resume {self.name}",
             post_url=self.url,
             cancel_url=self.page_url,
             consequences=[consequence],

@@ -198,7 +198,9 @@ class RequeueChannel(ActPage):
             post_url=self.url,
             cancel_url=self.page_url,
             consequences=[
-                f"{counted(channel.in_flight_count, 'message')} in flight now. What you choose goes back to the queue.",
+                f"{counted(channel.in_flight_count, 'message')} in flight now. What you choose goes back to the queue."
+                if channel.in_flight_count
+                else "Nothing is in flight now.",
                 "A requeued message may be processed twice: its consumer may still be at work on it.",
             ],
             fields=[

@@ -11,6 +11,7 @@ from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
 from admin_console.live.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
+from admin_console.screens.channel import IN_FLIGHT_MAX
 
 
 def overview(request: HttpRequest) -> HttpResponse:
@@ -94,6 +95,6 @@ def _in_flight(gateway: Gateway, asked: Request) -> tuple[InFlightStats, ...] | 
     if not asked.wants_in_flight:
         return None
     try:
-        return gateway.in_flight(asked.topic, asked.channel)
+        return gateway.in_flight(asked.topic, asked.channel, IN_FLIGHT_MAX)
     except EngineUnavailableError:
         return None
