@@ -24,10 +24,12 @@ from django.core.management.base import BaseCommand, CommandError
 from admin_console.accounts.first_admin import make_first_admin
 from admin_console.audit.writer import AuditWriter, HttpAct
 from admin_console.figures import frames, plotly_asset
+from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.live.hub import get_hub
 from admin_console.options import CONSOLE_OPTIONS
+from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.errors import OptionsError, PenstockError
 from queue_engine.options import Options, environment_name_of, flag_of, format_duration, parse_option
@@ -69,9 +71,10 @@ class Command(BaseCommand):
                 metavar=_metavar(option.flag, option.default),
                 help=_help(option.help, option.default),
             )
+        parser.add_argument("--demo", action="store_true", help="add traffic, so that there is something to watch")
 
     def handle(self, **given: Any) -> None:
-        status = Serving(_read_options(given), self._print).run()
+        status = Serving(_read_options(given), self._print, with_demo=given["demo"]).run()
         self.stdout.flush()
         if status:
             sys.exit(status)
@@ -84,9 +87,11 @@ class Command(BaseCommand):
 class Serving:
     """One run of the server, from the lock to the last flush."""
 
-    def __init__(self, options: Options, print_line: Any) -> None:
+    def __init__(self, options: Options, print_line: Any, *, with_demo: bool = False) -> None:
         self._options = options
         self._print = print_line
+        self._with_demo = with_demo
+        self._demo: DemoProcess | None = None
         self._runner = EngineRunner(options)
         self._audit_writer = AuditWriter()
         self._signals: list[int] = []
@@ -108,18 +113,28 @@ class Serving:
         failure = ""
         try:
             if not self._signals:
+                self._prepare_demo()
                 self._prepare_database()
                 self._audit_writer.start()
                 failure = self._serve_console()
         finally:
             self._console_ended = True
             set_gateway(None)
+            if self._demo is not None:
+                self._demo.stop()
             stopped_well = self._stop_engine()
             self._audit_writer.stop()
         if failure:
             raise CommandError(failure)
         _leave_even_if_a_thread_stays()
         return 0 if stopped_well else 1
+
+    def _prepare_demo(self) -> None:
+        if self._with_demo:
+            try:
+                self._demo = DemoProcess(self._runner.tcp_address, self._runner.http_address)
+            except PenstockError as exc:
+                raise CommandError(str(exc)) from exc
 
     def _prepare_database(self) -> None:
         # The log of a migration is of no interest here; what goes wrong with one is raised.
@@ -167,6 +182,8 @@ class Serving:
         self._print(f"TCP: listening on {_joined(*self._runner.tcp_address)}")
         self._print(f"HTTP: listening on {_joined(*self._runner.http_address)}")
         self._print(f"Console: listening on http://{_joined(host, port)}")
+        if self._demo is not None:
+            self._print(self._demo.start())
         # Imported and made once, before the collector is told that what there is now stays.
         frames.warm()
         quiet_collector()
@@ -244,14 +261,13 @@ def _read_options(given: dict[str, Any]) -> Options:
 
 
 def _http_act(act: ActRecord) -> HttpAct:
-    counts: dict[str, int] = {}
-    if act.outcome is not None:
-        counts = {
-            name: number
-            for name in ("depth", "in_flight", "deferred", "channels", "clients")
-            if (number := getattr(act.outcome, name))
-        }
-    return HttpAct(act.action, act.topic, act.channel, act.remote_address, act.error, counts)
+    """What the audit keeps of an act over the HTTP API. Called on the engine's thread."""
+    if act.error or act.outcome is None:
+        return HttpAct(act.action, act.topic, act.channel, act.remote_address, False, act.error, {})
+    sentence = sentences.done(act.action, act.topic, act.channel, {}, act.outcome)
+    return HttpAct(
+        act.action, act.topic, act.channel, act.remote_address, True, sentence, sentences.outcome_counts(act.outcome)
+    )
 
 
 def _leave_even_if_a_thread_stays() -> None:

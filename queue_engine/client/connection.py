@@ -1,0 +1,245 @@
+"""One TCP connection to an NSQ server: commands out, frames in, heartbeats answered, errors raised.
+
+Nothing reconnects by itself: a lost connection raises DisconnectedError, and whoever knows what it was for opens
+another.
+"""
+
+import asyncio
+import json
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from queue_engine.errors import PenstockError
+from queue_engine.message import FRAME_TYPE_MESSAGE
+from queue_engine.names import NAME_LENGTH_MAX, is_valid_name
+from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
+from queue_engine.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+MAGIC = b"  V2"
+OPEN_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 1.0
+# A length beyond this is no message but a stream out of step.
+FRAME_BYTES_MAX = 64 << 20
+# Refusals of commands that nobody waits for; the connection goes on after them. Every other error ends it.
+_UNANSWERED_FAILURES = ("E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED")
+
+_unpack_prefix = struct.Struct(">iI").unpack
+_pack_size = struct.Struct(">i").pack
+
+
+class RefusedError(PenstockError):
+    """The server refused a command. code: its word, such as "E_BAD_TOPIC"; description: what it said behind it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code, _, self.description = text.partition(" ")
+
+
+class DisconnectedError(PenstockError):
+    """There is no connection, or no longer; the text names the server and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a client says of itself in IDENTIFY, and what it asks for."""
+
+    client_id: str = ""
+    hostname: str = ""
+    user_agent: str = f"penstock-client/{VERSION}"
+    heartbeat_interval_ms: int = 30_000  # -1: none, which only a producer may ask for
+    msg_timeout_ms: int = 0  # 0: the server's own
+
+
+class Connection:
+    """An identified connection. Belongs to one event loop; make it with `open`, end it with `close`.
+
+    agreed: what the server answered to IDENTIFY; {} from one that does not negotiate.
+    on_message: gets the data of each message frame, from its timestamp on.
+    on_refused: gets what was refused of FIN, REQ and TOUCH, which nobody waits for; logged when there is none.
+    on_end: called once, when the connection is gone.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: Identity, address: str
+    ) -> None:
+        self.identity = identity
+        self.agreed: dict[str, Any] = {}
+        self.on_message: Callable[[bytes], None] | None = None
+        self.on_refused: Callable[[RefusedError], None] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self._address = address
+        self._reader = reader
+        self._writer = writer
+        self._answers: deque[asyncio.Future[bytes]] = deque()
+        self._refusal: RefusedError | None = None
+        self._end_reason = ""
+        self._reading = asyncio.create_task(self._read_forever(), name=f"nsq connection to {address}")
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, identity: Identity | None = None, *, timeout_s: float = OPEN_TIMEOUT_S
+    ) -> "Connection":
+        """Connect and identify. Raises DisconnectedError, or RefusedError when IDENTIFY asked for too much."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await asyncio.open_connection(host, port)
+                connection = cls(reader, writer, identity or Identity(), address)
+                writer.write(MAGIC)
+                await connection._identify()
+        except BaseException as exc:
+            if connection is not None:
+                await connection.close()
+            if isinstance(exc, TimeoutError):
+                raise DisconnectedError(f"{address} did not answer within {timeout_s:g} s") from exc
+            if isinstance(exc, OSError):
+                raise DisconnectedError(f"can't connect to {address}: {exc.strerror or exc}") from exc
+            raise
+        return connection
+
+    async def _identify(self) -> None:
+        identity = self.identity
+        wishes = {
+            "client_id": identity.client_id,
+            "hostname": identity.hostname,
+            "user_agent": identity.user_agent,
+            "heartbeat_interval": identity.heartbeat_interval_ms,
+            "msg_timeout": identity.msg_timeout_ms,
+            "feature_negotiation": True,
+        }
+        answer = await self.request(b"IDENTIFY\n" + sized(json.dumps(wishes).encode()))
+        if answer != b"OK":
+            self.agreed = json.loads(answer)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._end_reason != ""
+
+    async def request(self, command: bytes) -> bytes:
+        """Send a command that is answered, and return the answer's data.
+
+        Several may be under way: the server answers in their order. Raises RefusedError, after which the server closes
+        the connection, and DisconnectedError, after which it is unknown whether the command was carried out.
+        """
+        if self.is_closed:
+            raise self.end_error()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        # A caller that is cancelled leaves the place in the line; its answer is then for nobody.
+        answer.add_done_callback(_take_note)
+        self._answers.append(answer)
+        self._writer.write(command)
+        try:
+            await self._writer.drain()
+        except OSError as exc:
+            self._end(str(exc))
+        return await answer
+
+    def send(self, command: bytes) -> None:
+        """Send a command that has no answer; does not wait. Raises DisconnectedError."""
+        if self.is_closed:
+            raise self.end_error()
+        self._writer.write(command)
+
+    def end_error(self) -> DisconnectedError:
+        """Why there is no connection, to be raised. Only for a closed one."""
+        assert self._end_reason
+        error = DisconnectedError(f"{self._address}: {self._end_reason}")
+        error.__cause__ = self._refusal
+        return error
+
+    async def close(self) -> None:
+        """End it; what was sent still goes out. What waits for an answer gets DisconnectedError. Repeatable."""
+        self._end("the connection was closed")
+        self._reading.cancel()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._writer.wait_closed()
+        except OSError:
+            self._writer.transport.abort()
+
+    async def _read_forever(self) -> None:
+        """Take frames until the connection ends, for whatever reason; that reason is kept."""
+        interval_ms = self.identity.heartbeat_interval_ms
+        # The server beats every interval; after two it is gone, as it says of a client.
+        silence_max_s = 2 * interval_ms / 1000 + 1 if interval_ms > 0 else None
+        try:
+            while True:
+                async with asyncio.timeout(silence_max_s):
+                    size, frame_type = _unpack_prefix(await self._reader.readexactly(8))
+                    if not 4 <= size <= FRAME_BYTES_MAX:
+                        self._end(f"a frame of {size} bytes came; 4 to {FRAME_BYTES_MAX} are possible")
+                        return
+                    data = await self._reader.readexactly(size - 4)
+                self._take_frame(frame_type, data)
+        except asyncio.IncompleteReadError:
+            self._end("the server closed the connection" + (f" after {self._refusal}" if self._refusal else ""))
+        except TimeoutError:
+            self._end(f"the server was silent for {silence_max_s:g} s")
+        except OSError as exc:
+            self._end(exc.strerror or str(exc))
+
+    def _take_frame(self, frame_type: int, data: bytes) -> None:
+        if frame_type == FRAME_TYPE_MESSAGE:
+            if self.on_message is not None:
+                self.on_message(data)
+        elif frame_type == FRAME_TYPE_RESPONSE:
+            if data == b"_heartbeat_":
+                self._writer.write(b"NOP\n")
+            elif self._answers:
+                answer = self._answers.popleft()
+                if not answer.done():
+                    answer.set_result(data)
+        elif frame_type == FRAME_TYPE_ERROR:
+            self._take_error(RefusedError(data.decode("utf-8", "replace")))
+
+    def _take_error(self, error: RefusedError) -> None:
+        if error.code in _UNANSWERED_FAILURES:
+            if self.on_refused is not None:
+                self.on_refused(error)
+            else:
+                logger.warning("refused server=%s error=%s", self._address, error)
+            return
+        self._refusal = error
+        if self._answers:
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _end(self, reason: str) -> None:
+        if self._end_reason:
+            return
+        self._end_reason = reason
+        self._writer.close()
+        while self._answers:
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_exception(self.end_error())
+        if self.on_end is not None:
+            self.on_end()
+
+
+def sized(body: bytes) -> bytes:
+    """A body behind its length, as PUB and IDENTIFY carry it."""
+    return _pack_size(len(body)) + body
+
+
+def checked_name(name: str) -> bytes:
+    """A topic's or channel's name as it goes out. Raises ValueError: a stray newline would be a second command."""
+    if not is_valid_name(name):
+        raise ValueError(
+            f"{name!r} is no name: 1 to {NAME_LENGTH_MAX} of . a-z A-Z 0-9 _ -, and #ephemeral behind them"
+        )
+    return name.encode()
+
+
+def _take_note(answer: "asyncio.Future[bytes]") -> None:
+    """An error that the one who asked no longer waits for is not worth a line in the log."""
+    if not answer.cancelled():
+        answer.exception()

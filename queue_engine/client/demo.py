@@ -1,0 +1,279 @@
+"""The traffic of `serve --demo`: ordinary clients that send a week of real earthquakes about, until stdin ends.
+
+    earthquakes           every line of the file: 30 to 110 a second, and at times 350 more for a few seconds
+      dashboard           keeps up
+      warehouse           140 a second at most: falls behind when the ground shakes, catches up afterwards
+      geocoder            forgets one message in thirty; they time out and come again
+      strong-filter       publishes what has magnitude 4 or more to the next topic
+    earthquakes.strong
+      notifier            asks for every fourth one again later; publishes alerts from magnitude 5
+      archive             nobody is there, but for a visit a minute that takes everything
+    alerts                some of them deferred: the reminders
+      email               keeps up
+      sms                 4 a second at most
+
+A process of its own, so that the server's figures are those of a server: python -m queue_engine.client.demo FILE
+TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT. It ends with its stdin, and so with whoever started it, however that one ends.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from queue_engine.client.backlog_limit import BacklogLimit
+from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
+from queue_engine.client.consumer import Consumer, Message
+from queue_engine.client.producer import Producer
+from queue_engine.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+QUAKES = "earthquakes"
+STRONG = "earthquakes.strong"
+ALERTS = "alerts"
+
+STRONG_MAGNITUDE = 4.0
+ALERT_MAGNITUDE = 5.0
+
+TICK_S = 0.1
+WAVE_RATE_MIN, WAVE_RATE_MAX, WAVE_PERIOD_S = 30.0, 110.0, 120.0
+BURST_RATE, BURST_S, BURST_GAP_S = 350.0, 6.0, (40.0, 70.0)
+FIRST_BURST_S = 1.5  # soon, so that the first look at the pages finds something waiting
+
+WAREHOUSE_RATE = 70.0  # each of two
+SMS_RATE = 4.0
+GEOCODER_TIMEOUT_MS = 2_000
+GEOCODER_FORGETS = 1 / 30
+NOTIFIER_DELAYS = 1 / 4
+NOTIFIER_DELAY_MS = (4_000, 12_000)
+REMINDERS = 1 / 5
+REMINDER_DELAY_MS = (10_000, 20_000)
+ARCHIVE_AWAY_S = 60.0
+ARCHIVE_IDLE_S = 5.0
+
+RECONNECT_S = (0.5, 10.0)  # at first, at most
+
+_random = random.Random()  # noqa: S311 - it only makes the curves less regular
+
+
+class Pace:
+    """Lets work pass at `rate` a second on average, however late each sleep ends; idle time is not saved up."""
+
+    def __init__(self, rate: float) -> None:
+        self._step_s = 1 / rate
+        self._next_at = 0.0
+
+    async def wait(self) -> None:
+        now = time.monotonic()
+        self._next_at = max(self._next_at, now - 4 * self._step_s) + self._step_s
+        if self._next_at > now:
+            await asyncio.sleep(self._next_at - now)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One demo: the server it works on, what it sends, and when it must rest."""
+
+    tcp_host: str
+    tcp_port: int
+    lines: Sequence[bytes]
+    limit: BacklogLimit
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        roles: list[tuple[str, Callable[[Identity], Awaitable[None]]]] = [
+            ("usgs-feed", self._feed_wave),
+            ("aftershock-feed", self._feed_bursts),
+            ("dashboard-1", lambda who: self._finish_all(who, QUAKES, "dashboard")),
+            ("dashboard-2", lambda who: self._finish_all(who, QUAKES, "dashboard")),
+            ("warehouse-1", lambda who: self._finish_slowly(who, QUAKES, "warehouse", WAREHOUSE_RATE)),
+            ("warehouse-2", lambda who: self._finish_slowly(who, QUAKES, "warehouse", WAREHOUSE_RATE)),
+            ("geocoder-1", self._geocode),
+            ("strong-filter-1", self._filter_strong),
+            ("notifier-1", self._notify),
+            ("archive-nightly", self._archive),
+            ("email-1", lambda who: self._finish_all(who, ALERTS, "email")),
+            ("sms-1", lambda who: self._finish_slowly(who, ALERTS, "sms", SMS_RATE)),
+        ]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.limit.watch_forever())
+            for name, role in roles:
+                group.create_task(_keep_up(name, role))
+
+    # Producers.
+
+    async def _feed_wave(self, who: Identity) -> None:
+        """The steady part, which rises and falls."""
+        async with await Producer.open(self.tcp_host, self.tcp_port, who) as producer:
+            await self._feed(producer, _wave_rate, math.inf)
+
+    async def _feed_bursts(self, who: Identity) -> None:
+        """Quiet, then many at once, as aftershocks are."""
+        async with await Producer.open(self.tcp_host, self.tcp_port, who) as producer:
+            await asyncio.sleep(FIRST_BURST_S)
+            while True:
+                await self._feed(producer, lambda _: BURST_RATE, BURST_S)
+                await asyncio.sleep(_random.uniform(*BURST_GAP_S))
+
+    async def _feed(self, producer: Producer, rate_at: Callable[[float], float], duration_s: float) -> None:
+        """Publish lines at `rate_at(seconds so far)` a second, beginning somewhere in the file."""
+        position = _random.randrange(len(self.lines))
+        due = 0.0
+        began_at = last_at = time.monotonic()
+        while last_at - began_at < duration_s:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            # A tick that came late makes up for what it missed, but not for a machine that slept.
+            due += rate_at(now - began_at) * min(now - last_at, 1.0)
+            last_at = now
+            count = int(due)
+            due -= count
+            if count and not self.limit.is_reached(QUAKES):
+                await producer.publish_many(
+                    QUAKES, [self.lines[(position + at) % len(self.lines)] for at in range(count)]
+                )
+                position += count
+
+    # Consumers.
+
+    async def _open(self, who: Identity, topic: str, channel: str, ready_count: int) -> Consumer:
+        return await Consumer.open(self.tcp_host, self.tcp_port, topic, channel, who, ready_count=ready_count)
+
+    async def _finish_all(self, who: Identity, topic: str, channel: str) -> None:
+        async with await self._open(who, topic, channel, 200) as consumer:
+            while True:
+                consumer.finish(await consumer.receive())
+
+    async def _finish_slowly(self, who: Identity, topic: str, channel: str, rate: float) -> None:
+        pace = Pace(rate)
+        # Few enough that none of them waits here for long: the others may go to another consumer.
+        async with await self._open(who, topic, channel, max(5, int(rate / 4))) as consumer:
+            while True:
+                message = await consumer.receive()
+                await pace.wait()
+                consumer.finish(message)
+
+    async def _geocode(self, who: Identity) -> None:
+        """Never answers for some: the server's timeout gives them out again. None is forgotten more than twice."""
+        async with await self._open(who, QUAKES, "geocoder", 150) as consumer:
+            while True:
+                message = await consumer.receive()
+                if message.attempts > 2 or _random.random() >= GEOCODER_FORGETS:
+                    consumer.finish(message)
+
+    async def _filter_strong(self, who: Identity) -> None:
+        async with (
+            await Producer.open(self.tcp_host, self.tcp_port, who) as producer,
+            await self._open(who, QUAKES, "strong-filter", 200) as consumer,
+        ):
+            while True:
+                message = await consumer.receive()
+                if _magnitude(message) >= STRONG_MAGNITUDE and not self.limit.is_reached(STRONG):
+                    await producer.publish(STRONG, message.body)
+                consumer.finish(message)
+
+    async def _notify(self, who: Identity) -> None:
+        async with (
+            await Producer.open(self.tcp_host, self.tcp_port, who) as producer,
+            await self._open(who, STRONG, "notifier", 50) as consumer,
+        ):
+            while True:
+                message = await consumer.receive()
+                if message.attempts == 1 and _random.random() < NOTIFIER_DELAYS:
+                    consumer.requeue(message, delay_ms=_random.randint(*NOTIFIER_DELAY_MS))
+                    continue
+                if _magnitude(message) >= ALERT_MAGNITUDE and not self.limit.is_reached(ALERTS):
+                    await producer.publish(ALERTS, message.body)
+                    if _random.random() < REMINDERS:
+                        await producer.publish_deferred(
+                            ALERTS, message.body, defer_ms=_random.randint(*REMINDER_DELAY_MS)
+                        )
+                consumer.finish(message)
+
+    async def _archive(self, who: Identity) -> None:
+        """Subscribe once, so that the channel is there; then come back now and then and take all there is."""
+        await (await self._open(who, STRONG, "archive", 0)).close()
+        while True:
+            await asyncio.sleep(ARCHIVE_AWAY_S)
+            async with await self._open(who, STRONG, "archive", 100) as consumer:
+                arrived_ns = time.time_ns()
+                with contextlib.suppress(TimeoutError):
+                    while True:
+                        async with asyncio.timeout(ARCHIVE_IDLE_S):
+                            message = await consumer.receive()
+                        consumer.finish(message)
+                        if message.timestamp_ns >= arrived_ns:
+                            break
+
+
+async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> None:
+    """Play a role for good: whoever deletes its topic, or restarts it, finds it back a little later."""
+    service = name.rpartition("-")[0]
+    who = Identity(
+        client_id=name,
+        hostname=f"{name}.example",
+        user_agent=f"{service}/1.0 penstock-client/{VERSION}",
+        msg_timeout_ms=GEOCODER_TIMEOUT_MS if service == "geocoder" else 0,
+    )
+    wait_s = RECONNECT_S[0]
+    while True:
+        began_at = time.monotonic()
+        try:
+            await role(who)
+        except (DisconnectedError, RefusedError) as exc:
+            if time.monotonic() - began_at > RECONNECT_S[1]:
+                wait_s = RECONNECT_S[0]
+            logger.info("demo client=%s waits_s=%g reason=%s", name, wait_s, exc)
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, RECONNECT_S[1])
+
+
+def _wave_rate(elapsed_s: float) -> float:
+    middle, swing = (WAVE_RATE_MAX + WAVE_RATE_MIN) / 2, (WAVE_RATE_MAX - WAVE_RATE_MIN) / 2
+    return middle + swing * math.sin(2 * math.pi * elapsed_s / WAVE_PERIOD_S)
+
+
+def _magnitude(message: Message) -> float:
+    """The earthquake's magnitude; 0 of a message that somebody else published and that is none."""
+    try:
+        return float(json.loads(message.body)["magnitude"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return 0.0
+
+
+async def _run_until_stdin_ends(demo: Demo) -> None:
+    loop = asyncio.get_running_loop()
+    end = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, end.set)
+    # Nothing is ever written there: readable means that the other end is closed.
+    loop.add_reader(sys.stdin.fileno(), lambda: end.set() if not os.read(sys.stdin.fileno(), 1) else None)
+    running = asyncio.create_task(demo.run())
+    ending = asyncio.create_task(end.wait())
+    await asyncio.wait([running, ending], return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        running.result()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def main(arguments: Sequence[str]) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    file, tcp_host, tcp_port, http_host, http_port = arguments
+    lines = Path(file).read_bytes().splitlines()
+    demo = Demo(tcp_host, int(tcp_port), lines, BacklogLimit(http_host, int(http_port)))
+    asyncio.run(_run_until_stdin_ends(demo))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

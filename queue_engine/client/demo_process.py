@@ -1,0 +1,80 @@
+"""`serve --demo` as the server sees it: a child process, started on its own addresses, ended with it."""
+
+import ipaddress
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from queue_engine.errors import PenstockError
+
+logger = logging.getLogger(__name__)
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE_PATH = _ROOT / "tests" / "data" / "earthquakes.jsonl"
+STOP_TIMEOUT_S = 2.0
+
+
+class DemoProcess:
+    """The demo's clients. Start and stop once, from one thread."""
+
+    def __init__(self, tcp_address: tuple[str, int], http_address: tuple[str, int]) -> None:
+        """Addresses that the engine listens on. Raises PenstockError: not on loopback, or the sample is missing."""
+        if not SAMPLE_PATH.is_file():
+            raise PenstockError(
+                f"--demo sends the lines of {SAMPLE_PATH}, which is missing: run it from a checkout of the project"
+            )
+        self._arguments = [
+            str(SAMPLE_PATH),
+            *_local(tcp_address, "--tcp-address"),
+            *_local(http_address, "--http-address"),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopping = False
+
+    def start(self) -> str:
+        """Start it; returns the line that tells people what goes on."""
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and addresses of our own
+            [sys.executable, "-m", "queue_engine.client.demo", *self._arguments],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            # Ctrl-C in the terminal is for the server, which ends this one in its turn.
+            start_new_session=True,
+        )
+        threading.Thread(target=self._watch, args=(self._process,), name="demo watch", daemon=True).start()
+        return (
+            f"Demo: process {self._process.pid} sends the real earthquakes of {SAMPLE_PATH.relative_to(_ROOT)} to the "
+            "topics earthquakes, earthquakes.strong and alerts"
+        )
+
+    def stop(self) -> None:
+        """End it: closing its stdin tells it so. Returns once it is gone, by force after two seconds."""
+        process = self._process
+        if process is None:
+            return
+        self._is_stopping = True
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> None:
+        status = process.wait()
+        if not self._is_stopping and status != 0:
+            logger.warning("demo ended by itself status=%d", status)
+
+
+def _local(address: tuple[str, int], flag: str) -> tuple[str, str]:
+    """Where the demo reaches a listening address. Raises PenstockError when that would not be on loopback."""
+    host, port = address
+    listening = ipaddress.ip_address(host)
+    if listening.is_unspecified:
+        host = "127.0.0.1" if listening.version == 4 else "::1"
+    elif not listening.is_loopback:
+        raise PenstockError(f"--demo works on loopback only, and {flag} is {host}:{port}")
+    return host, str(port)
