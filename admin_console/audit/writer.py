@@ -19,13 +19,14 @@ BATCH_ROWS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class HttpAct:
-    """One act that the engine's HTTP API did or refused. `error` is empty when it was done."""
+    """One act that the engine's HTTP API did or refused. `message` is the sentence, or the error's word."""
 
     action: str
     topic: str
     channel: str
     address: str
-    error: str
+    is_done: bool
+    message: str
     counts: dict[str, int]
     at_ms: int = field(default_factory=now_ms)
 
@@ -100,7 +101,7 @@ def _row_of(act: HttpAct) -> AuditRow:
         action=act.action[:32],
         topic=act.topic[:64],
         channel=act.channel[:64],
-        verdict=Verdict.FAILED if act.error else Verdict.DONE,
-        message=act.error[:500],
+        verdict=Verdict.DONE if act.is_done else Verdict.FAILED,
+        message=act.message[:500],
         counts=act.counts,
     )

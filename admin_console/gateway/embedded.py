@@ -112,12 +112,8 @@ class EmbeddedGateway:
                 "INTERNAL_ERROR",
             )
         outcome = answer if isinstance(answer, Outcome) else Outcome()
-        counts = {
-            field: number
-            for field in ("depth", "in_flight", "deferred", "channels", "clients")
-            if (number := getattr(outcome, field))
-        }
-        return ActResult(DONE, sentences.done(action, topic, channel, details, outcome), counts=counts)
+        sentence = sentences.done(action, topic, channel, details, outcome)
+        return ActResult(DONE, sentence, counts=sentences.outcome_counts(outcome))
 
     def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -28,6 +28,12 @@ def message_counts(depth: int, in_flight: int, deferred: int) -> str:
     return f"{and_list(parts)} {'message' if depth + in_flight + deferred == 1 else 'messages'}"
 
 
+def outcome_counts(outcome: Outcome) -> dict[str, int]:
+    """What an act concerned, without what is nothing."""
+    names = ("depth", "in_flight", "deferred", "channels", "clients")
+    return {name: number for name in names if (number := getattr(outcome, name))}
+
+
 def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome: Outcome) -> str:
     """The sentence for an act that was done."""
     name = f"{topic}/{channel}" if channel else topic
@@ -38,10 +44,10 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
         case "pause_topic":
             return f"Paused {name}: its messages stay at the topic, {outcome.depth:,} so far."
         case "pause_channel":
-            waiting = message_counts(outcome.depth, outcome.in_flight, 0) or "no messages"
-            return f"Paused {name}: its consumers get no further messages; {waiting} now."
+            held = message_counts(outcome.depth, outcome.in_flight, 0) or "no messages"
+            return f"Paused {name}: its consumers get nothing until it is resumed. It holds {held} now."
         case "unpause_topic" | "unpause_channel":
-            return f"Unpaused {name}: {counted(outcome.depth, 'message')} waited."
+            return f"Resumed {name}: {counted(outcome.depth, 'message')} waited."
         case "empty_topic":
             where = f" and its {counted(outcome.channels, 'channel')}" if details.get("channels_too") else ""
             return f"Emptied {name}{where}: dropped {dropped}."

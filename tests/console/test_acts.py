@@ -51,11 +51,18 @@ def channel_stats(engine: EngineRunner, topic: str = "orders", channel: str = "b
     return next((one for one in stats.channels if one.channel_name == channel), None) if stats else None
 
 
+def subscribed(engine: EngineRunner, ready: int) -> NsqSocket:
+    """A consumer of orders/billing that is ready for `ready` messages."""
+    consumer = NsqSocket(engine.tcp_address[1])
+    consumer.send(b"SUB orders billing\n")
+    consumer.expect_ok()
+    consumer.send(b"RDY %d\n" % ready)
+    return consumer
+
+
 def consume(engine: EngineRunner, count: int) -> NsqSocket:
     """A consumer of orders/billing that holds `count` messages."""
-    consumer = NsqSocket(engine.tcp_address[1])
-    consumer.send(b"SUB orders billing\nRDY %d\n" % count)
-    consumer.expect_ok()
+    consumer = subscribed(engine, count)
     for _ in range(count):
         consumer.read_message()
     return consumer
@@ -106,10 +113,8 @@ def test_publish_goes_to_the_channel_byte_for_byte(client: Client, engine: Engin
     engine.submit("empty_channel", "orders", "billing").result(5)
     answer = post(client, "/topics/orders/~publish/", body="grüße\r\nzweite Zeile")
     assert answer["message"] == "Published 1 message of 20 bytes to orders."
-    consumer = NsqSocket(engine.tcp_address[1])
-    consumer.send(b"SUB orders billing\nRDY 1\n")
-    consumer.expect_ok()
-    assert consumer.read_message().body == "grüße\nzweite Zeile".encode()
+    with subscribed(engine, 1) as consumer:
+        assert consumer.read_message().body == "grüße\nzweite Zeile".encode()
     assert last_rows()[1].detail == "20 bytes"
 
 

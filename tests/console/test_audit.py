@@ -66,7 +66,15 @@ def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) ->
     row(1).save()
     row(2, actor="grace", role="operator", address="192.0.2.7", reason="card network down", message="Second.").save()
     page = client.get("/audit/").content.decode()
-    for text in ("grace", "operator", "192.0.2.7", "pause channel", "orders/billing", "Second.", "card network down"):
+    for text in (
+        "grace",
+        "operator",
+        "192.0.2.7",
+        "pause channel",
+        "orders/<wbr>billing",
+        "Second.",
+        "card network down",
+    ):
         assert text in page
     assert page.index("Second.") < page.index("sentence 1.")
     assert "2023-11-14 22:13:20" in page
@@ -139,8 +147,10 @@ def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
     writer = AuditWriter()
     writer.start()
     for number in range(450):
-        writer.submit(HttpAct("empty_topic", f"t{number}", "", "192.0.2.9:5", "", {"depth": number}))
-    writer.submit(HttpAct("delete_topic", "gone", "", "192.0.2.9:5", "TOPIC_NOT_FOUND", {}))
+        writer.submit(
+            HttpAct("empty_topic", f"t{number}", "", "192.0.2.9:5", True, f"Emptied t{number}.", {"depth": number})
+        )
+    writer.submit(HttpAct("delete_topic", "gone", "", "192.0.2.9:5", False, "TOPIC_NOT_FOUND", {}))
     writer.stop()
     assert writer.lost_count == 0
     rows = list(AuditRow.objects.order_by("id"))
@@ -153,7 +163,7 @@ def test_writer_counts_what_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("admin_console.audit.writer.QUEUE_ROWS_MAX", 2)
     writer = AuditWriter()
     for _ in range(5):
-        writer.submit(HttpAct("empty_topic", "t", "", "", "", {}))
+        writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
     assert writer.lost_count == 3
 
 
@@ -176,14 +186,14 @@ def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerPro
     def rows() -> list[tuple[str, ...]]:
         with sqlite3.connect(server.data_path / "console.sqlite3") as database:
             return database.execute(
-                "SELECT action, topic, via, verdict, address FROM admin_console_auditrow"
+                "SELECT action, topic, verdict, message, address FROM admin_console_auditrow"
                 " WHERE via = 'http-api' ORDER BY id"
             ).fetchall()
 
     wait_for("three audit rows", lambda: len(rows()) == 3)
     assert [found[:4] for found in rows()] == [
-        ("create_topic", "orders", "http-api", "done"),
-        ("pause_topic", "orders", "http-api", "done"),
-        ("delete_topic", "nowhere", "http-api", "failed"),
+        ("create_topic", "orders", "done", "Created orders."),
+        ("pause_topic", "orders", "done", "Paused orders: its messages stay at the topic, 0 so far."),
+        ("delete_topic", "nowhere", "failed", "TOPIC_NOT_FOUND"),
     ]
     assert all(found[4].startswith("127.0.0.1") for found in rows())
