@@ -5,6 +5,7 @@ read brought. It belongs to the engine's thread; syncs happen on the worker (see
 and what is promised, are in the README beside this file.
 """
 
+import errno
 import logging
 import os
 import re
@@ -163,7 +164,7 @@ class DiskQueue:
         fd = self._write_fd
         if fd is None:
             fresh = os.O_TRUNC if self._write_position == 0 else 0
-            fd = self._write_fd = self._files.open(self._path(self._write_file), os.O_RDWR | os.O_CREAT | fresh)
+            fd = self._write_fd = self._open(self._path(self._write_file), os.O_RDWR | os.O_CREAT | fresh)
             self._has_files = True
         size = self._files.size(fd)
         if size == self._write_position:
@@ -174,14 +175,17 @@ class DiskQueue:
         self._roll(self._write_position if size > self._write_position else None)
         return self._writable()
 
-    def _append(self, fd: int, records: bytes | memoryview) -> None:
+    def _append(self, fd: int, records: bytes) -> None:
         """One write at the end of the write file; when it fails the file is as before."""
-        self._is_write_file_dirty = True
         try:
-            self._files.write_all(fd, records, self._write_position)
+            self._write(fd, records)
         except OSError:
             self._cut_back(fd)
             raise
+
+    def _write(self, fd: int, records: bytes | memoryview) -> None:
+        self._is_write_file_dirty = True
+        self._files.write_all(fd, records, self._write_position)
         self._write_position += len(records)
 
     def _cut_back(self, fd: int) -> None:
@@ -204,6 +208,7 @@ class DiskQueue:
         self._write_file, self._write_position, self._write_fd = number + 1, 0, None
         self._is_write_file_dirty = False
         self._want_sync()
+        self._limit_written()
 
     def _append_rolling(self, fd: int, records: bytes, sizes: Sequence[int]) -> None:
         """Spread a batch over as many files as it takes; all of it is undone when one of them fails."""
@@ -221,23 +226,28 @@ class DiskQueue:
                     if len(full) > WRITTEN_FILES_MAX:
                         self._sync_here(leaving)
                 if count:
-                    self._append(self._writable(), view[start:stop])
+                    self._write(self._writable(), view[start:stop])
                 counts.append((self._write_file, count))
         except OSError:
             self._undo(first, first_position, fd, full)
             raise
-        self._written += full
+        self._written += [file for file in full if file.fd is not None]
         self._want_sync()
         for number, count in counts:
             self._count_put(number, count)
-        while sum(file.fd is not None for file in self._written) > WRITTEN_FILES_MAX:
-            oldest = next(file for file in self._written if file.fd is not None)
+        self._limit_written()
+
+    def _limit_written(self, count_max: int = WRITTEN_FILES_MAX) -> None:
+        """Sync the oldest full files in this thread when more than `count_max` wait for the worker."""
+        waiting = [file for file in self._written if file.fd is not None]
+        for file in waiting[: max(0, len(waiting) - count_max)]:
             try:
-                self._sync_here(oldest)
+                self._sync_here(file)
             except OSError as exc:
                 self._fence.data_error = self._fence.data_error or exc
                 self._sync_failed(exc)
-        self._written = [file for file in self._written if file.fd is not None or file.number < first]
+            if file.cut_to is None:
+                self._written.remove(file)
 
     def _pieces(self, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
         """How a batch is spread over files: messages, first byte and end of each piece. The first piece is for the
@@ -263,7 +273,6 @@ class DiskQueue:
         for fd in spoiled:
             if fd is not None:
                 self._files.close_quietly(fd)
-        self._written = [file for file in self._written if file.number < first]
         for number in range(first + 1, self._write_file + 1):
             self._ends.pop(number, None)
             try:
@@ -279,8 +288,6 @@ class DiskQueue:
         assert file.fd is not None
         fd, file.fd = file.fd, None
         try:
-            if file.cut_to is not None:
-                self._files.truncate(fd, file.cut_to)
             self._files.sync_data(fd)
         finally:
             self._files.close_quietly(fd)
@@ -411,8 +418,19 @@ class DiskQueue:
 
     def _readable(self) -> int:
         if self._read_fd is None:
-            self._read_fd = self._files.open(self._path(self._read_file), os.O_RDONLY)
+            self._read_fd = self._open(self._path(self._read_file), os.O_RDONLY)
         return self._read_fd
+
+    def _open(self, path: str, flags: int) -> int:
+        budget = self._files.budget
+        budget.opens(self)
+        try:
+            return self._files.open(path, flags)
+        except OSError as exc:
+            if exc.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            budget.release_all()
+            return self._files.open(path, flags)
 
     def _load(self, size: int) -> bool:
         """See to it that `size` bytes from the read position on are in the chunk. False when the file ends before:
@@ -549,8 +567,9 @@ class DiskQueue:
         return self._change_count > 0 and now_ns - self._changed_at_ns >= self._sync_timeout_ns
 
     def start_sync(self) -> None:
-        """Begin to make the present state durable, on the worker. Does nothing while a sync is under way."""
-        if self._closed or self._job is not None:
+        """Begin to make the present state durable, on the worker. Does nothing while a sync is under way, or when
+        the disk has everything."""
+        if self._closed or self._job is not None or not self.is_dirty:
             return
         self._leave_finished_file()
         written = self._written
@@ -614,21 +633,37 @@ class DiskQueue:
 
     # Ending.
 
-    def release_descriptors(self) -> None:
-        """Close what an idle queue need not hold; they open again by themselves. An unsynced file stays open."""
+    def release_descriptors(self, *, is_forced: bool = False) -> bool:
+        """Close what an idle queue need not hold; returns whether nothing is held any more. What is closed opens
+        again by itself. An unsynced file stays open, unless forced: then it is synced first, in this thread."""
         if self._read_fd is not None:
             self._files.close_quietly(self._read_fd)
             self._read_fd = None
         self._chunk, self._chunk_at = b"", 0
+        if is_forced:
+            self._limit_written(0)
+            self._sync_write_file()
         if self._write_fd is not None and not self._is_write_file_dirty:
             self._files.close_quietly(self._write_fd)
             self._write_fd = None
+        return self._write_fd is None and all(file.fd is None for file in self._written)
+
+    def _sync_write_file(self) -> None:
+        if self._write_fd is None or not self._is_write_file_dirty:
+            return
+        self._is_write_file_dirty = False
+        try:
+            self._files.sync_data(self._write_fd)
+        except OSError as exc:
+            self._fence.data_error = self._fence.data_error or exc
+            self._sync_failed(exc)
 
     def empty(self) -> int:
         """Drop every message and remove all files, the meta file last; returns how many were dropped."""
         if self._closed:
             raise ClosedError
         dropped = self.depth
+        self._fence.raise_wall()
         if self._has_files:
             self._remove_files()
         return dropped
@@ -637,12 +672,13 @@ class DiskQueue:
         """Drop every message, remove all files, and close. Files that were set aside as .bad stay."""
         if self._closed:
             return
+        self._fence.raise_wall()
         if self._has_files:
             self._remove_files()
+        self._files.budget.forget(self)
         self._closed = True
 
     def _remove_files(self) -> None:
-        self._fence.raise_wall()
         if self._is_damaged:
             self._set_aside.append(data_file_name(self.name, self._read_file))
             self.bad_file_count += 1
@@ -712,6 +748,7 @@ class DiskQueue:
             raise StorageError(f"cannot sync disk queue {self.name} at close: {exc.strerror}") from exc
         finally:
             self._forget_read_file()
+            self._files.budget.forget(self)
         if self._fence.data_error is not None:
             reason = self._fence.data_error.strerror
             raise StorageError(f"disk queue {self.name} may lose messages, a sync of its data failed: {reason}")

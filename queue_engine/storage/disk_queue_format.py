@@ -138,71 +138,109 @@ def diagnose(data: bytes, size_min: int, size_max: int, pattern: re.Pattern[byte
     """Judge `data`, the rest of a file from a record on that is in doubt: its length is not plausible, or
     leads to one that is not.
 
-    Reading resumes at the first position from which lengths chain exactly to the end. With `pattern`, which
-    matches the start of every message, a record is also believed when the next one matches too; and only such,
-    since bodies may contain records of their own.
+    Reading resumes at a position from which lengths chain exactly to the end: where the damaged length would
+    lead with one of its bytes changed back, since damage mostly hits one, otherwise at the first there is. With
+    `pattern`, which matches the start of every message, two records that match are believed too, and only
+    matching ones, since bodies may contain records of their own.
     """
-    end = len(data)
-    resume, count_after, next_doubt = _resynchronise(data, size_min, size_max, pattern)
-    first_size = _length_in(data, 0)
-    if first_size is None or not size_min <= first_size <= size_max or LENGTH_BYTES + first_size > end:
-        return Diagnosis(False, 0, resume, count_after, next_doubt)
-
-    # The first length is plausible and the one that it leads to is not: which of the two is damaged?
-    second_at = LENGTH_BYTES + first_size
-    second_size = _length_in(data, second_at)
-    if resume < second_at:
-        is_first_intact = False  # it claims bytes of a record that is certain
-    elif second_size is None or size_min <= second_size <= size_max:
-        is_first_intact = True  # the second is cut off: a torn tail
-    elif pattern is not None and pattern.match(data, second_at + LENGTH_BYTES):
-        is_first_intact = True  # a message does begin there, only its length is wrong
-    else:
-        # Damage mostly hits one byte. If one byte makes the first length reach `resume`, it is the first that is
-        # wrong, unless one byte does the same for the second. When in doubt nothing altered is delivered.
-        is_first_intact = (
-            _differing_bytes(first_size, resume - LENGTH_BYTES) > 1
-            or _differing_bytes(second_size, resume - second_at - LENGTH_BYTES) <= 1
-        )
-    return Diagnosis(is_first_intact, second_at if is_first_intact else 0, resume, count_after, next_doubt)
+    return _Doubt(data, size_min, size_max, pattern).judge()
 
 
-def _length_in(data: bytes, at: int) -> int | None:
-    if at + LENGTH_BYTES > len(data):
+class _Doubt:
+    """One diagnosis: the bytes, and what was found out about positions in them."""
+
+    def __init__(self, data: bytes, size_min: int, size_max: int, pattern: re.Pattern[bytes] | None) -> None:
+        self._data = data
+        self._end = len(data)
+        self._size_min = size_min
+        self._size_max = size_max
+        self._pattern = pattern
+        self._dead: set[int] = set()  # positions known to lead nowhere, so that none is followed twice
+
+    def judge(self) -> Diagnosis:
+        first_size = self._size_at(0)
+        if first_size is None or not self._is_possible(0, first_size):
+            repaired = None if first_size is None else self._repair(0)
+            return self._lost(0, False, repaired or self._search())
+
+        # The first length is plausible and the one that it leads to is not: which of the two is damaged?
+        second_at = LENGTH_BYTES + first_size
+        second_size = self._size_at(second_at)
+        is_second_certain = False
+        if second_size is not None:
+            matches = self._pattern is not None and self._pattern.match(self._data, second_at + LENGTH_BYTES)
+            is_second_certain = bool(matches)
+            repaired = self._repair(second_at) if matches or self._pattern is None else None
+            if repaired is not None:
+                return self._lost(second_at, True, repaired)
+        is_torn = second_size is None or self._size_min <= second_size <= self._size_max
+        repaired = None if is_second_certain else self._repair(0)
+        if repaired is not None and (repaired[1] or not is_torn):
+            return self._lost(0, False, repaired)
+        resume = self._search(second_at + 1 if is_second_certain else 1)
+        if resume[1] and resume[0] < second_at + LENGTH_BYTES + self._size_min and not is_second_certain:
+            # It claims bytes of a record that is certain, or leaves no room for another one.
+            return self._lost(0, False, resume)
+        return self._lost(second_at, True, resume)
+
+    def _lost(self, lost_from: int, is_first_intact: bool, resume: tuple[int, int, int | None]) -> Diagnosis:
+        return Diagnosis(is_first_intact, lost_from, *resume)
+
+    def _size_at(self, at: int) -> int | None:
+        if at + LENGTH_BYTES > self._end:
+            return None
+        size: int = length_at(self._data, at)[0]
+        return size
+
+    def _is_possible(self, at: int, size: int) -> bool:
+        return self._size_min <= size <= self._size_max and at + LENGTH_BYTES + size <= self._end
+
+    def _repair(self, at: int) -> tuple[int, int, int | None] | None:
+        """Where reading resumes if one byte of the length at `at` is wrong, one bit if possible; otherwise as early
+        as possible. None if that explains nothing."""
+        raw = length_at(self._data, at)[0] & 0xFFFFFFFF
+        sizes: list[tuple[bool, int]] = []
+        for place in (0, 8, 16, 24):
+            others = raw & ~(0xFF << place)
+            if others <= self._size_max:
+                for byte in range(256):
+                    size = others | byte << place
+                    if size != raw and self._is_possible(at, size):
+                        sizes.append(((size ^ raw).bit_count() > 1, size))
+        for _, size in sorted(sizes):
+            stop = at + LENGTH_BYTES + size
+            found = (stop, 0, None) if stop == self._end else self._chain(stop)
+            if found is not None:
+                return found
         return None
-    size: int = length_at(data, at)[0]
-    return size
 
+    def _search(self, start: int = 1) -> tuple[int, int, int | None]:
+        """The first position from `start` on where reading may resume, otherwise the end."""
+        for candidate in _possible_lengths(self._size_max).finditer(self._data, start):
+            found = self._chain(candidate.start())
+            if found is not None:
+                return found
+        return self._end, 0, None
 
-def _differing_bytes(one: int, other: int) -> int:
-    if other < 0:
-        return LENGTH_BYTES
-    differing = (one ^ other) & 0xFFFFFFFF
-    return sum(1 for byte in differing.to_bytes(LENGTH_BYTES, "big") if byte)
-
-
-def _resynchronise(
-    data: bytes, size_min: int, size_max: int, pattern: re.Pattern[bytes] | None
-) -> tuple[int, int, int | None]:
-    """The first position behind 0 where reading may resume, the records from there on, and where the last of them
-    starts unless their chain reaches the end."""
-    end = len(data)
-    dead: set[int] = set()  # positions known to lead nowhere, so that none is followed twice
-    for candidate in _possible_lengths(size_max).finditer(data, 1):
-        at = candidate.start()
+    def _chain(self, start: int) -> tuple[int, int, int | None] | None:
+        """`start`, the records from there on, and where the last of them starts unless they reach the end; None
+        when they are not to be believed."""
         path: list[int] = []
-        while at + LENGTH_BYTES <= end and at not in dead:
-            size = length_at(data, at)[0]
-            if size < size_min or size > size_max or at + LENGTH_BYTES + size > end:
+        at = start
+        while at not in self._dead:
+            size = self._size_at(at)
+            if size is None or not self._is_possible(at, size):
                 break
-            if pattern is not None and not pattern.match(data, at + LENGTH_BYTES):
+            if self._pattern is not None and not self._pattern.match(self._data, at + LENGTH_BYTES):
                 break
             path.append(at)
             at += LENGTH_BYTES + size
-        if path and (at == end or (pattern is not None and len(path) > 1)):
-            return path[0], len(path), None if at == end else path[-1]
-        dead.update(path)
-    return end, 0, None
+        if path and at == self._end:
+            return start, len(path), None
+        if len(path) > 1 and self._pattern is not None:
+            return start, len(path), path[-1]
+        self._dead.update(path)
+        return None
 
 
 @lru_cache(maxsize=8)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from queue_engine.storage.disk_queue_format import (
     META_BYTES_MAX,
+    RECORD_SIZE_MAX,
     Meta,
     data_file_name,
     diagnose,
@@ -256,7 +257,7 @@ class Recovery:
 
     def _count_file(self, number: int, start: int, meta_end: int) -> tuple[int, int | None, bool, bool]:
         """Messages in one data file from `start` on; those before `meta_end` if a record ends there; whether the
-        chain is whole; whether it begins at all."""
+        chain is whole; whether a record begins at `start`, damaged or not."""
         end = self._sizes[number]
         if start >= end:
             return 0, 0 if start == meta_end else None, start == end, start == end
@@ -275,15 +276,20 @@ class Recovery:
                     before = count = head.count
                     begin = meta_end
             found = walk(read_at, begin, end, self._size_min, self._size_max)
+            if found.stop != end:
+                # Messages from a time when larger ones were allowed are not damage: their lengths chain to the end.
+                larger = walk(read_at, begin, end, self._size_min, RECORD_SIZE_MAX)
+                found = larger if larger.stop == end else found
             count += found.count
             if found.stop == end:
                 return count, before, True, True
+            is_start = count > 0 or walk(read_at, 0, start, self._size_min, self._size_max).stop == start
             doubtful_at = found.last_start if found.count else begin
             data = read_fully(self._files, fd, doubtful_at, end)
         finally:
             self._files.close_quietly(fd)
         count -= 1 if found.count else 0
-        return count + self._count_damaged(data), before, False, count + found.count > 0
+        return count + self._count_damaged(data), before, False, is_start
 
     def _count_damaged(self, data: bytes) -> int:
         """Readable messages in the rest of a file that begins with a record in doubt."""

@@ -51,7 +51,7 @@ class WrittenFile:
 class SyncJob:
     """One sync. `run` may be called from any thread, once; it closes every descriptor it was given.
 
-    After it: `unsynced`, the files that could not even be opened, to be tried again; and `removed`, the names
+    After it: `unsynced`, the files that are to be tried again; and `removed`, the names
     that are gone (or were not there).
     """
 
@@ -96,7 +96,7 @@ class SyncJob:
                     path = os.path.join(self._directory, data_file_name(self._name, file.number))
                     fd = self._files.open(path, os.O_RDWR)
                 if file.cut_to is not None:
-                    self._files.truncate(fd, file.cut_to)
+                    error = error or self._cut(fd, file)
                 self._files.sync_data(fd)
             except FileNotFoundError:
                 pass  # removed meanwhile: emptied, or read to its end
@@ -113,6 +113,16 @@ class SyncJob:
         if error is not None:
             # The meta file must not count on bytes that may not be there.
             raise error
+
+    def _cut(self, fd: int, file: WrittenFile) -> OSError | None:
+        """Remove the bytes of a failed write. Where that fails again they stay, behind the file's known end."""
+        assert file.cut_to is not None
+        try:
+            self._files.truncate(fd, file.cut_to)
+        except OSError as exc:
+            self.unsynced.append(WrittenFile(file.number, None, file.cut_to))
+            return exc
+        return None
 
     def _write_meta(self) -> None:
         path = os.path.join(self._directory, meta_file_name(self._name))

@@ -9,9 +9,7 @@ import itertools
 import os
 from bisect import bisect_left
 
-# What a retry can heal without anybody touching the disk: descriptors, memory, a signal. Never a reason to
-# think that stored bytes are damaged.
-TRANSIENT_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+from queue_engine.storage.descriptors import DescriptorBudget
 
 CREATE_MODE = 0o600
 
@@ -27,10 +25,11 @@ def temporary_name(path: str) -> str:
 class Files:
     """File operations by descriptor and by path. Descriptors are never inherited by child processes.
 
-    One instance serves the engine's thread and its worker; it holds no state but a cache of the listing.
+    One instance serves the engine's thread and its worker. `budget` and the kept listing belong to the former.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: DescriptorBudget | None = None) -> None:
+        self.budget = budget or DescriptorBudget()
         # Each value is given out once, so an equal number means that nothing changed in between.
         self._stamps = itertools.count(1)
         self._stamp = 0

@@ -1,0 +1,38 @@
+"""A worker that works when the test says so: jobs wait, and so do their answers."""
+
+from collections import deque
+from collections.abc import Callable
+
+
+class HeldBackground:
+    """Keeps the order of `Background`, in one thread, one step at a time."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[tuple[Callable[[], None], Callable[[Exception | None], None]]] = deque()
+        self._answers: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self._jobs.append((job, done))
+
+    def work(self) -> None:
+        """Do the oldest job, without telling anybody; nothing when there is none."""
+        if self._jobs:
+            job, done = self._jobs.popleft()
+            try:
+                job()
+            except Exception as exc:
+                self._answers.append((done, exc))
+            else:
+                self._answers.append((done, None))
+
+    def answer(self) -> None:
+        """Tell about the oldest job that was done; nothing when there is none."""
+        if self._answers:
+            done, error = self._answers.popleft()
+            done(error)
+
+    def finish(self) -> None:
+        """Do and tell everything, what comes of it included."""
+        while self._jobs or self._answers:
+            self.work()
+            self.answer()
