@@ -58,17 +58,22 @@ class Hub:
     """Rings for all that exists, the newest reading, and the listeners that hear of every new one."""
 
     def __init__(self) -> None:
+        self.listeners: set[Callable[[Reading], Awaitable[None]]] = set()
+        self._is_telling = False
+        self.forget_all()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def forget_all(self) -> None:
+        """Begin anew, as for another engine; listeners stay."""
         self.clock = Clock()
         self.rings: dict[Key, Rings] = {}
         self.paused_since: dict[Key, int] = {}
         self.reading: Reading | None = None
-        self.listeners: set[Callable[[Reading], Awaitable[None]]] = set()
         self._was_paused: set[Key] = set()
-        self._is_telling = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
         """Take every coming snapshot of `source`. It is called on the engine's thread and only hands over to `loop`."""
+        self.forget_all()
 
         def hand_over(snapshot: "EngineSnapshot") -> None:
             try:

@@ -1,0 +1,84 @@
+"""Rules of the look that a test can see: nothing inline, an empty state for every list, contrast in both themes."""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
+SCRIPTS = sorted((settings.BASE_DIR / "static").glob("*.js"))
+STYLES = (settings.BASE_DIR / "static" / "penstock.css").read_text()
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(settings.BASE_DIR))
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=named)
+def test_templates_have_nothing_inline(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"\sstyle\s*=", text), "the policy refuses style attributes"
+    assert not re.search(r"<style\b", text)
+    assert not re.search(r"\son[a-z]+\s*=\s*[\"']", text), "no handlers in attributes"
+    for script in re.findall(r"<script\b[^>]*>", text):
+        assert "src=" in script, "scripts are files"
+    assert not re.search(r"https?://(?!127)", re.sub(r'xmlns="[^"]*"', "", text)), "nothing comes from elsewhere"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_scripts_set_no_style_attribute_and_fetch_nothing_foreign(path: Path) -> None:
+    text = path.read_text()
+    assert "eval(" not in text
+    assert not re.search(r"setAttribute\(\s*[\"']style", text)
+    assert not re.search(r"[\"'`](?:https?:)?//", text)
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=named)
+def test_every_list_has_words_for_when_it_is_empty(path: Path) -> None:
+    text = path.read_text()
+    if '<table class="list"' in text:
+        assert re.search(r'class="empty"', text)
+
+
+def tokens(block: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", block))
+
+
+LIGHT = tokens(STYLES.split("@media (prefers-color-scheme: dark)")[0])
+DARK = tokens(STYLES.split("@media (prefers-color-scheme: dark)")[1].split(':root[data-theme="dark"]')[0])
+DARK_BY_HAND = tokens(STYLES.split(':root[data-theme="dark"]')[1].split("@layer ground")[0])
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_dark_is_the_same_by_the_system_and_by_hand() -> None:
+    assert DARK == DARK_BY_HAND
+    assert DARK.keys() == LIGHT.keys()
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_keeps_its_contrast(theme: dict[str, str]) -> None:
+    grounds = ("ground", "panel", "sunk")
+    pairs = [*product(("ink", "muted", "accent", "danger", "warning", "held", "ok"), grounds)]
+    pairs += [(state, f"{state}-ground") for state in ("danger", "warning", "held", "ok")]
+    pairs += [("ink", f"{state}-ground") for state in ("danger", "warning", "held", "ok")]
+    pairs += [("accent", "danger-ground"), ("accent", "warning-ground"), ("accent", "held-ground")]
+    pairs += [("accent-ink", "accent"), ("panel", "danger")]
+    weak = {f"{text} on {ground}": round(contrast(theme[text], theme[ground]), 2) for text, ground in pairs}
+    assert {name: value for name, value in weak.items() if value < 4.5} == {}
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_lines_of_graphs_keep_theirs(theme: dict[str, str]) -> None:
+    assert {number for number in range(1, 5) if contrast(theme[f"series-{number}"], theme["panel"]) < 3} == set()
