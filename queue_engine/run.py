@@ -171,6 +171,8 @@ class Run:
 
         In the order of the run, whatever the order asked for.
         """
+        if len(ids) == 1:
+            return Run(frame_with_next_attempt(self.frame_at(self.ids.index(ids[0]))), list(ids))
         wanted = set(ids)
         frames = [frame_with_next_attempt(self.frame_at(at)) for at, one in enumerate(self.ids) if one in wanted]
         return Run(b"".join(frames), [one for one in self.ids if one in wanted])

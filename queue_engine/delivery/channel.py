@@ -215,6 +215,10 @@ class Channel:
             self._wake(self)
         return moved
 
+    def tidy(self) -> None:
+        """Let go of what only costs memory. Called every few seconds."""
+        self._in_flight.shed()
+
     # Acts of operators.
 
     def pause(self) -> None:
@@ -231,6 +235,7 @@ class Channel:
             delivery.consumer.in_flight_count -= len(ids)
             self.backlog.settle(ids)
         dropped = self.backlog.empty()
+        self._schedule(self)  # nothing is due any more; a deleted channel is not even remembered
         self._wake(self)
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
@@ -241,13 +246,21 @@ class Channel:
             delivery = self._in_flight.remove(None, message_id)
             popped = [(delivery, delivery.ids)]
         else:
-            consumer = None if client_key is None else self.consumers.get(client_key)
+            consumer = None if client_key is None else self._holder(client_key)
             if client_key is not None and consumer is None:
                 return Outcome()
             popped = self._in_flight.pop_all(consumer)
         count = self._give_back_all(popped)
         self.requeue_count += count
         return Outcome(in_flight=count)
+
+    def _holder(self, client_key: int) -> Consumer | None:
+        """The consumer with this key: connected, or gone while its messages wait for their timeout."""
+        found = self.consumers.get(client_key)
+        if found is None:
+            holders = (delivery.consumer for delivery in self._in_flight.deliveries())
+            found = next((consumer for consumer in holders if consumer.key == client_key), None)
+        return found
 
     def release_deferred(self) -> Outcome:
         """Let all deferred messages wait like the others now."""

@@ -1,6 +1,6 @@
 """Which channel has something due first: what the scan loop asks instead of picking channels at random."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 
@@ -11,6 +11,9 @@ class HasDeadline(Protocol):
 
     def next_deadline_ns(self) -> int | None: ...
 
+
+# The heap is rebuilt when at least this many of its entries mean nothing any more, and they are the most.
+_STALE_MIN = 64
 
 ChannelT = TypeVar("ChannelT", bound=HasDeadline)
 
@@ -24,15 +27,39 @@ class DeadlineIndex(Generic[ChannelT]):
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, ChannelT]] = []
         self._order = 0
+        self._stale = 0  # entries for which there is an earlier one, or whose channel was forgotten
+
+    def __len__(self) -> int:
+        """Entries, those that mean nothing any more included."""
+        return len(self._heap)
 
     def note(self, channel: ChannelT) -> None:
-        """Tell that the channel's earliest deadline may have come nearer."""
+        """Tell that the channel's earliest deadline may have come nearer, or that there is none any more."""
         deadline_ns = channel.next_deadline_ns()
-        if deadline_ns is None or (channel.scheduled_ns is not None and channel.scheduled_ns <= deadline_ns):
+        if deadline_ns is None:
+            self.forget(channel)
+            return
+        scheduled_ns = channel.scheduled_ns
+        if scheduled_ns is not None and scheduled_ns <= deadline_ns:
             return
         channel.scheduled_ns = deadline_ns
+        if scheduled_ns is not None:
+            self._went_stale()
         self._order += 1
         heappush(self._heap, (deadline_ns, self._order, channel))
+
+    def forget(self, channel: ChannelT) -> None:
+        """Nothing of the channel is to come up, however late its deadline would have been."""
+        if channel.scheduled_ns is not None:
+            channel.scheduled_ns = None
+            self._went_stale()
+
+    def _went_stale(self) -> None:
+        self._stale += 1
+        if self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].scheduled_ns == entry[0]]
+            heapify(self._heap)
+            self._stale = 0
 
     def next_ns(self) -> int | None:
         """When the next entry comes up."""
@@ -47,6 +74,7 @@ class DeadlineIndex(Generic[ChannelT]):
         while self._heap and len(due) < count_max and self._heap[0][0] <= now_ns:
             entry_ns, _, channel = heappop(self._heap)
             if channel.scheduled_ns != entry_ns:
+                self._stale -= 1
                 continue  # a nearer entry of the channel has come up since
             channel.scheduled_ns = None
             deadline_ns = channel.next_deadline_ns()

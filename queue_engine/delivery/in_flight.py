@@ -17,6 +17,8 @@ from queue_engine.run import Run
 
 # The heap is rebuilt when at least this many of its entries are finished deliveries, and they are the most.
 _STALE_MIN = 64
+# A run this small is not worth cutting down to what is still held of it.
+_SHED_BYTES_MIN = 4 << 10
 
 _NO_RUN = Run(b"", [])
 
@@ -48,6 +50,11 @@ class InFlightTable:
     def __len__(self) -> int:
         return len(self._delivery_of)
 
+    @property
+    def entry_count(self) -> int:
+        """Entries of the heap, those of finished deliveries included."""
+        return len(self._heap)
+
     def may_add(self, ids: Sequence[bytes]) -> bool:
         """Whether none of `ids` is in flight, and none stands in `ids` twice."""
         unique = set(ids)
@@ -68,9 +75,12 @@ class InFlightTable:
         heappush(self._heap, (delivery.deadline_ns, self._order, delivery))
 
     def next_deadline_ns(self) -> int | None:
-        """The earliest deadline, or an earlier time at which there is nothing to do; None when nothing is in
-        flight."""
-        return self._heap[0][0] if self._delivery_of else None
+        """The earliest deadline; None when nothing is in flight."""
+        heap = self._heap
+        while heap and heap[0][2].outstanding == 0:
+            heappop(heap)
+            self._stale -= 1
+        return heap[0][0] if heap else None
 
     def finish(self, consumer: Consumer, ids: list[bytes]) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
         """Remove messages that `consumer` holds; returns the ids removed, and the others each with its error.
@@ -146,10 +156,17 @@ class InFlightTable:
             delivery.run = _NO_RUN
             delivery.ids = []
             self._stale += 1
-            if self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
-                self._heap = [entry for entry in self._heap if entry[2].outstanding]
-                heapify(self._heap)
-                self._stale = 0
+            self._compact()
+
+    def _compact(self) -> None:
+        """Rebuild the heap when most of it is finished deliveries."""
+        if not self._delivery_of:
+            self._heap.clear()
+            self._stale = 0
+        elif self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].outstanding]
+            heapify(self._heap)
+            self._stale = 0
 
     def remaining_ids(self, delivery: Delivery) -> list[bytes]:
         """Which messages of a delivery are still in flight under it, in the order they were sent."""
@@ -180,17 +197,27 @@ class InFlightTable:
         delivery.outstanding = 0
         return ids
 
+    def shed(self) -> None:
+        """Let go of the bytes of messages that are finished, where a run is held for a few others. Call it now
+        and then: FIN does not look, since most runs are finished as a whole before long."""
+        for _, _, delivery in self._heap:
+            run = delivery.run
+            if delivery.outstanding * 2 <= len(run) and len(run.frames) > _SHED_BYTES_MIN:
+                ids = self.remaining_ids(delivery)
+                held = set(ids)
+                delivery.run = run.select([index for index, one in enumerate(run.ids) if one in held])
+                delivery.ids = ids
+
     def deliveries(self) -> list[Delivery]:
         """What has anything outstanding, oldest deadline first."""
         return [entry[2] for entry in sorted(entry for entry in self._heap if entry[2].outstanding)]
 
     def pop_all(self, consumer: Consumer | None = None) -> list[tuple[Delivery, list[bytes]]]:
         """Remove everything, or everything that one consumer holds, in the order it was sent."""
-        popped: list[tuple[Delivery, list[bytes]]] = []
-        for _, _, delivery in sorted(self._heap):
-            if delivery.outstanding and (consumer is None or delivery.consumer is consumer):
-                popped.append((delivery, self._remove_all_of(delivery)))
-        self._heap = [entry for entry in self._heap if entry[2].outstanding]
-        heapify(self._heap)
-        self._stale = 0
+        # Sorted after the choice: of thousands of consumers that leave, each looks for its own.
+        held = [entry for entry in self._heap if entry[2].outstanding]
+        chosen = sorted(entry for entry in held if consumer is None or entry[2].consumer is consumer)
+        popped = [(delivery, self._remove_all_of(delivery)) for _, _, delivery in chosen]
+        self._stale += len(popped)
+        self._compact()
         return popped

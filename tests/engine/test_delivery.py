@@ -22,9 +22,9 @@ def engine(tmp_path: Path, clock: ManualClock) -> Engine:
 
 def publish(engine: Engine, topic: str, *bodies: bytes, defer_ms: int = 0) -> None:
     ticket = engine.publish(topic, list(bodies), defer_ms=defer_ms)
+    settle(engine)
     assert ticket.done
     assert ticket.error is None
-    settle(engine)
 
 
 def test_a_message_reaches_the_channel_with_its_id_and_body(engine: Engine) -> None:
@@ -401,3 +401,26 @@ def test_a_pass_that_found_nothing_is_not_followed_by_another(engine: Engine) ->
     Client(engine, "orders", "billing", ready=1)
     publish(engine, "orders", b"x")
     assert engine.scan_pass() == (0, 0)
+
+
+def test_messages_of_a_client_that_is_gone_can_be_requeued_while_they_wait_for_their_timeout(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    engine = make_engine(tmp_path, clock, requeue_on_disconnect=False)
+    gone = Client(engine, "orders", "billing", ready=2)
+    publish(engine, "orders", b"a", b"b")
+    gone.leave()
+    assert engine.requeue_in_flight("orders", "billing", client_key=gone.consumer.key)[0].in_flight == 2
+    assert engine.channel("orders", "billing").backlog.depth == 2
+
+
+def test_finished_messages_do_not_keep_the_scan_from_what_is_due(engine: Engine, clock: ManualClock) -> None:
+    """More channels than one pass takes come up for what they finished long ago; behind them one is really due."""
+    clients = [Client(engine, "work", f"c{number}", ready=2, msg_timeout_ms=1_000) for number in range(50)]
+    publish(engine, "work", b"early")
+    clock.advance(ms=500)
+    publish(engine, "work", b"late")
+    for client in clients[:-1]:
+        client.finish(client.sink.received[0].id)
+    pass_time(engine, clock, 600)
+    assert [client.channel.timeout_count for client in clients] == [0] * 49 + [1]

@@ -1,0 +1,82 @@
+"""What consumers hold: map and deadlines agree, and what is finished costs nothing."""
+
+from queue_engine.clock import NS_PER_S
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.in_flight import Delivery, InFlightTable
+from queue_engine.run import Batch, Run
+from tests.support.engine import RecordingSink
+
+
+def consumer(key: int = 1, *, timeout_s: int = 60) -> Consumer:
+    return Consumer(key, RecordingSink(), msg_timeout_ns=timeout_s * NS_PER_S, max_msg_timeout_ns=900 * NS_PER_S)
+
+
+def run_of(first: int, count: int, body: bytes = b"x") -> Run:
+    ids = [b"%016x" % number for number in range(first, first + count)]
+    return Batch(1, ids, [body] * count).run()
+
+
+def outstanding(table: InFlightTable) -> int:
+    return sum(delivery.outstanding for delivery in table.deliveries())
+
+
+def test_the_next_deadline_is_that_of_a_message_still_in_flight() -> None:
+    table, owner = InFlightTable(), consumer()
+    early, late = run_of(0, 1), run_of(10, 1)
+    table.add(owner, early, 0)
+    table.add(owner, late, 5 * NS_PER_S)
+    table.finish(owner, early.ids)
+    assert table.next_deadline_ns() == 65 * NS_PER_S
+
+
+def test_nothing_stays_behind_once_all_is_finished() -> None:
+    table, owner = InFlightTable(), consumer()
+    for number in range(10):
+        table.add(owner, run_of(number, 1), number)
+    table.touch(owner, b"%016x" % 3, 100)
+    table.finish(owner, [b"%016x" % number for number in range(10)])
+    assert (len(table), table.next_deadline_ns(), table.entry_count) == (0, None, 0)
+
+
+def test_entries_of_finished_deliveries_never_outnumber_the_living_by_much() -> None:
+    table, owner = InFlightTable(), consumer()
+    table.add(owner, run_of(0, 1), 0)
+    for number in range(1, 10_000):
+        table.add(owner, run_of(number, 1), number)
+        table.finish(owner, [b"%016x" % number])
+        table.touch(owner, b"%016x" % 0, number)
+    assert len(table) == outstanding(table) == 1
+    assert table.entry_count <= 130
+
+
+def test_who_leaves_gives_back_its_own_in_the_order_they_were_sent() -> None:
+    table, first, second = InFlightTable(), consumer(1), consumer(2)
+    for number in range(6):
+        table.add((first, second)[number % 2], run_of(number, 1), number)
+    given_back = [message_id for _, ids in table.pop_all(first) for message_id in ids]
+    assert given_back == [b"%016x" % number for number in (0, 2, 4)]
+    assert len(table) == outstanding(table) == 3
+    assert table.pop_all(first) == []
+
+
+def test_one_message_held_for_long_does_not_keep_its_whole_run() -> None:
+    table, owner = InFlightTable(), consumer()
+    run = run_of(0, 100, b"x" * 1_000)
+    table.add(owner, run, 0)
+    table.finish(owner, run.ids[:40] + run.ids[41:])
+    table.shed()
+    (delivery,) = table.deliveries()
+    assert delivery.run.ids == [run.ids[40]]
+    assert delivery.run.frames == run.frame_at(40)
+    table.touch(owner, run.ids[40], 10)
+    assert [ids for _, ids in table.pop_expired(901 * NS_PER_S, 10)] == [[run.ids[40]]]
+    assert len(table) == 0
+
+
+def test_runs_still_mostly_held_are_left_alone() -> None:
+    table, owner = InFlightTable(), consumer()
+    run = run_of(0, 100, b"x" * 1_000)
+    delivery: Delivery = table.add(owner, run, 0)
+    table.finish(owner, run.ids[:30])
+    table.shed()
+    assert delivery.run is run
