@@ -204,3 +204,45 @@ def test_published_message_outlives_the_stop(tmp_path: Path) -> None:
     server.restart()
     assert server.topic_stats("orders")["depth"] == 1
     server.stop()
+
+
+def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as process:
+        read_until(process, "Console:")
+        # Two kinds, since two of one kind may be delivered as one.
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_TIMEOUT_S) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+BROKEN_ENGINE = """
+import sys
+from queue_engine.engine import Engine
+
+passes = []
+def break_on_purpose(self):
+    passes.append(1)
+    if len(passes) > 50:  # five seconds, at ten a second
+        raise RuntimeError("broken on purpose")
+    return scan_pass(self)
+
+scan_pass = Engine.scan_pass
+Engine.scan_pass = break_on_purpose
+sys.argv[0] = "manage.py"
+import manage
+manage.main()
+"""
+
+
+def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN_ENGINE, "serve", *PORTS, f"--data-path={tmp_path}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "Console: listening" in done.stdout
+    assert "engine ended error=broken on purpose" in done.stderr

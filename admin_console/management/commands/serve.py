@@ -126,8 +126,9 @@ class Serving:
             self._audit_writer.stop()
         if failure:
             raise CommandError(failure)
-        _leave_even_if_a_thread_stays()
-        return 0 if stopped_well else 1
+        status = 0 if stopped_well else 1
+        _leave_even_if_a_thread_stays(status)
+        return status
 
     def _prepare_demo(self) -> None:
         if self._with_demo:
@@ -270,9 +271,11 @@ def _http_act(act: ActRecord) -> HttpAct:
     )
 
 
-def _leave_even_if_a_thread_stays() -> None:
+def _leave_even_if_a_thread_stays(status: int) -> None:
     """Everything is on disk: a page that is still being computed for nobody may not keep the process."""
-    threading.Timer(EXIT_TIMEOUT_S, os._exit, (0,)).start()
+    watchdog = threading.Timer(EXIT_TIMEOUT_S, os._exit, (status,))
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _joined(host: str, port: int) -> str:
