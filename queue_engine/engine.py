@@ -82,6 +82,7 @@ class Engine:
         self._topology_file = TopologyFile(options.data_path, files, background, self._compose_topology)
         self._next_number = 1
         self._next_client_key = 1
+        self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
         self._pumping: dict[Topic, None] = {}
         # The disk refused them: tried again at the tick.
@@ -113,6 +114,7 @@ class Engine:
         """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
         kept, after it has tried everything."""
         self.is_closing = True
+        self.flush()
         errors: list[str] = []
         for topic in self.topics.values():
             for channel in topic.channels.values():
@@ -130,7 +132,7 @@ class Engine:
     # Publishing and subscribing.
 
     def publish(self, topic_name: str, bodies: Sequence[bytes], *, defer_ms: int = 0) -> Ticket:
-        """Publish to a topic, which is created when new. All or nothing.
+        """Publish to a topic, which is created when new. All or nothing; in the store by the end of this turn.
 
         The ticket is done when OK may be said. Raises InvalidTopicError, LimitError or ClosedError.
         """
@@ -138,13 +140,11 @@ class Engine:
         created = DONE
         if topic is None or self.is_closing:
             topic, created = self._topic_for(topic_name)
-        clock = self._clock
-        ticket = topic.publish(bodies, clock.monotonic_ns(), clock.time_ns(), defer_ms * NS_PER_MS)
-        if ticket.done:
-            self._note_health(ticket)
+        if defer_ms:
+            ticket = topic.publish_deferred(bodies, self._clock.monotonic_ns() + defer_ms * NS_PER_MS)
         else:
-            ticket.when_done(self._note_health)
-        return ticket if created.done and created.error is None else all_of((created, ticket))
+            ticket = topic.publish(bodies)
+        return ticket if created is DONE else all_of((created, ticket))
 
     def _note_health(self, ticket: Ticket) -> None:
         if ticket.error is not None:
@@ -204,6 +204,9 @@ class Engine:
             wake=self._wake,
             schedule=self._deadlines.note,
             pump_later=self._pump_later,
+            flush_later=self._flush_later,
+            on_appended=self._note_health,
+            clock=self._clock,
         )
         self.topics[name] = topic
         self._sorted_names = None
@@ -239,6 +242,7 @@ class Engine:
                 f"channel {topic.name}/{name} is not created: {len(topic.channels)} exist "
                 "and the most is --max-channels-per-topic"
             )
+        topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
         channel = topic.open_channel(name, self._take_number())
         is_lasting = not (is_ephemeral(name) or is_ephemeral(topic.name))
         return channel, self._topology_file.save() if is_lasting else DONE
@@ -248,6 +252,7 @@ class Engine:
         topic = self.topics.get(name)
         if topic is None:
             raise TopicNotFoundError(f"topic {name} does not exist")
+        topic.flush()  # an act comes after what was published before it
         return topic
 
     def channel(self, topic_name: str, channel_name: str) -> Channel:
@@ -276,6 +281,7 @@ class Engine:
         return self._delete(self.topic(topic)), self._topology_file.save()
 
     def _delete(self, topic: Topic) -> Outcome:
+        topic.flush()
         depth, in_flight, deferred, clients = topic.store.depth, 0, 0, 0
         channels = len(topic.channels)
         for name in list(topic.channels):
@@ -368,7 +374,19 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._woken or self._pumping)
+        return bool(self._woken or self._pumping or self._unflushed)
+
+    def _flush_later(self, topic: Topic) -> None:
+        had_work = self.has_work
+        self._unflushed.append(topic)
+        if not had_work:
+            self.on_work()
+
+    def flush(self) -> None:
+        """Append what was published in this turn; their tickets are settled now or when the store says."""
+        unflushed, self._unflushed = self._unflushed, []
+        for topic in unflushed:
+            topic.flush()
 
     def _wake(self, channel: Channel) -> None:
         if channel not in self._woken:
@@ -386,6 +404,8 @@ class Engine:
 
     def turn(self) -> None:
         """Deliver what can be delivered; a bounded amount, the rest is left for the next turn (`has_work`)."""
+        if self._unflushed:
+            self.flush()
         woken, self._woken = self._woken, {}
         pumping, self._pumping = self._pumping, {}
         if self.is_closing:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from queue_engine.clock import Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.errors import LimitError
@@ -12,6 +13,8 @@ from queue_engine.ticket import DONE, Ticket
 
 # What one turn of the loop moves from the topic to its channels.
 PUMP_MESSAGES_MAX = 2_000
+# So many messages are appended without waiting for the end of the turn.
+GATHERED_MESSAGES_MAX = 4_096
 
 
 class Topic:
@@ -19,6 +22,8 @@ class Topic:
 
     pump_later: called when messages wait at the topic that could go on to its channels; the owner then calls
     `pump` once in each turn until it returns False.
+    flush_later: called with the first publish of a turn; the owner then calls `flush` at the turn's end.
+    on_appended: told of every append, once it is settled, well or not.
     """
 
     def __init__(
@@ -28,10 +33,13 @@ class Topic:
         store: TopicStore,
         message_ids: MessageIds,
         *,
+        clock: Clock,
         deferred_max: int,
         wake: Callable[[Channel], None],
         schedule: Callable[[Channel], None],
         pump_later: Callable[["Topic"], None],
+        flush_later: Callable[["Topic"], None],
+        on_appended: Callable[[Ticket], None],
     ) -> None:
         self.name = name
         self.number = number
@@ -44,33 +52,76 @@ class Topic:
         self._wake = wake
         self._schedule = schedule
         self._pump_later = pump_later
+        self._flush_later = flush_later
+        self._on_appended = on_appended
+        self._clock = clock
+        self._gathered: list[bytes] | None = None  # bodies of this turn
+        self._gathered_ticket = DONE
         self.message_count = 0
         self.message_bytes = 0
         store.set_flowing(True)
 
-    def publish(self, bodies: Sequence[bytes], now_ns: int, time_ns: int, defer_ns: int = 0) -> Ticket:
-        """Take messages for all channels, all or nothing.
+    def publish(self, bodies: Sequence[bytes]) -> Ticket:
+        """Take messages for all channels, all or nothing, at the end of this turn (`flush`).
 
-        now_ns: monotonic; time_ns: the publish time that the messages carry. The ticket is done when OK may be
-        said, and rejected with StorageError when it may not. Raises LimitError beyond the deferred limit.
+        What comes in one turn, from however many connections, becomes one batch with one publish time: then a
+        message costs its place in a list. The ticket, which they share, is done when OK may be said, and
+        rejected with StorageError when it may not.
         """
-        if defer_ns:
-            for channel in self.channels.values():
-                waiting = channel.backlog.deferred_count
-                if waiting >= self._deferred_max:
-                    raise LimitError(
-                        f"{waiting} messages are deferred in {self.name}/{channel.name}: "
-                        f"the most is {self._deferred_max}"
-                    )
-        batch = Batch(time_ns, self._message_ids.take(len(bodies)), bodies)
-        ticket = self.store.append(batch, now_ns + defer_ns if defer_ns else None)
-        if ticket is DONE:
-            self._published(batch, defer_ns > 0)
-        else:
-            ticket.when_done(lambda settled: None if settled.error else self._published(batch, defer_ns > 0))
+        gathered = self._gathered
+        if gathered is None:
+            self._gathered = [*bodies]
+            self._gathered_ticket = Ticket()
+            self._flush_later(self)
+            return self._gathered_ticket
+        gathered += bodies
+        ticket = self._gathered_ticket
+        if len(gathered) >= GATHERED_MESSAGES_MAX:
+            self.flush()
         return ticket
 
-    def _published(self, batch: Batch, is_deferred: bool) -> None:
+    def flush(self) -> None:
+        """Append what this turn brought."""
+        bodies = self._gathered
+        if bodies is None:
+            return
+        self._gathered = None
+        ticket = self._gathered_ticket
+        batch = self._batch_of(bodies)
+        stored = self.store.append(batch)
+        stored.when_done(self._on_appended)
+        if stored is DONE:
+            self._published(batch, is_deferred=False)
+            ticket.resolve()
+        else:
+            stored.when_done(lambda settled: self._settled(batch, settled, ticket))
+
+    def publish_deferred(self, bodies: Sequence[bytes], due_ns: int) -> Ticket:
+        """Take messages that no channel may deliver before `due_ns` (monotonic). Raises LimitError beyond the
+        deferred limit; otherwise as `publish`, but at once."""
+        for channel in self.channels.values():
+            waiting = channel.backlog.deferred_count
+            if waiting >= self._deferred_max:
+                raise LimitError(
+                    f"{waiting} messages are deferred in {self.name}/{channel.name}: the most is {self._deferred_max}"
+                )
+        batch = self._batch_of(bodies)
+        ticket = self.store.append(batch, due_ns)
+        ticket.when_done(self._on_appended)
+        ticket.when_done(lambda settled: None if settled.error else self._published(batch, is_deferred=True))
+        return ticket
+
+    def _batch_of(self, bodies: Sequence[bytes]) -> Batch:
+        return Batch(self._clock.time_ns(), self._message_ids.take(len(bodies)), bodies)
+
+    def _settled(self, batch: Batch, stored: Ticket, ticket: Ticket) -> None:
+        if stored.error is None:
+            self._published(batch, is_deferred=False)
+            ticket.resolve()
+        else:
+            ticket.reject(stored.error)
+
+    def _published(self, batch: Batch, *, is_deferred: bool) -> None:
         self.message_count += len(batch)
         self.message_bytes += batch.body_bytes
         for channel in self.channels.values():

@@ -19,6 +19,7 @@ from queue_engine.options import Options, split_address
 from queue_engine.service.http_api import HttpApi
 from queue_engine.service.queue_scan import scan_forever
 from queue_engine.service.tcp_server import TcpServer
+from queue_engine.service.turns import Turns
 from queue_engine.service.worker import BackgroundThread
 from queue_engine.storage.dirlock import DirectoryLock
 from queue_engine.storage.files import Files
@@ -49,7 +50,6 @@ class EngineRunner:
         self._thread: threading.Thread | None = None
         self._stop_asked: asyncio.Event | None = None
         self._started = threading.Event()
-        self._is_turn_due = False
 
     # From any thread.
 
@@ -147,12 +147,14 @@ class EngineRunner:
         with DirectoryLock(self.options.data_path):
             clock = SystemClock()
             background = BackgroundThread(loop)
-            engine = Engine(self.options, clock=clock, files=Files(), background=background, on_work=self._turn_soon)
+            turns = Turns()
+            engine = Engine(self.options, clock=clock, files=Files(), background=background, on_work=turns.soon)
+            turns.drive(engine)
             self._engine = engine
             self._loop = loop
             try:
                 engine.open()
-                await self._serve(engine, clock)
+                await self._serve(engine, clock, turns)
             finally:
                 self._loop = None
                 background.finish()
@@ -160,9 +162,9 @@ class EngineRunner:
                 await asyncio.sleep(0)
                 engine.close()
 
-    async def _serve(self, engine: Engine, clock: SystemClock) -> None:
+    async def _serve(self, engine: Engine, clock: SystemClock, turns: Turns) -> None:
         assert self._stop_asked is not None
-        tcp_server = TcpServer(engine, clock)
+        tcp_server = TcpServer(engine, clock, turns)
         http_api = HttpApi(
             engine,
             self.options,
@@ -200,20 +202,8 @@ class EngineRunner:
             for task in tasks:
                 task.cancel()
             engine.is_closing = True
+            turns.run()  # what was taken before is appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
-
-    def _turn_soon(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._is_turn_due = False
-        engine = self._engine
-        assert engine is not None
-        engine.turn()
-        if engine.has_work:
-            self._turn_soon()
 
     async def _snapshot_forever(self, engine: Engine) -> None:
         """Make a frozen snapshot every second, in slices, and hand it out."""

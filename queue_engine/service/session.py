@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast, cast
+from typing import Any, Protocol, cast
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
@@ -63,6 +63,10 @@ class SessionOwner(Protocol):
 
     def closed(self, session: "Session") -> None: ...
 
+    def flush_soon(self, session: "Session") -> None:
+        """Call `write_replies` of the session at the end of this turn of the loop."""
+        ...
+
 
 class Session(asyncio.Protocol):
     """Serves one client. Implements `Sink` for delivery and `Client` for the engine's figures."""
@@ -93,6 +97,7 @@ class Session(asyncio.Protocol):
         # Answers: those of this read, and those that wait for a ticket or behind one.
         self._replies: list[bytes] = []
         self._waiting: deque[tuple[Ticket, bytes, str, int]] = deque()  # ticket, answer, failed verb, body bytes
+        self._awaited: Ticket | None = None
         self._unsettled_bytes = 0
         self._is_reading_paused = False
         self._ends_after_waiting = False
@@ -177,6 +182,7 @@ class Session(asyncio.Protocol):
     def close(self) -> None:
         """The server stops: answers that are ready go out first."""
         self._flush_gathered()
+        self.write_replies()
         self._end()
 
     def abort(self) -> None:
@@ -205,7 +211,10 @@ class Session(asyncio.Protocol):
                 self._command_began_ns = None
         except ProtocolError as error:
             self._refuse(error)
-        self._write_replies()
+        # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
+        # and one that wakes up to everything it waits for does so once.
+        if self._replies or self._ends_after_waiting:
+            self._owner.flush_soon(self)
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""
@@ -246,22 +255,15 @@ class Session(asyncio.Protocol):
 
     def _reply_when(self, ticket: Ticket, verb: str, body_bytes: int) -> None:
         """OK once the ticket is done; its failure is fatal, as nsqd's is."""
-        if ticket is DONE and not self._waiting:
-            self._replies.append(frames.OK)
-            return
         self._waiting.append((ticket, frames.OK, verb, body_bytes))
         self._unsettled_bytes += body_bytes
         if self._unsettled_bytes > UNSETTLED_BYTES_MAX and not self._is_reading_paused and self._transport:
             self._is_reading_paused = True
             self._transport.pause_reading()
-        if ticket.done:
-            self._settle_waiting(ticket)
-        else:
-            ticket.when_done(self._settle_later)
-
-    def _settle_later(self, ticket: Ticket) -> None:
-        self._settle_waiting(ticket)
-        self._write_replies()
+        # One turn's publishes share a ticket: it is listened to once.
+        if ticket is not self._awaited or ticket.done:
+            self._awaited = ticket
+            ticket.when_done(self._settle_waiting)
 
     def _settle_waiting(self, _: Ticket) -> None:
         waiting = self._waiting
@@ -279,6 +281,8 @@ class Session(asyncio.Protocol):
         if self._is_reading_paused and self._unsettled_bytes <= UNSETTLED_BYTES_MAX // 2 and self._transport:
             self._is_reading_paused = False
             self._transport.resume_reading()
+        if self._replies or self._ends_after_waiting:
+            self._owner.flush_soon(self)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""
@@ -287,7 +291,8 @@ class Session(asyncio.Protocol):
             logger.info("client refused remote=%s error=%s", self._remote_address, error)
             self._ends_after_waiting = True
 
-    def _write_replies(self) -> None:
+    def write_replies(self) -> None:
+        """Send the answers that are ready; end the connection if the last of them was fatal."""
         if self._replies and self._closing_ns is None and self._transport is not None:
             # What was gathered before goes first: a client may count on the order it asked in.
             self._flush_gathered()

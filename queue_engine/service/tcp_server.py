@@ -6,6 +6,7 @@ from queue_engine.clock import Clock
 from queue_engine.engine import Engine
 from queue_engine.options import split_address
 from queue_engine.service.session import Session
+from queue_engine.service.turns import Turns
 
 # How often heartbeats and deadlines are looked at; the shortest heartbeat interval is 1 s.
 CHECK_INTERVAL_S = 0.2
@@ -16,9 +17,10 @@ CHECK_SLICE = 500
 class TcpServer:
     """All connections of NSQ clients. Implements `SessionOwner`."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, turns: Turns) -> None:
         self._engine = engine
         self._clock = clock
+        self._turns = turns
         self._sessions: dict[Session, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -40,6 +42,9 @@ class TcpServer:
 
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)
+
+    def flush_soon(self, session: Session) -> None:
+        self._turns.flush_soon(session)
 
     async def check_forever(self) -> None:
         """Look after every session, until cancelled."""

@@ -14,6 +14,7 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.http_api import HttpApi
 from queue_engine.service.http_connection import ConnectionLimits
+from queue_engine.service.turns import Turns
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 
@@ -130,6 +131,9 @@ async def http_server(
     """A server that ends with the block."""
     clock = ManualClock()
     engine = make_engine(directory, clock, open_store=open_store, broadcast_address="queue.example", **options)
+    turns = Turns()
+    turns.drive(engine)
+    engine.on_work = turns.soon
     acts: list[ActRecord] = []
     ports = [4150, 0]
     api = HttpApi(engine, engine.options, addresses=lambda: (ports[0], ports[1]), on_act=acts.append, limits=limits)

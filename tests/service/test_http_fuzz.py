@@ -7,7 +7,7 @@ from typing import Any
 
 from queue_engine.service.http_api import HttpApi
 from tests.support.clock import ManualClock
-from tests.support.engine import make_engine
+from tests.support.engine import make_engine, settle
 
 ROUNDS = 2_000
 HOST = b" HTTP/1.1\r\nHost: localhost\r\n"
@@ -82,6 +82,7 @@ async def test_damaged_requests(tmp_path: Path) -> None:
         for piece in filter(None, (data[:cut], data[cut:])):
             if not transport.is_closed:
                 connection.data_received(piece)
+                settle(engine)
         if not transport.is_closed:
             connection.eof_received()
         assert transport.written.startswith(b"HTTP/1.1 "), data

@@ -1,0 +1,54 @@
+"""The turn: what was read from all sockets is acted on together, then all answers and messages go out.
+
+Reading comes first, from every connection that has something; then one call appends what was published, delivers
+what can be delivered, and writes what is to be written. So publishing costs one append a turn, not one a message,
+and a reader is woken once.
+"""
+
+import asyncio
+from typing import Protocol
+
+from queue_engine.engine import Engine
+
+
+class Flushable(Protocol):
+    def write_replies(self) -> None: ...
+
+
+class Turns:
+    """Runs the engine's turns on the loop it is made in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._engine: Engine | None = None
+        self._unflushed: dict[Flushable, None] = {}
+        self._is_due = False
+
+    def drive(self, engine: Engine) -> None:
+        """Run this engine's turns from now on; its `on_work` is `soon`."""
+        self._engine = engine
+
+    def soon(self) -> None:
+        """Have a turn behind what is being read now."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self.run)
+
+    def flush_soon(self, session: Flushable) -> None:
+        """Have `session.write_replies` called at the end of this turn."""
+        self._unflushed[session] = None
+        self.soon()
+
+    def run(self) -> None:
+        """One turn. What could not be done within its bounds is left for the next, after the sockets."""
+        self._is_due = True  # whoever asks for a turn meanwhile gets this one
+        engine = self._engine
+        if engine is not None and engine.has_work:
+            engine.turn()
+        while self._unflushed:
+            unflushed, self._unflushed = self._unflushed, {}
+            for session in unflushed:
+                session.write_replies()
+        self._is_due = False
+        if engine is not None and engine.has_work:
+            self.soon()
