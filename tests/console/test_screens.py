@@ -219,7 +219,7 @@ def test_buttons_say_why_a_viewer_may_not() -> None:
     reading = reading_of(topic("orders", channel("orders", "billing")))
     for role, href in ((Role.VIEWER, ""), (Role.OPERATOR, "/topics/orders/billing/~pause/")):
         table = build_screen(Request("overview", role), reading).tables["urgent"]
-        action = dict((column.name, cell) for column, cell in table.rows[0].cells)["action"]
+        action = {column.name: cell for column, cell in table.rows[0].cells}["action"]
         assert action.href == href
         assert ("operator" in action.title) == (role == Role.VIEWER)
 

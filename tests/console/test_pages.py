@@ -1,0 +1,202 @@
+"""The pages that read, on the real engine and without scripts: what they show, to whom, and when there is nothing."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from admin_console.accounts.roles import Role
+from admin_console.live.hub import get_hub
+from queue_engine.service.runner import EngineRunner
+from tests.support.console import client_of, console_engine, make_user
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    get_hub().forget_all()
+    with console_engine(tmp_path) as runner:
+        yield runner
+    get_hub().forget_all()
+
+
+@pytest.fixture
+def browser() -> Client:
+    return client_of(make_user(role=Role.ADMIN))
+
+
+def do(engine: EngineRunner, act: str, *args: object, **details: object) -> None:
+    if act == "create_channel":
+        engine.submit("create_topic", args[0]).result(10)
+    engine.submit(act, *args, **details).result(10)
+
+
+def see(engine: EngineRunner) -> None:
+    """Wait for figures taken after this moment, and let the hub have them."""
+    before = engine.snapshot
+    wait_for("new figures", lambda: engine.snapshot is not before and engine.snapshot)
+    assert engine.snapshot is not None
+    get_hub().write(engine.snapshot)
+
+
+def words(text: str) -> str:
+    """What is read: without elements and with single spaces. Templates of coming rows are not read."""
+    text = re.sub(r"<(template|script|noscript)\b.*?</\1>", " ", text, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def page(browser: Client, path: str, status: int = 200) -> str:
+    answer = browser.get(path)
+    assert answer.status_code == status, answer.content.decode()
+    return answer.content.decode()
+
+
+def test_first_run_shows_how_to_publish(engine: EngineRunner, browser: Client) -> None:
+    see(engine)
+    host, port = engine.http_address
+    for path in ("/", "/topics/"):
+        text = words(page(browser, path))
+        assert "publish a first message" in text
+        assert f"curl -d hello 'http://{host}:{port}/pub?topic=greetings'" in text
+
+
+def test_overview_lists_what_needs_somebody(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    do(engine, "publish", "orders", [b"one", b"two"])
+    do(engine, "create_channel", "mail", "sender")
+    do(engine, "pause_channel", "mail", "sender")
+    do(engine, "publish", "lonely", [b"three"])
+    see(engine)
+    html = page(browser, "/")
+    text = words(html)
+    assert "3 topics · 2 channels" in text
+    assert "orders/billing: not draining: no consumer is connected." in text
+    assert re.search(r'data-table="urgent".*?data-key="orders/billing".*?data-key="mail/sender"', html, re.DOTALL)
+    paused = html.split('data-table="paused"')[1].split("</table>")[0]
+    assert "sender" in paused
+    assert "Resume" in text
+    unheard = html.split('data-table="unchannelled"')[1].split("</table>")[0]
+    assert "lonely" in unheard
+
+
+def test_topics_are_searched_and_say_what_was_not_found(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    do(engine, "create_topic", "mail")
+    see(engine)
+    assert "1 of 2 topics match “billing”" in words(page(browser, "/topics/?q=billing"))
+    nothing = page(browser, "/topics/?q=<script>")
+    assert "No topic or channel matches “<script>”" in words(nothing)
+    assert "<script>”" not in nothing, "what was asked is escaped"
+    assert "Show all topics" in nothing
+
+
+def test_sorted_column_says_so(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_topic", "mail")
+    see(engine)
+    html = page(browser, "/topics/?sort=-depth&q=m")
+    assert html.count("aria-sort=") == 1
+    assert re.search(r'aria-sort="descending"><a href="/topics/\?q=m&amp;sort=depth">Depth ↓', html)
+
+
+def test_topic_shows_all_that_nsqadmin_shows(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    do(engine, "publish", "orders", [b"x" * 100] * 3)
+    see(engine)
+    text = words(page(browser, "/topics/orders/"))
+    for heading in ("Memory + disk", "In flight", "Deferred", "Requeued", "Timed out", "Messages", "Consumers"):
+        assert heading in text
+    assert "3 messages since start" in text
+    assert "300 B" in text
+    assert "100 B a message" in text
+    assert "No producer is connected over TCP now" in text
+
+
+def test_topic_without_channel_says_where_messages_wait(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "publish", "orders", [b"x"])
+    see(engine)
+    text = words(page(browser, "/topics/orders/"))
+    assert "Nobody receives these messages: the topic has no channel." in text
+    assert "Messages wait at the topic until a channel is created" in text
+
+
+def test_channel_shows_all_that_nsqadmin_shows(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    see(engine)
+    text = words(page(browser, "/topics/orders/billing/"))
+    assert "No consumer is connected to this channel." in text
+    assert "No message is in flight." in text
+    for figure in ("Depth", "In flight", "Deferred", "Timeouts", "Requeued", "Oldest message"):
+        assert figure in text
+
+
+def test_page_after_an_act_shows_what_it_did_at_once(engine: EngineRunner, browser: Client) -> None:
+    """The hub's figures are up to a second old; a page after a pause may not say that it runs."""
+    do(engine, "create_channel", "orders", "billing")
+    see(engine)
+    do(engine, "pause_channel", "orders", "billing")
+    do(engine, "publish", "orders", [b"x"])
+    text = words(page(browser, "/topics/orders/billing/"))
+    assert "Paused: nothing is delivered." in text
+    assert "1 message waits" in text
+
+
+@pytest.mark.parametrize("path", ["/topics/none/", "/topics/none/at-all/"])
+def test_what_is_not_there_is_404_and_says_why(engine: EngineRunner, browser: Client, path: str) -> None:
+    see(engine)
+    assert "There is no " in words(page(browser, path, status=404))
+
+
+def test_viewer_sees_everything_and_no_button_works(engine: EngineRunner) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    see(engine)
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    for path in ("/", "/topics/", "/topics/orders/", "/topics/orders/billing/"):
+        html = page(viewer, path)
+        assert not re.search(r'<a [^>]*href="[^"]+"[^>]*data-dialog', html), path
+        assert "Needs the role" in html
+
+
+def test_names_are_quoted_in_links(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "watch#ephemeral")
+    see(engine)
+    assert 'href="/topics/orders/watch%23ephemeral/"' in page(browser, "/topics/orders/")
+    assert "watch#ephemeral" in words(page(browser, "/topics/orders/watch%23ephemeral/"))
+
+
+def test_figures_of_the_page_know_their_age(engine: EngineRunner, browser: Client) -> None:
+    see(engine)
+    html = page(browser, "/")
+    taken, age = re.search(r'data-taken-at="(\d+)" data-age="(\d+)"', html).groups()
+    assert engine.snapshot is not None
+    assert int(taken) == engine.snapshot.taken_at_ns // 1_000_000
+    assert 0 <= int(age) < 10_000
+    assert "stand still without JavaScript" in html
+
+
+def test_before_the_first_figures_nothing_is_zero(
+    engine: EngineRunner, browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "snapshot", None)
+    html = page(browser, "/")
+    assert "first figures" in words(html)
+    strip = html.split("data-strip")[1].split("</dl>")[0]
+    assert re.findall(r'class="value"[^>]*>([^<]*)<', strip) == ["–"] * 6
+
+
+def test_series_are_columns_of_fifteen_minutes(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    see(engine)
+    for path, columns in (
+        ("/api/series/", {"published", "finished", "waiting:orders/billing"}),
+        ("/api/series/orders/", {"waiting", "depth", "published", "finished"}),
+        ("/api/series/orders/billing/", {"depth", "in_flight", "deferred", "received", "finished", "timeouts"}),
+    ):
+        answer = browser.get(path).json()
+        assert columns <= answer["columns"].keys()
+        assert {len(values) for values in answer["columns"].values()} == {answer["seconds"]} == {900}
+        assert {name for lines in answer["graphs"].values() for name in lines} == answer["columns"].keys()
