@@ -115,7 +115,7 @@ class Parser:
     @property
     def in_progress(self) -> bool:
         """Whether a command has begun and not ended; ask when `next` answered None."""
-        return self._read_body is not None or self.buffered_bytes > 0
+        return bool(self._read_body is not None or self._chunks or self._position != len(self._buffer))
 
     def feed(self, data: bytes) -> None:
         """Take what was read from the socket. Costs nothing but the reference until a command is complete."""
@@ -141,6 +141,8 @@ class Parser:
 
         Raises ProtocolError, always fatal, with nsqd's text.
         """
+        if self._position == len(self._buffer) and not self._chunks:
+            return None  # all that came has been made commands of; so it is behind most of them
         if self._is_ended:
             return None
         try:
@@ -191,9 +193,10 @@ class Parser:
     def _line(self) -> Command | None:
         buffer = self._buffer
         start = self._position
-        series = _match_fins(buffer, start)
-        if series is not None:
-            return self._fin_series(series.end())
+        if buffer[start : start + 1] == b"F":
+            series = _match_fins(buffer, start)
+            if series is not None:
+                return self._fin_series(series.end())
         end = buffer.find(b"\n", start, start + LINE_BYTES_MAX)
         if end < 0:
             if len(buffer) - start >= LINE_BYTES_MAX:

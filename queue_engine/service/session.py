@@ -48,6 +48,7 @@ from queue_engine.ticket import DONE, Ticket
 logger = logging.getLogger(__name__)
 
 MAGIC = b"  V2"
+_VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 # Reading pauses while this much of what a client published is not settled yet.
 UNSETTLED_BYTES_MAX = 8 << 20
 # A closed connection whose peer does not take the rest is cut after this long.
@@ -204,11 +205,10 @@ class Session(asyncio.Protocol):
             handlers = self._handlers
             while (command := parser.next()) is not None:
                 handlers[type(command)](command)
-            if parser.in_progress:
-                if self._command_began_ns is None:
-                    self._command_began_ns = now_ns
-            else:
+            if not parser.in_progress:
                 self._command_began_ns = None
+            elif self._command_began_ns is None:
+                self._command_began_ns = now_ns
         except ProtocolError as error:
             self._refuse(error)
         # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
@@ -294,8 +294,8 @@ class Session(asyncio.Protocol):
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""
         if self._replies and self._closing_ns is None and self._transport is not None:
-            # What was gathered before goes first: a client may count on the order it asked in.
-            self._flush_gathered()
+            if self._gathered:
+                self._flush_gathered()  # messages that were sent before go out before
             self._transport.write(b"".join(self._replies))
         self._replies.clear()
         if self._ends_after_waiting and not self._waiting:
@@ -305,6 +305,8 @@ class Session(asyncio.Protocol):
 
     def _admit(self, verb: bytes, params: list[bytes]) -> bool:
         """nsqd looks at the state before anything else of a command. Raises ProtocolError."""
+        if verb in _VERBS_OF_ANY_STATE:
+            return False
         state = self._state
         if verb in (b"FIN", b"REQ", b"TOUCH"):
             if state not in (CLIENT_STATE_SUBSCRIBED, CLIENT_STATE_CLOSING):
@@ -330,7 +332,8 @@ class Session(asyncio.Protocol):
             self._refuse(_failed("FIN", message_id, error))
 
     def _on_pub(self, command: Pub) -> None:
-        self._publish("PUB", command.topic, [command.body], len(command.body), 0)
+        body = command.body
+        self._publish("PUB", command.topic, [body], len(body), 0)
 
     def _on_mpub(self, command: Mpub) -> None:
         self._publish("MPUB", command.topic, command.bodies, sum(map(len, command.bodies)), 0)
