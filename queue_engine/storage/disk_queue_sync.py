@@ -25,14 +25,27 @@ class Fence:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.generation = 0
-        # The first error of a data file's sync, ever: what was written there may not be on the disk, and the
-        # system does not tell a second time.
+        # The first error of a data file's sync: what was written there may not be on the disk, and the system does
+        # not tell a second time.
         self.data_error: OSError | None = None
+        self._data_since = 0
 
     def raise_wall(self) -> None:
         """From here on no job that was made before changes a name."""
         with self.lock:
             self.generation += 1
+
+    def data_failed(self, error: OSError, generation: int) -> None:
+        """A data file could not be synced, as `generation` had it."""
+        with self.lock:
+            if generation >= self._data_since:
+                self.data_error = self.data_error or error
+
+    def forget_data(self) -> None:
+        """All data files are gone, and with them what went wrong or will yet be told of them."""
+        with self.lock:
+            self._data_since = self.generation
+            self.data_error = None
 
 
 @dataclass(slots=True)
@@ -106,7 +119,7 @@ class SyncJob:
                     self.unsynced.append(file)
                 else:
                     # Never tried again on this descriptor: the system may have dropped the bytes already.
-                    self._fence.data_error = self._fence.data_error or exc
+                    self._fence.data_failed(exc, self.generation)
             finally:
                 if fd is not None:
                     self._files.close_quietly(fd)

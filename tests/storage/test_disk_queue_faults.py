@@ -14,6 +14,7 @@ import pytest
 from queue_engine.errors import StorageError
 from queue_engine.storage.descriptors import DescriptorBudget
 from queue_engine.storage.disk_queue import DiskQueue
+from tests.support.background import HeldBackground
 from tests.support.disk_queue import QueueFolder, put, records_of, take_all
 from tests.support.files import FaultyFiles, ProcessDiedError
 from tests.support.worker_thread import WorkerThread
@@ -387,6 +388,27 @@ def test_a_failed_sync_of_data_is_told_for_good_and_nothing_more_is_taken(folder
     assert restarted(folder).depth == 0
 
 
+def test_an_emptied_queue_takes_messages_again_after_a_failed_sync_of_what_is_gone(tmp_path: Path) -> None:
+    files, worker = FaultyFiles(), HeldBackground()
+    folder = QueueFolder(tmp_path, files=files, background=worker)
+    queue = folder.open()
+    for is_late in (False, True):
+        put(queue, b"a", b"b")
+        files.fail("sync_data", errno.EIO)
+        queue.start_sync()
+        if not is_late:
+            worker.finish()
+            assert queue.sync_error is not None
+        assert queue.empty() == 2
+        worker.finish()
+        assert queue.sync_error is None
+        put(queue, b"c")
+        assert queue.empty() == 1
+        worker.finish()
+    queue.close()
+    assert files.open_fds == set()
+
+
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename", "dup"])
 def test_a_failed_meta_file_is_told_and_tried_again_after_the_timeout(folder: QueueFolder, operation: str) -> None:
     queue = folder.open()
@@ -645,6 +667,7 @@ def test_five_hundred_queues_work_under_a_limit_of_256_descriptors(tmp_path: Pat
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from pathlib import Path
+from tests.support.background import HeldBackground
 from tests.support.disk_queue import QueueFolder, put, take_all
 folder = QueueFolder(Path(sys.argv[1]), options={"max_bytes_per_file": 40})
 queues = []
