@@ -11,6 +11,8 @@ from twisted.internet import defer
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
+from admin_console.management.bounded_request import BoundedRequest
+
 # What a request that had begun gets to finish in, once told to stop; an act's own deadline is 5 s.
 DRAIN_S = 1.5
 KILL_S = 0.5
@@ -31,11 +33,23 @@ class ConsoleServer(Server):  # type: ignore[misc]
             websocket_max_frame_size=WEBSOCKET_BYTES_MAX,
             ping_interval=10,
             ping_timeout=15,
+            ready_callable=self._bound_requests,
         )
         self.failure = ""
         self._address = f"{host}:{port}"
         self._on_listening = on_listening
         self._ports: list[Any] = []
+
+    def _bound_requests(self) -> None:
+        """Called when the factory is made and no connection has come yet."""
+        build = self.http_factory.buildProtocol
+
+        def build_bounded(address: Any) -> Any:
+            protocol = build(address)
+            protocol.requestFactory = BoundedRequest
+            return protocol
+
+        self.http_factory.buildProtocol = build_bounded
 
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)

@@ -246,3 +246,34 @@ def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) ->
     assert done.returncode == 1
     assert "Console: listening" in done.stdout
     assert "engine ended error=broken on purpose" in done.stderr
+
+
+def test_body_beyond_the_limit_is_refused_before_it_is_stored(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    try:
+        head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\n"
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as announced:
+            announced.sendall(head + b"Content-Length: 10000000000\r\n\r\n")
+            assert announced.recv(100).startswith(b"HTTP/1.1 413 ")
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as chunked:
+            chunked.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+            with pytest.raises(ConnectionError):
+                chunked.sendall(chunk * 1024)
+        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+        console.request("GET", "/login/")
+        assert console.getresponse().status == 200
+        console.close()
+    finally:
+        server.stop()
+    assert "Traceback" not in server.log
+
+
+def test_ipv6_and_every_address_are_listened_on(tmp_path: Path) -> None:
+    with serving(tmp_path, "--console-address=[::1]:0") as process:
+        assert re.fullmatch(r"Console: listening on http://\[::1\]:[1-9][0-9]*", read_until(process, "Console:")[-1])
+        process.terminate()
+        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.stderr is not None
+        assert "plain http" not in process.stderr.read()

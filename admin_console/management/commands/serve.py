@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import ipaddress
 import logging
 import os
 import signal
@@ -183,6 +184,11 @@ class Serving:
         self._print(f"TCP: listening on {_joined(*self._runner.tcp_address)}")
         self._print(f"HTTP: listening on {_joined(*self._runner.http_address)}")
         self._print(f"Console: listening on http://{_joined(host, port)}")
+        if not settings.CONSOLE.is_https and not _is_loopback(host):
+            logger.warning(
+                "the console can be reached from other machines over plain http: passwords travel readable; "
+                "see --console-origin and --trusted-proxy"
+            )
         if self._demo is not None:
             self._print(self._demo.start())
         # Imported and made once, before the collector is told that what there is now stays.
@@ -280,6 +286,10 @@ def _leave_even_if_a_thread_stays(status: int) -> None:
 
 def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host).is_loopback
 
 
 def _metavar(name: str, default: Any) -> str:
