@@ -75,7 +75,7 @@ class Gateway(Protocol):
         ...
 
     def watch(self, topic: str, channel: str) -> None:
-        """Have this channel's clients in the coming snapshots for a few seconds."""
+        """Have this channel's clients in the coming snapshots for a few seconds; those who publish, for "" and ""."""
         ...
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:

@@ -63,6 +63,8 @@ class Broadcast:
         try:
             gateway = get_gateway()
             http_address = gateway.node().http_address
+            if request.page == "topic":
+                gateway.watch("", "")
             if request.wants_in_flight and (request.topic, request.channel) in reading.channels:
                 # Consumers are sampled only while somebody looks; the lease lasts a few seconds.
                 gateway.watch(request.topic, request.channel)

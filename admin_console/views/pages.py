@@ -39,6 +39,8 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
     gateway = get_gateway()
     if asked.page == "channel":
         gateway.watch(asked.topic, asked.channel)
+    elif asked.page == "topic":
+        gateway.watch("", "")
     reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
     screen = build_screen(
         asked, reading, in_flight=_in_flight(gateway, asked), http_address=gateway.node().http_address
