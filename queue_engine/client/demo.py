@@ -218,7 +218,7 @@ class Demo:
 
 async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> None:
     """Play a role for good: whoever deletes its topic, or restarts it, finds it back a little later."""
-    service = name.rpartition("-")[0]
+    service = name.rstrip("-0123456789")
     who = Identity(
         client_id=name,
         hostname=f"{name}.example",
