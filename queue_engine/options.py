@@ -102,7 +102,6 @@ class Options:
 
     # The scan loop: nsqd's shape; channels are picked by earliest deadline instead of at random.
     queue_scan_interval_ms: int = _option(100, "how often deadlines are looked at", low=1)
-    queue_scan_refresh_interval_ms: int = _option(5_000, "how often idle topics and figures are tidied", low=1)
     queue_scan_selection_count: int = _option(20, "channels handled per pass", low=1)
     queue_scan_dirty_percent: int = _option(
         25, "share of a pass that had work, above which another follows", low=0, high=100

@@ -407,11 +407,7 @@ class Session(asyncio.Protocol):
     def _on_identify(self, command: Identify) -> None:
         self._identity = parse_identify(command.body, self._identity, self._options)
         timeout_ms = self._identity.output_buffer_timeout_ms
-        self._gathers = (
-            self._identity.output_buffer_size > 0
-            and timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
-            and timeout_ms != self._options.output_buffer_timeout_ms
-        )
+        self._gathers = self._identity.output_buffer_size > 0 and timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=max(self._identity.output_buffer_size, 1))
         self._reply(frames.response_frame(self._identity.response(self._options)))
