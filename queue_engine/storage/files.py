@@ -139,10 +139,7 @@ class Files:
             finally:
                 self.close(fd)
         except OSError:
-            try:
-                self.unlink(path)
-            except OSError:
-                pass  # the first error is the one to tell; the name is found and removed at the next start
+            self._unlink_quietly(path)
             raise
 
     def replace(self, path: str, data: bytes) -> None:
@@ -150,7 +147,11 @@ class Files:
         content or the new one, never a mixture. Raises OSError."""
         temporary = temporary_name(path)
         self.write_synced(temporary, data)
-        self.rename(temporary, path)
+        try:
+            self.rename(temporary, path)
+        except OSError:
+            self._unlink_quietly(temporary)
+            raise
         self.sync_directory(os.path.dirname(path) or ".")
 
     def write_all(self, fd: int, data: bytes | memoryview, position: int) -> None:
@@ -170,5 +171,12 @@ class Files:
         """Close a descriptor whose data is synced, read only, or thrown away: an error has no consequence."""
         try:
             self.close(fd)
+        except OSError:
+            pass
+
+    def _unlink_quietly(self, path: str) -> None:
+        """Remove what an error left; that error is the one to tell."""
+        try:
+            self.unlink(path)
         except OSError:
             pass
