@@ -422,6 +422,10 @@ class Session(asyncio.Protocol):
         return not self._is_write_paused and not self._is_sub_pending and self._closing_ns is None
 
     def send_run(self, run: Run) -> None:
+        if self._replies:
+            self.write_replies()  # SUB's OK goes before the first message
+        if self._closing_ns is not None:
+            return  # an error ended it just now; what it held was given back
         if not self._gathers:
             if self._transport is not None:
                 self._transport.write(run.frames)

@@ -23,6 +23,15 @@ def test_a_message_comes_with_attempts_one_its_id_and_body(engine: RunningEngine
     assert set(message.id) <= set(b"0123456789abcdef")
 
 
+def test_the_ok_of_sub_comes_before_the_first_message_even_when_rdy_follows_at_once(engine: RunningEngine) -> None:
+    engine.client().subscribe("t", "c")  # now that the channel exists, its OK waits for nothing
+    engine.client().publish("t", b"early")
+    client = engine.client()
+    client.send(b"SUB t c\nRDY 1\n")
+    assert client.read_response() == b"OK"
+    assert client.read_message().body == b"early"
+
+
 def test_every_channel_gets_the_same_message_under_the_same_id(engine: RunningEngine) -> None:
     first, second = engine.client(), engine.client()
     first.subscribe("t", "one", rdy=1)
