@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
-from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.deadlines import DeadlineIndex
@@ -38,6 +38,10 @@ from queue_engine.version import VERSION
 logger = logging.getLogger(__name__)
 
 HEALTHY = "OK"
+_PUBLISHING = "publishing"
+TOPOLOGY_RETRY_NS = NS_PER_S
+# After so long a turn leaves the rest to the next: between two turns the sockets are served.
+TURN_NS_MAX = 2 * NS_PER_MS
 # Channels per slice of a snapshot: a slice of 100 takes well under a millisecond.
 SNAPSHOT_SLICE_CHANNELS = 100
 
@@ -71,8 +75,10 @@ class Engine:
         self.options = options
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
-        self.health = HEALTHY
         self.is_closing = False
+        self._is_open = False
+        # What the disk refused, by where: the last publish, a topic, a channel. Gone when the same succeeds.
+        self._failures: dict[object, Exception] = {}
         self.on_work = on_work
         self._clock = clock
         self.started_at_ns = clock.time_ns()
@@ -89,39 +95,60 @@ class Engine:
         self._stalled: dict[Topic, None] = {}
         self._stalled_channels: dict[Channel, None] = {}
         self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
+        self._topology_retry_ns = 0
         self._sorted_names: list[str] | None = None
         self._sequence = 0
+
+    @property
+    def health(self) -> str:
+        """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
+        error: Exception | None = self._topology_file.error or self._folder.sync_error
+        if error is None and self._failures:
+            error = next(iter(self._failures.values()))
+        return HEALTHY if error is None else f"NOK - {error}"
 
     # Start and stop.
 
     def open(self) -> None:
-        """Load the topology and open every queue it names. Raises TopologyError or StorageError."""
+        """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
+        disk was changed, and `close` changes nothing either."""
         topology = load_topology(self.options.data_path)
-        self._next_number = topology.next_number
+        self._next_number = first_free = topology.next_number
         for entry in topology.topics:
             if entry.storage != DISK_QUEUE_KIND:
                 raise StorageError(
                     f"topic {entry.name} has storage kind {entry.storage!r}, which this version does not know"
                 )
+        for entry in topology.topics:
             topic = self._add_topic(entry.name, entry.number or self._take_number())
             for channel_entry in entry.channels:
                 channel = topic.open_channel(channel_entry.name, channel_entry.number or self._take_number())
                 channel.paused = channel_entry.paused
             if entry.paused:
                 topic.pause()
+        self._is_open = True
+        if self._next_number != first_free:
+            # Numbers were given to what had none, as in nsqd's file: they must be the same next time.
+            self._topology_file.save()
 
     def close(self) -> None:
         """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
         kept, after it has tried everything."""
         self.is_closing = True
+        if not self._is_open:
+            # What is on disk was not understood, or not all of it: it stays as it is.
+            return
         self.flush()
         errors: list[str] = []
         for topic in self.topics.values():
-            for channel in topic.channels.values():
-                channel.give_back_everything()
             try:
+                for channel in topic.channels.values():
+                    channel.give_back_everything()
                 topic.store.close()
-            except StorageError as exc:
+            except Exception as exc:
+                # Whatever it is, the other topics are still to be kept.
+                if not isinstance(exc, StorageError):
+                    logger.exception("topic not closed topic=%s", topic.name)
                 errors.append(f"topic {topic.name}: {exc}")
         saved = self._topology_file.save()
         if saved.done and saved.error is not None:
@@ -138,7 +165,7 @@ class Engine:
         """
         topic = self.topics.get(topic_name)
         created = DONE
-        if topic is None or self.is_closing:
+        if topic is None or topic.created is not DONE or self.is_closing:
             topic, created = self._topic_for(topic_name)
         if defer_ms:
             ticket = topic.publish_deferred(bodies, self._clock.monotonic_ns() + defer_ms * NS_PER_MS)
@@ -146,11 +173,12 @@ class Engine:
             ticket = topic.publish(bodies)
         return ticket if created is DONE else all_of((created, ticket))
 
-    def _note_health(self, ticket: Ticket) -> None:
+    def note_append(self, ticket: Ticket) -> None:
+        """Learn from a settled append whether the disk takes what is published."""
         if ticket.error is not None:
-            self.health = f"NOK - {ticket.error}"
-        elif self.health is not HEALTHY:
-            self.health = HEALTHY
+            self._failures[_PUBLISHING] = ticket.error
+        elif self._failures:
+            self._failures.pop(_PUBLISHING, None)
 
     def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel, Ticket]:
         """Make `consumer` one of the channel's; topic and channel are created when new.
@@ -169,6 +197,7 @@ class Engine:
         """The consumer's connection ended."""
         channel.remove_consumer(consumer, gives_back=self.options.requeue_on_disconnect and not channel.is_deleted)
         if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
+            self.flush()
             topic = self.topics[channel.topic_name]
             topic.delete_channel(channel.name)
             if not topic.channels and is_ephemeral(topic.name):
@@ -205,7 +234,7 @@ class Engine:
             schedule=self._deadlines.note,
             pump_later=self._pump_later,
             flush_later=self._flush_later,
-            on_appended=self._note_health,
+            on_appended=self.note_append,
             clock=self._clock,
         )
         self.topics[name] = topic
@@ -215,26 +244,31 @@ class Engine:
     def _check_open(self) -> None:
         if self.is_closing:
             raise ClosedError
+        # What was published before comes before what is asked now, though it is the same turn.
+        if self._unflushed:
+            self.flush()
 
     def _topic_for(self, name: str) -> tuple[Topic, Ticket]:
         """The topic `name`, created when new, and the ticket of its creation."""
         self._check_open()
         topic = self.topics.get(name)
         if topic is not None:
-            return topic, DONE
+            return topic, self._creation_of(topic)
         if not is_valid_name(name):
             raise InvalidTopicError(f"topic name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
         if len(self.topics) >= self.options.max_topics:
             raise LimitError(f"topic {name} is not created: {len(self.topics)} exist and the most is --max-topics")
         topic = self._add_topic(name, self._take_number())
-        return topic, DONE if is_ephemeral(name) else self._topology_file.save()
+        if not is_ephemeral(name):
+            topic.created = self._topology_file.save()
+        return topic, topic.created
 
     def _channel_for(self, topic: Topic, name: str) -> tuple[Channel, Ticket]:
         """The channel `name`, created when new, and the ticket of its creation."""
         self._check_open()
         channel = topic.channels.get(name)
         if channel is not None:
-            return channel, DONE
+            return channel, self._creation_of(channel)
         if not is_valid_name(name):
             raise InvalidChannelError(f"channel name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
         if len(topic.channels) >= self.options.max_channels_per_topic:
@@ -244,8 +278,16 @@ class Engine:
             )
         topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
         channel = topic.open_channel(name, self._take_number())
-        is_lasting = not (is_ephemeral(name) or is_ephemeral(topic.name))
-        return channel, self._topology_file.save() if is_lasting else DONE
+        if not (is_ephemeral(name) or is_ephemeral(topic.name)):
+            channel.created = self._topology_file.save()
+        return channel, channel.created
+
+    def _creation_of(self, one: Topic | Channel) -> Ticket:
+        """Whether what was created before is on disk by now; it is written once more when that failed."""
+        created = one.created
+        if created.done:
+            one.created = DONE if created.error is None else self._topology_file.save()
+        return one.created
 
     def topic(self, name: str) -> Topic:
         """The topic `name`. Raises TopicNotFoundError."""
@@ -291,6 +333,7 @@ class Engine:
             deferred += dropped.deferred
             clients += dropped.clients
         topic.is_deleted = True
+        self._failures.pop(topic, None)
         topic.store.delete()
         del self.topics[topic.name]
         self._sorted_names = None
@@ -389,14 +432,14 @@ class Engine:
             topic.flush()
 
     def _wake(self, channel: Channel) -> None:
-        if channel not in self._woken:
+        if channel not in self._woken and channel not in self._stalled_channels:
             had_work = self.has_work
             self._woken[channel] = None
             if not had_work:
                 self.on_work()
 
     def _pump_later(self, topic: Topic) -> None:
-        if topic not in self._pumping:
+        if topic not in self._pumping and topic not in self._stalled:
             had_work = self.has_work
             self._pumping[topic] = None
             if not had_work:
@@ -410,27 +453,47 @@ class Engine:
         pumping, self._pumping = self._pumping, {}
         if self.is_closing:
             return
-        now_ns = self._clock.monotonic_ns()
-        for channel in woken:
-            if channel.is_deleted:
-                continue
-            try:
-                if channel.deliver(now_ns):
-                    self._woken[channel] = None
-            except StorageError as exc:
-                logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
-                self.health = f"NOK - {exc}"
-                self._stalled_channels[channel] = None
-        for topic in pumping:
-            if topic.is_deleted or topic.paused:
-                continue
-            try:
-                if topic.pump():
-                    self._pumping[topic] = None
-            except StorageError as exc:
-                logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
-                self.health = f"NOK - {exc}"
-                self._stalled[topic] = None
+        began_ns = now_ns = self._clock.monotonic_ns()
+        left = iter(woken)
+        for channel in left:
+            if not channel.is_deleted:
+                self._deliver(channel, now_ns)
+                now_ns = self._clock.monotonic_ns()
+                if now_ns - began_ns > TURN_NS_MAX:
+                    # The rest comes first in the next turn, when the sockets have been served.
+                    self._woken = dict.fromkeys(left) | self._woken
+                    break
+        left_topics = iter(pumping)
+        for topic in left_topics:
+            if not (topic.is_deleted or topic.paused):
+                self._pump(topic)
+                if self._clock.monotonic_ns() - began_ns > TURN_NS_MAX:
+                    self._pumping = dict.fromkeys(left_topics) | self._pumping
+                    break
+
+    def _deliver(self, channel: Channel, now_ns: int) -> None:
+        try:
+            if channel.deliver(now_ns):
+                self._woken[channel] = None
+        except StorageError as exc:
+            logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
+            self._failures[channel] = exc
+            self._stalled_channels[channel] = None
+        else:
+            if self._failures:
+                self._failures.pop(channel, None)
+
+    def _pump(self, topic: Topic) -> None:
+        try:
+            if topic.pump():
+                self._pumping[topic] = None
+        except StorageError as exc:
+            logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
+            self._failures[topic] = exc
+            self._stalled[topic] = None
+        else:
+            if self._failures:
+                self._failures.pop(topic, None)
 
     def scan_pass(self) -> tuple[int, int]:
         """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.
@@ -454,7 +517,11 @@ class Engine:
 
     def tick(self) -> None:
         """Start the syncs whose time has come, and try again what the disk refused."""
-        self._folder.sync_used(self._clock.monotonic_ns())
+        now_ns = self._clock.monotonic_ns()
+        self._folder.sync_used(now_ns)
+        if self._topology_file.error is not None and now_ns >= self._topology_retry_ns:
+            self._topology_retry_ns = now_ns + TOPOLOGY_RETRY_NS
+            self._topology_file.save()
         stalled, self._stalled = self._stalled, {}
         for topic in stalled:
             if not topic.is_deleted:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.errors import TopologyError
-from queue_engine.names import is_valid_name
+from queue_engine.names import is_ephemeral, is_valid_name
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.ticket import Ticket
@@ -89,14 +89,14 @@ def parse_topology(text: bytes, file_name: str) -> Topology:
         topics = tuple(
             TopicEntry(
                 name=topic["name"],
-                paused=bool(topic.get("paused", False)),
-                number=int(topic.get("number", 0)),
+                paused=_flag(topic),
+                number=_number(topic, "number", 0),
                 storage=str(topic.get("storage", "diskqueue")),
                 channels=tuple(
                     ChannelEntry(
                         name=channel["name"],
-                        paused=bool(channel.get("paused", False)),
-                        number=int(channel.get("number", 0)),
+                        paused=_flag(channel),
+                        number=_number(channel, "number", 0),
                     )
                     for channel in topic.get("channels") or ()
                     if _is_usable(channel["name"], file_name)
@@ -105,15 +105,40 @@ def parse_topology(text: bytes, file_name: str) -> Topology:
             for topic in document.get("topics") or ()
             if _is_usable(topic["name"], file_name)
         )
-        next_number = int(document.get("next_number", 1))
+        next_number = _number(document, "next_number", 1)
+        _check_unique([f"topic {topic.name}" for topic in topics])
+        _check_unique([f"channel {topic.name}/{channel.name}" for topic in topics for channel in topic.channels])
+        used = [topic.number for topic in topics] + [one.number for topic in topics for one in topic.channels]
+        _check_unique([f"number {number}" for number in used if number])
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise TopologyError(f"{file_name} can't be read: {type(exc).__name__} {exc}; it was left as it is") from exc
-    used = [topic.number for topic in topics] + [one.number for topic in topics for one in topic.channels]
     return Topology(topics=topics, next_number=max([next_number, *(number + 1 for number in used)]))
 
 
+def _flag(entry: dict[str, object]) -> bool:
+    paused = entry.get("paused", False)
+    if not isinstance(paused, bool):
+        raise ValueError(f"paused is {paused!r} and neither true nor false")
+    return paused
+
+
+def _number(entry: dict[str, object], key: str, default: int) -> int:
+    number = entry.get(key, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
+    return number
+
+
+def _check_unique(things: list[str]) -> None:
+    seen: set[str] = set()
+    for thing in things:
+        if thing in seen:
+            raise ValueError(f"{thing} stands twice")
+        seen.add(thing)
+
+
 def _is_usable(name: object, file_name: str) -> bool:
-    if isinstance(name, str) and is_valid_name(name):
+    if isinstance(name, str) and is_valid_name(name) and not is_ephemeral(name):
         return True
     logger.warning("name skipped file=%s name=%r", file_name, name)
     return False
@@ -143,6 +168,7 @@ class TopologyFile:
         self._compose = compose
         self._is_writing = False
         self._next: Ticket | None = None  # of the write that follows the one under way
+        self.error: TopologyError | None = None  # why the newest write failed; None after one that did not
 
     def save(self) -> Ticket:
         """Write the present state; the ticket is done when it is on disk, and rejected with TopologyError."""
@@ -164,10 +190,12 @@ class TopologyFile:
         def written(error: Exception | None) -> None:
             self._is_writing = False
             if error is None:
+                self.error = None
                 ticket.resolve()
             else:
                 logger.error("topology not written path=%s error=%s", self._path, error)
-                ticket.reject(TopologyError(f"{self._path} can't be written: {error}"))
+                self.error = TopologyError(f"{self._path} can't be written: {error}")
+                ticket.reject(self.error)
             if self._next is not None and not self._is_writing:
                 self._start()
 

@@ -9,6 +9,7 @@ from queue_engine.errors import LimitError, RequestError
 from queue_engine.message import ATTEMPTS_AT, FRAME_HEADER_BYTES, TIMESTAMP_AT, unpack_attempts, unpack_timestamp
 from queue_engine.run import Run
 from queue_engine.storage.store import Backlog
+from queue_engine.ticket import DONE
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
 # reading costs little beyond its output buffer.
@@ -46,6 +47,7 @@ class Channel:
         self.backlog = backlog
         self.paused = False
         self.is_deleted = False
+        self.created = DONE  # belongs to the engine: done when the topology on disk knows this channel
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the DeadlineIndex
         self._in_flight = InFlightTable()

@@ -46,6 +46,7 @@ class Topic:
         self.store = store
         self.paused = False
         self.is_deleted = False
+        self.created = DONE  # belongs to the engine: done when the topology on disk knows this topic
         self.channels: dict[str, Channel] = {}
         self._message_ids = message_ids
         self._deferred_max = deferred_max
@@ -99,8 +100,12 @@ class Topic:
     def publish_deferred(self, bodies: Sequence[bytes], due_ns: int) -> Ticket:
         """Take messages that no channel may deliver before `due_ns` (monotonic). Raises LimitError beyond the
         deferred limit; otherwise as `publish`, but at once."""
+        # Those that wait here are for each channel to come.
+        withheld = self.store.deferred_count
+        if withheld >= self._deferred_max:
+            raise LimitError(f"{withheld} messages are deferred in {self.name}: the most is {self._deferred_max}")
         for channel in self.channels.values():
-            waiting = channel.backlog.deferred_count
+            waiting = withheld + channel.backlog.deferred_count
             if waiting >= self._deferred_max:
                 raise LimitError(
                     f"{waiting} messages are deferred in {self.name}/{channel.name}: the most is {self._deferred_max}"
@@ -162,8 +167,10 @@ class Topic:
 
     def pump(self) -> bool:
         """Move what waits here on to the channels; returns whether there is more to move. Raises StorageError."""
-        moved = self.store.pump(PUMP_MESSAGES_MAX)
-        if moved:
+        try:
+            moved = self.store.pump(PUMP_MESSAGES_MAX)
+        finally:
+            # Also when the disk refused in the middle: what was moved before is there.
             for channel in self.channels.values():
                 self._wake(channel)
                 self._schedule(channel)

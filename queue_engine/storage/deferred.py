@@ -31,6 +31,11 @@ class DeferredMessages:
             due.append(heappop(self._heap)[2])
         return due
 
+    def pop(self, count_max: int) -> list[tuple[int, Run]]:
+        """Remove and return the earliest, due or not, at most `count_max`: (due_ns, message)."""
+        count = min(count_max, len(self._heap))
+        return [(due_ns, run) for due_ns, _, run in (heappop(self._heap) for _ in range(count))]
+
     def drain(self) -> list[tuple[int, Run]]:
         """Remove everything: (due_ns, message), earliest first."""
         drained = [(due_ns, run) for due_ns, _, run in sorted(self._heap, key=lambda entry: entry[:2])]

@@ -13,7 +13,7 @@ from queue_engine.errors import StorageError
 from queue_engine.message import STORED_HEADER_BYTES
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
-from queue_engine.run import Batch, Run
+from queue_engine.run import Batch, Run, join_runs
 from queue_engine.storage.background import Background
 from queue_engine.storage.deferred import DeferredMessages
 from queue_engine.storage.disk_queue import DiskQueue
@@ -23,7 +23,9 @@ from queue_engine.storage.store import EmptyResult
 from queue_engine.ticket import DONE, Ticket, failed
 
 KIND = "diskqueue"
-PUMP_RUN_BYTES = 1 << 20
+PUMP_BYTES_MAX = 1 << 20
+# Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
+RELEASED_RUN_BYTES = 64 << 10
 
 
 class DiskQueueFolder:
@@ -36,6 +38,12 @@ class DiskQueueFolder:
         self._background = background
         self._clock = clock
         self._used: set[DiskQueue] = set()
+        self._failing: set[DiskQueue] = set()  # whose last sync failed
+
+    @property
+    def sync_error(self) -> StorageError | None:
+        """Why some queue is not on disk as it should be by now; None when all are."""
+        return next((queue.sync_error for queue in self._failing), None)
 
     def open(self, name: str) -> OverflowQueue:
         """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
@@ -63,8 +71,12 @@ class DiskQueueFolder:
             if queue.sync_due(now_ns):
                 queue.start_sync()
                 started += 1
+            if queue.sync_error is not None:
+                self._failing.add(queue)
             if not queue.is_dirty:
                 self._used.discard(queue)
+        if self._failing:
+            self._failing = {queue for queue in self._failing if queue.sync_error is not None}
         return started
 
 
@@ -123,16 +135,33 @@ class DiskQueueBacklog:
             self._take_returned_next = not is_returned_next
             if self._returned and (is_returned_next or self._queue.depth == 0):
                 return self._take_from(self._returned, count_max, bytes_max)
-        return self._queue.take(count_max, bytes_max)
+        run = self._queue.take(count_max, bytes_max)
+        if run is None and self._returned:
+            # What was counted on disk turned out unreadable: that is no reason to send nothing.
+            return self._take_from(self._returned, count_max, bytes_max)
+        return run
 
     def _take_from(self, line: deque[Run], count_max: int, bytes_max: int) -> Run:
-        run = line.popleft()
-        count = min(len(run), count_max, max(1, run.count_within(0, bytes_max)))
-        if count < len(run):
-            line.appendleft(run.slice(count, len(run)))
-            run = run.slice(0, count)
-        self._side_count -= count
-        return run
+        """From the front of a line that is not empty."""
+        taken: list[Run] = []
+        count_left, bytes_left = count_max, bytes_max
+        while line and count_left > 0:
+            run = line[0]
+            count = min(len(run), count_left, run.count_within(0, bytes_left))
+            if count == 0:
+                if taken:
+                    break
+                count = 1
+            if count < len(run):
+                line[0] = run.slice(count, len(run))
+                run = run.slice(0, count)
+            else:
+                line.popleft()
+            taken.append(run)
+            count_left -= count
+            bytes_left -= len(run.frames)
+        self._side_count -= count_max - count_left
+        return join_runs(taken)
 
     def sent(self, run: Run) -> None:
         """Nothing to note: the files know no deliveries but the attempts of what is written back."""
@@ -170,15 +199,25 @@ class DiskQueueBacklog:
 
     def release_due(self, now_ns: int, count_max: int) -> int:
         due = self._deferred.pop_due(now_ns, count_max)
-        for run in due:
-            self._return(run)
+        self._return_joined(due)
         return len(due)
 
     def release_all_deferred(self) -> int:
         drained = self._deferred.drain()
-        for _, run in drained:
-            self._return(run)
+        self._return_joined([run for _, run in drained])
         return len(drained)
+
+    def _return_joined(self, runs: list[Run]) -> None:
+        group: list[Run] = []
+        group_bytes = 0
+        for run in runs:
+            group.append(run)
+            group_bytes += len(run.frames)
+            if group_bytes >= RELEASED_RUN_BYTES:
+                self._return(join_runs(group))
+                group, group_bytes = [], 0
+        if group:
+            self._return(join_runs(group))
 
     def oldest_ns(self) -> int | None:
         times = [line[0].timestamp_ns_at(0) for line in (self._unsent, self._returned) if line]
@@ -239,6 +278,10 @@ class DiskQueueStore:
     def backend_depth(self) -> int:
         return self._queue.backend_depth
 
+    @property
+    def deferred_count(self) -> int:
+        return len(self._withheld)
+
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         try:
             if self._is_flowing and self._channels and self.depth == 0:
@@ -276,13 +319,15 @@ class DiskQueueStore:
         if not self._is_flowing or not self._channels:
             return 0
         moved = 0
-        for due_ns, run in self._withheld.drain():
+        for due_ns, run in self._withheld.pop(count_max):
             self._fan_out(run, due_ns)
             moved += 1
-        while moved < count_max:
-            taken = self._queue.take(count_max - moved, PUMP_RUN_BYTES)
+        bytes_left = PUMP_BYTES_MAX
+        while moved < count_max and bytes_left > 0:
+            taken = self._queue.take(count_max - moved, bytes_left)
             if taken is None:
                 break
+            bytes_left -= len(taken.frames)
             try:
                 self._fan_out(taken, None)
             except StorageError:

@@ -54,7 +54,7 @@ class OverflowQueue:
             return
         disk = self._disk
         if disk is None:
-            room = self._memory_count_max - self._memory_count
+            room = max(0, self._memory_count_max - self._memory_count)
             self.dropped_count += count - room
             if room:
                 run = messages if isinstance(messages, Run) else messages.run()
@@ -144,21 +144,40 @@ class OverflowQueue:
             self._disk.delete()
 
     def close(self) -> None:
-        """Write what is in memory to disk, sync and close it. Raises StorageError when that fails.
+        """Write what is in memory to disk, sync and close it. Raises StorageError, saying how many messages could
+        not be kept and why, after it has tried all of them.
 
         What was in memory comes behind what was on disk: the files only grow at their end.
         """
         if self._disk is None:
             return
+        refused = 0
+        reason = ""
         while (run := self.take_from_memory()) is not None:
-            try:
-                records, sizes = run.stored_records()
-                self._disk.put(records, sizes)
-            except StorageError:
-                self.put_front(run)
-                self._disk.close()
-                raise
-        self._disk.close()
+            for part in self._kept_apart(run):
+                try:
+                    self._disk.put(*part.stored_records())
+                except StorageError as exc:
+                    refused += len(part)
+                    reason = reason or str(exc)
+        try:
+            self._disk.close()
+        except StorageError as exc:
+            reason = f"{reason}; {exc}" if reason else str(exc)
+        if refused:
+            raise StorageError(f"{refused} messages of {self._disk.name} could not be kept: {reason}")
+        if reason:
+            raise StorageError(reason)
+
+    def _kept_apart(self, run: Run) -> list[Run]:
+        """The run, or its messages one by one where the disk refuses it as a whole: one that is too large, or a
+        disk that is almost full, must not take the others with it."""
+        assert self._disk is not None
+        try:
+            self._disk.put(*run.stored_records())
+        except StorageError:
+            return [run.slice(index, index + 1) for index in range(len(run))]
+        return []
 
     def take_from_memory(self) -> Run | None:
         """Remove the first run of what is in memory; None when there is none."""

@@ -109,6 +109,11 @@ class TopicStore(Protocol):
     @property
     def backend_depth(self) -> int: ...
 
+    @property
+    def deferred_count(self) -> int:
+        """The part of `depth` that is deferred."""
+        ...
+
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         """Take a batch, all or nothing, for every channel there is (or, withheld, for the topic itself).
 
@@ -125,7 +130,8 @@ class TopicStore(Protocol):
     def pump(self, count_max: int) -> int:
         """Move what waits at the topic on to its channels, oldest first; returns how many, at most `count_max`.
 
-        0 when nothing waits, the flow is stopped, or there is no channel.
+        One call moves about a mebibyte at most. 0 when nothing waits, the flow is stopped, or there is no channel.
+        Raises StorageError when the disk refuses; nothing is lost, and part of it may have been moved.
         """
         ...
 

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.errors import StorageError
+from queue_engine.ticket import DONE, failed
 from tests.service.http_server import Server, http_server
 from tests.support.delayed_store import DelayedStore
 from tests.support.engine import Client, pass_time, settle
@@ -40,9 +41,12 @@ def binary(*bodies: bytes) -> bytes:
 async def test_ping_tells_the_health(server: Server) -> None:
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
-    server.engine.health = "NOK - never gonna happen"
+    server.engine.note_append(failed(StorageError("never gonna happen")))
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (500, b"NOK - never gonna happen")
+    server.engine.note_append(DONE)
+    answer = await server.request("GET", "/ping")
+    assert (answer.status, answer.body) == (200, b"OK")
 
 
 async def test_info_has_nsqd_s_fields(server: Server) -> None:

@@ -104,6 +104,10 @@ class DelayedStore:
     def depth(self) -> int:
         return sum(len(run) for run, _ in self.held)
 
+    @property
+    def deferred_count(self) -> int:
+        return sum(len(run) for run, due_ns in self.held if due_ns is not None)
+
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         ticket = Ticket()
         self.pending.append((batch, due_ns, ticket))
