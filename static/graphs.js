@@ -2,6 +2,7 @@
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 const SECONDS = 900;
 const START_SECONDS = 120; // the shortest time a graph spans
+const REFETCH_AFTER_MS = 1_000;
 const graphs = new Map(); // name → Graph
 let series = null; // {newest, columns: {name: [900 values]}, graphs, labels, paused}
 let plotly = null;
@@ -58,6 +59,8 @@ function addSecond(second, points, isPaused) {
   if (second === series.newest || second === series.newest + 2) second = series.newest + 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
+  // This page was too slow to take some frames; the server knows whether those seconds are really unknown.
+  if (missed) setTimeout(fetchSeries, REFETCH_AFTER_MS);
   for (const [name, values] of Object.entries(series.columns)) {
     for (let index = 0; index < missed; index += 1) values.push(null);
     values.push(points[name] ?? null);
@@ -208,14 +211,14 @@ class Graph {
     const layout = structuredClone(this.dressedFrame.layout);
     layout.datarevision = this.revision;
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
-    layout.annotations = series.paused.map(([first]) => pauseWord(first));
+    const known = this.isZoomed ? 0 : Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
+    layout.annotations = series.paused.map(([first]) => pauseWord(first, series.newest - SECONDS + 1 + known));
     if (this.isZoomed) {
       // What somebody looks at stays where it is while seconds are added.
       layout.xaxis.range = this.plot.layout.xaxis.range;
       layout.yaxis.range = this.plot.layout.yaxis.range;
     } else {
       // A server that has just started shows what it knows, not an empty quarter of an hour.
-      const known = Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
       layout.xaxis.range = [localMs(series.newest - SECONDS + 1 + known), localMs(series.newest)];
       // An axis of nothing but zeroes would run from -1 to 1.
       const top = Math.max(0, ...this.columns.filter((column) => !this.hidden.has(column)).map(highest));
@@ -324,11 +327,13 @@ function pauseShape(first, last) {
   };
 }
 
-function pauseWord(first) {
+// The word stands inside the pause, or before one that has only just begun.
+function pauseWord(first, from) {
+  const isAtTheEnd = (first - from) / (series.newest - from) > 0.85;
   const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
   return {
     xref: "x", yref: "paper", x: localMs(Math.max(first, series.newest - SECONDS + 1)), y: 1,
-    xanchor: "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
+    xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
   };
 }
 

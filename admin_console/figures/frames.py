@@ -61,6 +61,7 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
             type="date",
             showgrid=False,
             nticks=7,
+            ticklabeloverflow="hide past domain",
             tickformat="%H:%M",
             tickformatstops=[{"dtickrange": [None, 59_000], "value": "%H:%M:%S"}],
             hoverformat="%H:%M:%S",
