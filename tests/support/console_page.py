@@ -12,6 +12,12 @@ from tests.support.waiting import wait_for
 LIVE_TIMEOUT_S = 6.0  # a frame a second, on a machine that also runs a browser
 
 
+def create_channel(server: ServerProcess, topic: str, channel: str) -> None:
+    """Make a channel, and its topic where it is missing."""
+    server.http("POST", f"/topic/create?topic={topic}")
+    server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
+
+
 def figure(page: Page, name: str) -> str:
     """The large value of one of the strip's figures."""
     return page.locator(f'[data-figure="{name}"] dd').first.inner_text()

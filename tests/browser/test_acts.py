@@ -1,0 +1,326 @@
+"""Every act is clicked; then what the page says, what is on disk, and what the audit list has."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.support.browser import Complaints
+from tests.support.console_page import (
+    LIVE_TIMEOUT_S,
+    audit_row,
+    create_channel,
+    figure,
+    message,
+    open_act,
+    topology,
+    wait_for_figure,
+    wait_until_live,
+)
+from tests.support.nsq_socket import NsqSocket
+from tests.support.server import ADMIN_USER, ServerProcess
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+
+def confirm(dialog: Locator, button: str, **fields: str) -> None:
+    """Fill in a dialog's fields by their labels, and press its button."""
+    for label, text in fields.items():
+        dialog.get_by_label(re.compile(label.replace("_", " "), re.IGNORECASE)).fill(text)
+    # Until the next page has loaded: before that its scripts are not there, and a link is only a link.
+    with dialog.page.expect_navigation():
+        dialog.get_by_role("button", name=button, exact=True).click()
+
+
+def expect_audited(page: Page, name: str, action: str, sentence: str, reason: str = "–") -> None:
+    """The newest row about `name` says who did what, from where, with what result."""
+    row = audit_row(page, name)
+    assert row["Who"] == f"{ADMIN_USER} admin"
+    assert row["From"] == "127.0.0.1"
+    assert row["What"] == action
+    assert row["Object"] == name
+    assert row["Result"] == "done"
+    assert row["What happened"].startswith(sentence), row
+    assert row["Reason"] == reason
+
+
+def publish(server: ServerProcess, topic: str, count: int) -> None:
+    server.http("POST", f"/mpub?topic={topic}", b"\n".join(b"%d" % number for number in range(count)))
+
+
+# Topics.
+
+
+def test_create_a_topic_and_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/topics/~create/.*400")
+    page = open_page("/topics/", graphs=False)
+    confirm(open_act(page, "New topic…"), "Create topic", name="not a name")
+    expect(page.get_by_role("alert")).to_contain_text("'not a name' is not a topic name: 1 to 64 of letters")
+    page.get_by_label("Name").fill("born")
+    page.get_by_role("button", name="Create topic").click()
+    assert message(page) == "Created born."
+    assert page.url.endswith("/topics/born/")
+    assert {"name": "born", "paused": False, "channels": []}.items() <= topology(server, "born").items()
+    expect_audited(page, "born", "create topic", "Created born.")
+
+    publish(server, "born", 3)
+    wait_for_figure(page, "waiting", "3")
+    dialog = open_act(page, "New channel…")
+    expect(dialog).to_contain_text("It is the first channel, and takes over 3 messages waiting at the topic.")
+    confirm(dialog, "Create channel", name="reader")
+    assert message(page) == "Created born/reader."
+    assert page.url.endswith("/topics/born/reader/")
+    assert figure(page, "depth") == "3"
+    assert [channel["name"] for channel in topology(server, "born")["channels"]] == ["reader"]
+    expect_audited(page, "born/reader", "create channel", "Created born/reader.")
+
+
+def test_publish_one_message(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "letters", "box")
+    page = open_page("/topics/letters/", graphs=False)
+    confirm(open_act(page, "Publish…"), "Publish to letters", body="Grüße\nzwei Zeilen")
+    assert message(page) == "Published 1 message of 19 bytes to letters."
+    expect_audited(page, "letters", "publish", "Published 1 message of 19 bytes to letters.")
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("letters", "box", rdy=1)
+        delivered = consumer.read_message()
+        assert delivered.body == "Grüße\nzwei Zeilen".encode()
+        consumer.finish(delivered)
+    confirm(open_act(page, "Publish…"), "Publish to letters", body="later", delay="1m30s")
+    assert re.search(r"to letters, to be delivered in (90s|1m30s)\.$", message(page)), message(page)
+    assert server.channel_stats("letters", "box")["deferred_count"] == 1
+
+
+def test_pause_and_unpause_a_topic(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "lock", "gate")
+    page = open_page("/topics/lock/", graphs=False)
+    confirm(open_act(page, "Pause…"), "Pause lock", reason="the weir is being repaired")
+    assert message(page).startswith("Paused lock: its messages stay at the topic")
+    assert topology(server, "lock")["paused"] is True
+    expect(page.get_by_text("❚❚ paused").first).to_be_visible()
+    expect_audited(page, "lock", "pause topic", "Paused lock:", reason="the weir is being repaired")
+    publish(server, "lock", 2)
+    wait_for_figure(page, "depth", "2")
+    assert server.channel_stats("lock", "gate")["depth"] == 0
+
+    dialog = open_act(page, "Resume…")
+    expect(dialog).to_contain_text("2 waiting messages will go to 1 channel.")
+    confirm(dialog, "Resume lock")
+    assert message(page).startswith("Resumed lock:")
+    assert topology(server, "lock")["paused"] is False
+    expect_audited(page, "lock", "unpause topic", "Resumed lock:")
+    assert server.channel_stats("lock", "gate")["depth"] == 2
+    expect(page.get_by_role("link", name="Pause…")).to_be_visible()
+    expect(page.get_by_role("link", name="Resume…")).to_be_hidden()
+
+
+def test_a_pause_is_undone_from_its_sentence(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "hasty", "one")
+    page = open_page("/topics/?q=hasty", graphs=False)
+    confirm(open_act(page, "^Pause$", page.get_by_role("table")), "Pause hasty")
+    assert topology(server, "hasty")["paused"] is True
+    confirm(open_act(page, "Undo"), "Resume hasty")
+    assert message(page).startswith("Resumed hasty:")
+    assert topology(server, "hasty")["paused"] is False
+
+
+def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/~empty/.*400")
+    publish(server, "flush", 4)
+    page = open_page("/topics/flush/", graphs=False)
+    confirm(open_act(page, "Empty…"), "Empty flush", confirm="flash")
+    expect(page.get_by_role("alert")).to_contain_text("'flash' is not flush. Nothing was done.")
+    assert server.topic_stats("flush")["depth"] == 4
+    page.get_by_label("to confirm").fill("flush")
+    page.get_by_role("button", name="Empty flush").click()
+    assert message(page) == "Emptied flush: dropped 4 waiting messages."
+    assert server.topic_stats("flush")["depth"] == 0
+    assert topology(server, "flush") is not None
+    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 waiting messages.")
+
+    create_channel(server, "flush", "a")
+    create_channel(server, "flush", "b")
+    publish(server, "flush", 2)
+    dialog = open_act(page, "Empty…")
+    dialog.get_by_label("Its channels too: 4 waiting messages there").check()
+    confirm(dialog, "Empty flush", confirm="flush")
+    assert message(page) == "Emptied flush and its 2 channels: dropped 4 waiting messages."
+    assert server.channel_stats("flush", "b")["depth"] == 0
+    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 waiting messages.")
+
+
+def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/~delete/.*400")
+    create_channel(server, "doomed", "too")
+    publish(server, "doomed", 5)
+    page = open_page("/topics/doomed/", graphs=False)
+    dialog = open_act(page, "Delete…")
+    expect(dialog).to_contain_text("5 waiting messages will be dropped.")
+    confirm(dialog, "Delete doomed", confirm="Doomed")
+    expect(page.get_by_role("alert")).to_contain_text("'Doomed' is not doomed. Nothing was done.")
+    assert topology(server, "doomed") is not None
+    page.get_by_label("to confirm").fill("doomed")
+    page.get_by_label("Reason").fill("nobody reads it")
+    page.get_by_role("button", name="Delete doomed").click()
+    assert message(page) == "Deleted doomed with 1 channel: dropped 5 waiting messages."
+    assert page.url.endswith("/topics/")
+    assert topology(server, "doomed") is None
+    expect_audited(page, "doomed", "delete topic", "Deleted doomed with 1 channel", reason="nobody reads it")
+
+
+# Channels.
+
+
+def test_pause_and_unpause_a_channel(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "sluice", "left")
+    page = open_page("/topics/sluice/left/", graphs=False)
+    confirm(open_act(page, "Pause…"), "Pause sluice/left")
+    assert message(page).startswith("Paused sluice/left: its consumers get no")
+    assert topology(server, "sluice")["channels"][0]["paused"] is True
+    expect_audited(page, "sluice/left", "pause channel", "Paused sluice/left:")
+    publish(server, "sluice", 1)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("sluice", "left", rdy=1)
+        consumer.expect_silence(0.3)
+        confirm(open_act(page, "Resume…"), "Resume sluice/left", reason="done")
+        assert message(page).startswith("Resumed sluice/left:")
+        assert topology(server, "sluice")["channels"][0]["paused"] is False
+        expect_audited(page, "sluice/left", "unpause channel", "Resumed sluice/left:", reason="done")
+        consumer.finish(consumer.read_message())
+
+
+def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "weir", "crew")
+    publish(server, "weir", 4)
+    page = open_page("/topics/weir/crew/", graphs=False)
+    wait_until_live(page)
+    with NsqSocket(server.tcp_port) as ann, NsqSocket(server.tcp_port) as bob:
+        ann.identify(client_id="ann")
+        ann.subscribe("weir", "crew", rdy=1)
+        bob.identify(client_id="bob")
+        bob.subscribe("weir", "crew", rdy=2)
+        of_ann = ann.read_message()
+        of_bob = [bob.read_message(), bob.read_message()]
+        # From here on nobody takes more: what is requeued stays in the queue.
+        ann.send(b"RDY 0\n")
+        bob.send(b"RDY 0\n")
+        wait_for_figure(page, "in_flight", "3")
+        held = page.get_by_role("table", name="Messages in flight")
+
+        one = of_bob[1].id.decode()
+        row = held.get_by_role("row").filter(has_text=one)
+        row.wait_for()
+        dialog = open_act(page, "Requeue now", row)
+        expect(dialog.get_by_label("One message", exact=True)).to_be_checked()
+        expect(dialog.get_by_label("Message id")).to_have_value(one)
+        expect(dialog).to_contain_text("A requeued message may be processed twice")
+        confirm(dialog, "Requeue weir/crew")
+        assert message(page) == "Requeued 1 message of weir/crew."
+        expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.")
+        assert f"message {one}" in audit_row(page, "weir/crew")["What happened"]
+        wait_for_figure(page, "in_flight", "2")
+
+        clients = page.get_by_role("table", name="Connected consumers")
+        row = clients.get_by_role("row").filter(has_text="ann")
+        row.wait_for()
+        dialog = open_act(page, "Requeue now", row)
+        expect(dialog.get_by_label("What one client holds")).to_be_checked()
+        confirm(dialog, "Requeue weir/crew", reason="ann hangs")
+        assert message(page) == "Requeued 1 message of weir/crew."
+        expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.", reason="ann hangs")
+        assert server.channel_stats("weir", "crew")["in_flight_count"] == 1
+        # The one left is bob's: a message that ann no longer holds is not hers to finish.
+        ann.finish(of_ann)
+        assert ann.read_error().startswith("E_FIN_FAILED")
+
+        dialog = open_act(page, "Requeue in flight…")
+        expect(dialog).to_contain_text("1 message in flight now.")
+        confirm(dialog, "Requeue weir/crew")
+        assert message(page) == "Requeued 1 message of weir/crew."
+        wait_for_figure(page, "in_flight", "0")
+        assert figure(page, "depth") == "4"
+        expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.")
+
+        bob.send(b"RDY 4\n")
+        again = [bob.read_message() for _ in range(4)]
+        assert sorted(delivered.attempts for delivered in again) == [1, 2, 2, 2]
+        assert {of_ann.id, *(delivered.id for delivered in of_bob)} == {
+            delivered.id for delivered in again if delivered.attempts == 2
+        }
+
+
+def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "later", "now")
+    server.http("POST", "/pub?topic=later&defer=600000", b"patience")
+    page = open_page("/topics/later/now/", graphs=False)
+    wait_for_figure(page, "deferred", "1")
+    dialog = open_act(page, "Release deferred…")
+    expect(dialog).to_contain_text("1 deferred message will wait in the queue now, before their time.")
+    confirm(dialog, "Release deferred of later/now")
+    assert message(page) == "Released 1 deferred message of later/now."
+    assert (figure(page, "deferred"), figure(page, "depth")) == ("0", "1")
+    expect_audited(page, "later/now", "release deferred", "Released 1 deferred message of later/now.")
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("later", "now", rdy=1)
+        assert consumer.read_message().body == b"patience"
+
+
+def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/~empty/.*400")
+    create_channel(server, "basin", "east")
+    create_channel(server, "basin", "west")
+    publish(server, "basin", 3)
+    page = open_page("/topics/basin/east/", graphs=False)
+    confirm(open_act(page, "Empty…"), "Empty basin/east", confirm="east")
+    expect(page.get_by_role("alert")).to_contain_text("'east' is not basin/east. Nothing was done.")
+    assert server.channel_stats("basin", "east")["depth"] == 3
+    page.get_by_label("to confirm").fill("basin/east")
+    page.get_by_role("button", name="Empty basin/east").click()
+    assert message(page) == "Emptied basin/east: dropped 3 waiting messages."
+    assert figure(page, "depth") == "0"
+    assert server.channel_stats("basin", "west")["depth"] == 3
+    assert [channel["name"] for channel in topology(server, "basin")["channels"]] == ["east", "west"]
+    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 waiting messages.")
+
+
+def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/~delete/.*400")
+    create_channel(server, "delta", "arm")
+    publish(server, "delta", 2)
+    page = open_page("/topics/delta/arm/", graphs=False)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("delta", "arm")
+        wait_for(
+            "the consumer on the page",
+            lambda: page.get_by_role("table", name="Connected consumers").is_visible(),
+            timeout_s=LIVE_TIMEOUT_S,
+            every_s=0.1,
+        )
+        dialog = open_act(page, "Delete…")
+        expect(dialog).to_contain_text("1 client will be disconnected.")
+        confirm(dialog, "Delete delta/arm", confirm="delta")
+        expect(page.get_by_role("alert")).to_contain_text("'delta' is not delta/arm. Nothing was done.")
+        assert topology(server, "delta")["channels"] != []
+        page.get_by_label("to confirm").fill("delta/arm")
+        page.get_by_role("button", name="Delete delta/arm").click()
+        assert message(page) == "Deleted delta/arm: dropped 2 waiting messages, disconnected 1 client."
+        assert page.url.endswith("/topics/delta/")
+        assert topology(server, "delta")["channels"] == []
+        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 waiting messages")
+        consumer.expect_closed()
+
+
+def test_cancelling_does_nothing(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "spared", "too")
+    page = open_page("/topics/spared/", graphs=False)
+    dialog = open_act(page, "Delete…")
+    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
+    dialog.get_by_role("link", name="Cancel").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("link", name="Delete…")).to_be_focused()
+    open_act(page, "Delete…")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert topology(server, "spared") is not None

@@ -1,0 +1,142 @@
+"""Figures move on an open page, without a reload, while a client works."""
+
+import time
+
+import pytest
+
+from tests.browser.conftest import OpenPage
+from tests.support.console_page import (
+    LIVE_TIMEOUT_S,
+    cell,
+    create_channel,
+    figure,
+    figure_note,
+    is_marked,
+    mark,
+    plotted,
+    wait_for_figure,
+    wait_until_live,
+)
+from tests.support.nsq_socket import NsqSocket
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+MSG_TIMEOUT_MS = 1_000
+
+
+def test_depth_in_flight_and_timeouts_move_on_the_channel_page(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "quakes", "alarm")
+    page = open_page("/topics/quakes/alarm/")
+    wait_until_live(page)
+    mark(page)
+    assert figure(page, "depth") == "0"
+    with NsqSocket(server.tcp_port) as producer:
+        producer.publish("quakes", *[b"%d" % number for number in range(7)])
+        wait_for_figure(page, "depth", "7")
+        with NsqSocket(server.tcp_port) as consumer:
+            consumer.identify(client_id="seismograph", msg_timeout=MSG_TIMEOUT_MS)
+            consumer.subscribe("quakes", "alarm", rdy=3)
+            held = [consumer.read_message() for _ in range(3)]
+            wait_for_figure(page, "in_flight", "3")
+            wait_for_figure(page, "depth", "4")
+            # Nothing is finished: the three time out and are given out again, with the second attempt counted.
+            again = [consumer.read_message() for _ in range(3)]
+            assert all(message.attempts in (1, 2) for message in again)
+            consumer.send(b"RDY 0\n")
+            wait_for(
+                "timeouts on the page",
+                lambda: figure(page, "timeouts") not in ("–", "0/min"),
+                timeout_s=LIVE_TIMEOUT_S,
+                every_s=0.1,
+            )
+            wait_for_figure(page, "in_flight", "0")
+            timed_out = server.channel_stats("quakes", "alarm")["timeout_count"]
+            assert timed_out >= len(held)
+            assert figure_note(page, "timeouts").startswith(f"{timed_out} since start")
+            assert "seismograph" in page.get_by_role("table", name="Connected consumers").inner_text()
+    wait_for_figure(page, "depth", "7")
+    assert is_marked(page), "the page was reloaded"
+
+
+def test_depth_in_flight_and_timeouts_move_on_the_topic_page_and_in_the_list_of_topics(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    create_channel(server, "floods", "gauges")
+    topic = open_page("/topics/floods/", graphs=False)
+    topics = open_page("/topics/?q=floods")
+    for page in (topic, topics):
+        wait_until_live(page)
+        mark(page)
+
+    def shown() -> tuple[str, str, str, str]:
+        return (
+            figure(topic, "waiting"),
+            cell(topic, "channels", "gauges", "depth"),
+            cell(topics, "topics", "floods", "depth"),
+            cell(topics, "topics", "floods", "in_flight"),
+        )
+
+    assert shown() == ("0", "0", "0", "0")
+    with NsqSocket(server.tcp_port) as client:
+        client.publish("floods", *[b"water"] * 5)
+        wait_for("a depth of 5", lambda: shown() == ("5", "5", "5", "0"), timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
+        with NsqSocket(server.tcp_port) as consumer:
+            consumer.identify(msg_timeout=MSG_TIMEOUT_MS)
+            consumer.subscribe("floods", "gauges", rdy=2)
+            wait_for("2 in flight", lambda: shown() == ("3", "3", "3", "2"), timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
+            assert figure(topic, "in_flight") == "2"
+            wait_for(
+                "timeouts",
+                lambda: (
+                    cell(topic, "channels", "gauges", "timed_out") != "0"
+                    and figure(topic, "timeouts") not in ("–", "0/min")
+                    and cell(topics, "topics", "floods", "timeouts") not in ("–", "0")
+                ),
+                timeout_s=LIVE_TIMEOUT_S,
+                every_s=0.1,
+            )
+    assert is_marked(topic), "the topic's page was reloaded"
+    assert is_marked(topics), "the list of topics was reloaded"
+
+
+def test_a_topic_that_comes_into_being_appears_in_the_open_list(server: ServerProcess, open_page: OpenPage) -> None:
+    page = open_page("/topics/?q=newborn")
+    wait_until_live(page)
+    mark(page)
+    assert page.get_by_role("link", name="newborn").count() == 0
+    server.http("POST", "/pub?topic=newborn", b"first")
+    page.get_by_role("link", name="newborn").wait_for(timeout=LIVE_TIMEOUT_S * 1000)
+    assert cell(page, "topics", "newborn", "depth") == "1"
+    assert is_marked(page), "the page was reloaded"
+
+
+def test_the_depth_graph_draws_what_the_engine_counts(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "tides", "harbour")
+    page = open_page("/topics/tides/harbour/")
+    wait_until_live(page)
+    wait_for("the graph", lambda: plotted(page, "depth"), timeout_s=15, every_s=0.1)
+    for expected in (11, 4):
+        if expected == 11:
+            server.http("POST", "/mpub?topic=tides", b"\n".join(b"%d" % number for number in range(11)))
+        else:
+            with NsqSocket(server.tcp_port) as consumer:
+                consumer.subscribe("tides", "harbour", rdy=1)
+                for _ in range(7):
+                    consumer.finish(consumer.read_message())
+                consumer.send(b"CLS\n")
+                consumer.read_response()
+        wait_for(
+            f"a point at {expected}",
+            lambda wanted=expected: plotted(page, "depth")[0]["y"][-1] == wanted,
+            timeout_s=LIVE_TIMEOUT_S,
+            every_s=0.1,
+        )
+    (line,) = plotted(page, "depth") or []
+    assert line["name"] == "depth"
+    assert 11 in line["y"], line
+    # A point a second, the newest at this second; the graph's times are those of this machine's zone.
+    assert [later - earlier for earlier, later in zip(line["x"], line["x"][1:], strict=False)] == [1000] * 9
+    offset_s = page.evaluate("new Date().getTimezoneOffset() * 60")
+    assert abs(line["x"][-1] / 1000 + offset_s - time.time()) < 3
