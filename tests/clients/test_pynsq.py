@@ -118,7 +118,7 @@ async def test_requeue_with_delay_comes_again_later_with_one_attempt_more(server
         await wait_for_async("the second attempt", lambda: len(seen) == 2)
         await wait_for_async("its FIN", lambda: server.channel_stats("requeued", "c")["in_flight_count"] == 0)
     assert [attempts for attempts, _ in seen] == [1, 2]
-    assert 0.95 < seen[1][1] - seen[0][1] < 2
+    assert 0.95 < seen[1][1] - seen[0][1] < 5
     found = server.channel_stats("requeued", "c")
     assert (found["requeue_count"], found["timeout_count"], found["depth"]) == (1, 0, 0)
 
@@ -168,7 +168,7 @@ async def test_a_deferred_publish_arrives_when_due(server: ServerProcess) -> Non
         assert await answer(writer.dpub, "deferred", 700, b"later") == b"OK"
         assert server.channel_stats("deferred", "c")["deferred_count"] == 1
         await wait_for_async("the message", lambda: collected.bodies)
-        assert 0.65 < time.monotonic() - started < 2
+        assert 0.65 < time.monotonic() - started < 5
     assert collected.bodies == [b"later"]
 
 
