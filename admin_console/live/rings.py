@@ -19,12 +19,32 @@ _BLANK_SPARK = array("d", [nan]) * SPARK_BUCKETS
 class Clock:
     """The seconds the rings hold: which second the newest slot is, and when each slot was really taken."""
 
-    __slots__ = ("newest", "oldest", "taken_s")
+    __slots__ = ("_references", "newest", "oldest", "taken_s")
 
     def __init__(self) -> None:
         self.newest: int | None = None  # Unix second
         self.oldest = 0  # first Unix second seen
         self.taken_s = array("d", _BLANK)
+        self._references: dict[int, tuple[int, float] | None] = {}
+
+    def reference(self, span_s: int) -> tuple[int, float] | None:
+        """The earliest second of the last `span_s` that was seen, and how long ago its figures were taken.
+
+        None when there is none before the newest. Found once a second for all rings together.
+        """
+        if span_s not in self._references:
+            self._references[span_s] = self._find_reference(span_s)
+        return self._references[span_s]
+
+    def _find_reference(self, span_s: int) -> tuple[int, float] | None:
+        newest = self.newest
+        if newest is None:
+            return None
+        for second in range(max(newest - min(span_s, SECONDS - 1), self.oldest), newest):
+            elapsed_s = self.taken_s[newest % SECONDS] - self.taken_s[second % SECONDS]
+            if elapsed_s > 0:  # false for NaN as well
+                return second, elapsed_s
+        return None
 
     def accept(self, taken_s: float) -> tuple[int, range] | None:
         """The second that figures taken at `taken_s` (Unix) belong to, and the seconds missed before it.
@@ -47,6 +67,7 @@ class Clock:
             else:
                 missed = range(max(self.newest + 1, second - SECONDS), second)
         self.newest = second
+        self._references.clear()
         self.taken_s[second % SECONDS] = taken_s
         for lost in missed:
             self.taken_s[lost % SECONDS] = nan
@@ -56,17 +77,17 @@ class Clock:
 class Rings:
     """Columns of one topic, channel or total."""
 
-    __slots__ = ("clock", "columns", "counters", "gauges", "seen_sequence", "sources", "spark", "sums")
+    __slots__ = ("_counter_columns", "_gauge_columns", "clock", "columns", "gauges", "sources", "spark", "sums")
 
     def __init__(self, clock: Clock, gauges: Sequence[str], counters: Sequence[str]) -> None:
         self.clock = clock
-        self.gauges = tuple(gauges)
-        self.counters = tuple(counters)
+        self.gauges = frozenset(gauges)
         self.columns = {name: array("d", _BLANK) for name in (*gauges, *counters)}
-        self.sums = [0.0] * len(self.counters)
+        self._gauge_columns = tuple(self.columns[name] for name in gauges)
+        self._counter_columns = tuple(self.columns[name] for name in counters)
+        self.sums = [0.0] * len(self._counter_columns)
         self.sources: tuple[int, ...] | None = None  # the counters' last raw values
         self.spark = array("d", _BLANK_SPARK)
-        self.seen_sequence = -1
 
     def forget(self, seconds: range) -> None:
         """Mark seconds that nobody saw."""
@@ -91,11 +112,11 @@ class Rings:
     def write(self, second: int, gauges: Sequence[float], growth: Sequence[float]) -> None:
         """Put this second's gauges and add what the counters grew by. The first gauge is the sparkline's."""
         slot = second % SECONDS
-        for name, value in zip(self.gauges, gauges, strict=True):
-            self.columns[name][slot] = value
-        for index, name in enumerate(self.counters):
-            self.sums[index] += growth[index]
-            self.columns[name][slot] = self.sums[index]
+        for column, value in zip(self._gauge_columns, gauges, strict=True):
+            column[slot] = value
+        sums = self.sums = [total + grown for total, grown in zip(self.sums, growth, strict=True)]
+        for column, value in zip(self._counter_columns, sums, strict=True):
+            column[slot] = value
         # The bucket of this second was fifteen minutes ago's until its first second overwrites it.
         self.spark[second // SPARK_BUCKET_S % SPARK_BUCKETS] = gauges[0]
 
@@ -111,19 +132,23 @@ class Rings:
 
         None when fewer than two seconds are known.
         """
+        found = self.clock.reference(span_s)
         newest = self.clock.newest
-        if newest is None:
+        if found is None or newest is None:
             return None
         column = self.columns[name]
         now = column[newest % SECONDS]
+        first, elapsed_s = found
+        grown = now - column[first % SECONDS]
+        if not isnan(grown):
+            return grown, elapsed_s
         if isnan(now):
             return None
-        first = max(newest - min(span_s, SECONDS - 1), self.clock.oldest)
-        for second in range(first, newest):
+        # Younger than the span: from its own first second on.
+        for second in range(first + 1, newest):
             then = column[second % SECONDS]
             if not isnan(then):
-                elapsed_s = self.clock.taken_s[newest % SECONDS] - self.clock.taken_s[second % SECONDS]
-                return (now - then, elapsed_s) if elapsed_s > 0 else None
+                return now - then, self.clock.taken_s[newest % SECONDS] - self.clock.taken_s[second % SECONDS]
         return None
 
     def rate(self, name: str, span_s: int = 5) -> float | None:

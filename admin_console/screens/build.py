@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from admin_console.accounts.roles import Role
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
@@ -63,11 +64,13 @@ def build_screen(
 ) -> Screen:
     """The screen of a page. Pure: everything it shows is handed in.
 
+    The lists are made once a reading, however many pages and sockets ask: they differ by their age alone.
+
     in_flight: the channel's messages in flight, None when nobody asked the engine; http_address: where the HTTP API
     listens, for the commands that empty pages show.
     """
     snapshot: EngineSnapshot | None = reading.snapshot if reading else None
-    frame = {
+    frame: dict[str, Any] = {
         "page": request.page,
         "subscription": request.subscription,
         "sequence": snapshot.sequence if snapshot else 0,
@@ -76,12 +79,18 @@ def build_screen(
         "version": snapshot.version if snapshot else "",
         "has_figures": snapshot is not None,
     }
-    if request.page == "overview":
-        return Screen(**frame, **overview.parts(reading, request.role, http_address))
-    if request.page == "topics":
-        return Screen(
-            **frame, **topics.parts(reading, request.role, request.q, request.sort, request.number, http_address)
-        )
+    if request.page in ("overview", "topics"):
+        known = reading.memory.get(request) if reading else None
+        if isinstance(known, Screen):
+            return replace(known, age_ms=frame["age_ms"])
+        if request.page == "overview":
+            made = Screen(**frame, **overview.parts(reading, request.role, http_address))
+        else:
+            asked = (request.q, request.sort, request.number)
+            made = Screen(**frame, **topics.parts(reading, request.role, *asked, http_address))
+        if reading is not None:
+            reading.memory[request] = made
+        return made
     if request.page == "topic":
         return Screen(**frame, **topic.parts(reading, request.role, request.topic))
     return Screen(**frame, **channel.parts(reading, request.role, request.topic, request.channel, in_flight))

@@ -6,9 +6,11 @@ Wire forms are as small as they can be said: a cell without title and tone is it
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import orjson
+from django.template.loader import render_to_string
 
 from admin_console.screens import units
 
@@ -150,8 +152,10 @@ class Empty:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
+    """A live table. Pages of one second that show the same share it, and so its HTML is made once."""
+
     name: str
     caption: str
     columns: tuple[Column, ...]
@@ -171,6 +175,10 @@ class Table:
         columns = tuple(columns)
         made = tuple(Row(key, tuple(zip(columns, cells, strict=True))) for key, cells in rows)
         return cls(name, caption, columns, made, empty)
+
+    @cached_property
+    def html(self) -> str:
+        return render_to_string("partials/table.html", {"table": self})
 
     @property
     def blank_row(self) -> Row:

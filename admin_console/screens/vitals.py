@@ -1,6 +1,7 @@
 """A channel's vital signs: what it holds, where it is heading, and how urgent it is, from one reading."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ OLD_AND_GROWING_S = 60
 SATURATED_SHARE = 0.95
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vitals:
     """One channel at one second. Rates are per second, `*_min` counts are over the last minute, None is unknown."""
 
@@ -65,7 +66,7 @@ class Vitals:
             stats.depth > 0 and stats.ready_count > 0 and stats.in_flight_count >= SATURATED_SHARE * stats.ready_count
         )
 
-    @property
+    @cached_property
     def level(self) -> int:
         stats = self.stats
         if stats.paused or self.topic_paused:
