@@ -50,6 +50,7 @@ class EngineRunner:
         self._thread: threading.Thread | None = None
         self._stop_asked: asyncio.Event | None = None
         self._started = threading.Event()
+        self._unanswered: set[concurrent.futures.Future[Any]] = set()
 
     # From any thread.
 
@@ -85,6 +86,8 @@ class EngineRunner:
         Cancelling it before it began drops it unstarted.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
         loop = self._loop
         try:
             if loop is None:
@@ -136,6 +139,10 @@ class EngineRunner:
                 logger.critical("engine ended error=%s", exc, exc_info=not isinstance(exc, PenstockError))
         finally:
             self._loop = None
+            for future in list(self._unanswered):
+                # Its turn never came, or its ticket: nobody must wait for ever.
+                if not future.done():
+                    future.set_exception(ClosedError("the engine stopped before it could answer"))
             was_started = self._started.is_set()
             self._started.set()
             if self.error is not None and was_started and self.on_death is not None:
@@ -190,10 +197,11 @@ class EngineRunner:
             ]
             self._started.set()
             stop = asyncio.create_task(self._stop_asked.wait())
-            done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if task is not stop:
-                    task.result()  # a loop of ours ended: that is an error, and it is raised here
+            ends: list[asyncio.Future[Any]] = [stop, turns.failure, *tasks]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                if end is not stop:
+                    end.result()  # a loop of ours ended: that is an error, and it is raised here
         finally:
             tcp_server.stop_accepting()
             if http_server is not None:
@@ -226,7 +234,11 @@ class EngineRunner:
                 await asyncio.sleep(0)
             self.snapshot = snapshot
             for hand_over in self.on_snapshot:
-                hand_over(snapshot)
+                try:
+                    hand_over(snapshot)
+                except Exception:
+                    # Whoever watches may break; the queues go on.
+                    logger.exception("snapshot not handed over")
 
 
 async def _listening(start: Any, address: str) -> Any:

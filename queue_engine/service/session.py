@@ -51,6 +51,13 @@ MAGIC = b"  V2"
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 # Reading pauses while this much of what a client published is not settled yet.
 UNSETTLED_BYTES_MAX = 8 << 20
+# What an answer that waits costs beside the body it is for, counted in the above.
+WAITING_ANSWER_BYTES = 200
+# Reading pauses, too, while so much of what was sent lies unread: answers are not held back like messages.
+UNREAD_BYTES_MAX = 256 << 10
+# Why reading is paused; one does not lift the other.
+_UNSETTLED = 1
+_UNREAD = 2
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
@@ -100,11 +107,11 @@ class Session(asyncio.Protocol):
         self._waiting: deque[tuple[Ticket, bytes, str, int]] = deque()  # ticket, answer, failed verb, body bytes
         self._awaited: Ticket | None = None
         self._unsettled_bytes = 0
-        self._is_reading_paused = False
+        self._reading_pauses = 0  # _UNSETTLED, _UNREAD
         self._ends_after_waiting = False
         # Messages: written at once, or gathered for a client that asked for that.
         self._is_write_paused = False
-        self._is_sub_pending = False
+        self._is_sub_pending = False  # SUB's answer has not left yet: no message goes before it
         self._gathers = False
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
@@ -181,10 +188,11 @@ class Session(asyncio.Protocol):
                 self._transport.close()
 
     def close(self) -> None:
-        """The server stops: answers that are ready go out first."""
+        """The server stops: nothing more is taken, what was asked for is answered, then the connection ends."""
         self._flush_gathered()
+        self._ends_after_waiting = True
+        self._leave_channel()
         self.write_replies()
-        self._end()
 
     def abort(self) -> None:
         """End at once, whatever is still to go out."""
@@ -203,11 +211,13 @@ class Session(asyncio.Protocol):
             parser = self._parser
             parser.feed(data)
             handlers = self._handlers
+            began_ns = self._command_began_ns
             while (command := parser.next()) is not None:
                 handlers[type(command)](command)
+                began_ns = None  # what is unfinished now began in this read
             if not parser.in_progress:
                 self._command_began_ns = None
-            elif self._command_began_ns is None:
+            elif began_ns is None:
                 self._command_began_ns = now_ns
         except ProtocolError as error:
             self._refuse(error)
@@ -236,7 +246,24 @@ class Session(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._stuck_since_ns = None
+        self._resume_reading(_UNREAD)
         self._wake_channel()
+
+    def _pause_reading(self, reason: int) -> None:
+        if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
+            self._transport.pause_reading()
+        self._reading_pauses |= reason
+
+    def _resume_reading(self, reason: int) -> None:
+        if not self._reading_pauses & reason:
+            return
+        self._reading_pauses &= ~reason
+        if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
+            # It could not be heard meanwhile, nor finish what it had begun.
+            self._heard_ns = self._clock.monotonic_ns()
+            if self._command_began_ns is not None:
+                self._command_began_ns = self._heard_ns
+            self._transport.resume_reading()
 
     def _write_buffer_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -254,12 +281,14 @@ class Session(asyncio.Protocol):
             self._replies.append(frame)
 
     def _reply_when(self, ticket: Ticket, verb: str, body_bytes: int) -> None:
-        """OK once the ticket is done; its failure is fatal, as nsqd's is."""
-        self._waiting.append((ticket, frames.OK, verb, body_bytes))
-        self._unsettled_bytes += body_bytes
-        if self._unsettled_bytes > UNSETTLED_BYTES_MAX and not self._is_reading_paused and self._transport:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
+        """OK once the ticket is done; its failure is fatal, as nsqd's is. Raises ProtocolError when it failed."""
+        if ticket.done and ticket.error is not None:
+            raise _publish_failed(verb, ticket.error)
+        cost_bytes = body_bytes + WAITING_ANSWER_BYTES
+        self._waiting.append((ticket, frames.OK, verb, cost_bytes))
+        self._unsettled_bytes += cost_bytes
+        if self._unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading_pauses & _UNSETTLED:
+            self._pause_reading(_UNSETTLED)
         # One turn's publishes share a ticket: it is listened to once.
         if ticket is not self._awaited or ticket.done:
             self._awaited = ticket
@@ -268,19 +297,20 @@ class Session(asyncio.Protocol):
     def _settle_waiting(self, _: Ticket) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0].done:
-            ticket, frame, verb, body_bytes = waiting.popleft()
-            self._unsettled_bytes -= body_bytes
+            ticket, frame, verb, cost_bytes = waiting.popleft()
+            self._unsettled_bytes -= cost_bytes
             if ticket.error is None:
                 self._replies.append(frame)
+                if verb == "SUB":
+                    self._is_sub_pending = False
+                    self._wake_channel()
                 continue
-            self._replies.append(
-                frames.error_frame(ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {ticket.error}").payload)
-            )
+            self._replies.append(frames.error_frame(_publish_failed(verb, ticket.error).payload))
             waiting.clear()
+            self._unsettled_bytes = 0
             self._ends_after_waiting = True
-        if self._is_reading_paused and self._unsettled_bytes <= UNSETTLED_BYTES_MAX // 2 and self._transport:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        if self._reading_pauses & _UNSETTLED and self._unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
+            self._resume_reading(_UNSETTLED)
         if self._replies or self._ends_after_waiting:
             self._owner.flush_soon(self)
 
@@ -290,6 +320,7 @@ class Session(asyncio.Protocol):
         if error.fatal:
             logger.info("client refused remote=%s error=%s", self._remote_address, error)
             self._ends_after_waiting = True
+            self._command_began_ns = None
 
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""
@@ -297,6 +328,8 @@ class Session(asyncio.Protocol):
             if self._gathered:
                 self._flush_gathered()  # messages that were sent before go out before
             self._transport.write(b"".join(self._replies))
+            if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
+                self._pause_reading(_UNREAD)
         self._replies.clear()
         if self._ends_after_waiting and not self._waiting:
             self._end()
@@ -388,14 +421,8 @@ class Session(asyncio.Protocol):
         self._channel = channel
         self._consumer = consumer
         self._state = CLIENT_STATE_SUBSCRIBED
-        self._is_sub_pending = not ticket.done
+        self._is_sub_pending = True
         self._reply_when(ticket, "SUB", 0)
-        if self._is_sub_pending:
-            ticket.when_done(self._sub_settled)
-
-    def _sub_settled(self, _: Ticket) -> None:
-        self._is_sub_pending = False
-        self._wake_channel()
 
     def _on_cls(self, command: Cls) -> None:
         self._state = CLIENT_STATE_CLOSING
@@ -465,19 +492,14 @@ class Session(asyncio.Protocol):
             if now_ns - self._closing_ns > CLOSE_TIMEOUT_NS:
                 transport.abort()
             return
-        if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
-            self._cut("no magic", self._options.magic_timeout_ms)
+        # While it waits for us it can't be expected to say anything.
+        waits_for_us = bool(self._reading_pauses & _UNSETTLED) or self._ends_after_waiting
+        if not waits_for_us and self._is_too_slow(now_ns):
             return
-        if self._command_began_ns is not None:
-            begun_mib = 1 + (self._parser.buffered_bytes >> 20)
-            limit_ms = self._options.command_timeout_ms * begun_mib
-            if now_ns - self._command_began_ns > limit_ms * NS_PER_MS:
-                self._cut("command not complete", limit_ms)
-                return
         interval_ns = self._identity.heartbeat_interval_ms * NS_PER_MS
         if not interval_ns:
             return
-        if now_ns - self._heard_ns > 2 * interval_ns:
+        if not waits_for_us and now_ns - self._heard_ns > 2 * interval_ns:
             self._cut("silent", 2 * self._identity.heartbeat_interval_ms)
             return
         if self._stuck_since_ns is not None:
@@ -493,6 +515,19 @@ class Session(asyncio.Protocol):
             if not self._is_write_paused:
                 self._flush_gathered()
                 transport.write(frames.HEARTBEAT)
+
+    def _is_too_slow(self, now_ns: int) -> bool:
+        """Whether it was cut, because its magic or a command took too long."""
+        if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
+            self._cut("no magic", self._options.magic_timeout_ms)
+            return True
+        if self._command_began_ns is not None:
+            begun_mib = 1 + (self._parser.buffered_bytes >> 20)
+            limit_ms = self._options.command_timeout_ms * begun_mib
+            if now_ns - self._command_began_ns > limit_ms * NS_PER_MS:
+                self._cut("command not complete", limit_ms)
+                return True
+        return False
 
     def _cut(self, reason: str, limit_ms: int) -> None:
         logger.info("client cut remote=%s reason=%r limit_ms=%d", self._remote_address, reason, limit_ms)
@@ -529,6 +564,10 @@ class Session(asyncio.Protocol):
 
 def _in_state(verb: bytes) -> ProtocolError:
     return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
+
+
+def _publish_failed(verb: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")
 
 
 def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:

@@ -6,9 +6,12 @@ and a reader is woken once.
 """
 
 import asyncio
+import logging
 from typing import Protocol
 
 from queue_engine.engine import Engine
+
+logger = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
@@ -23,6 +26,8 @@ class Turns:
         self._engine: Engine | None = None
         self._unflushed: dict[Flushable, None] = {}
         self._is_due = False
+        self.failure: asyncio.Future[None] = self._loop.create_future()
+        """Gets the exception that a turn ended with: then nothing of the engine can be relied on, and it stops."""
 
     def drive(self, engine: Engine) -> None:
         """Run this engine's turns from now on; its `on_work` is `soon`."""
@@ -42,13 +47,21 @@ class Turns:
     def run(self) -> None:
         """One turn. What could not be done within its bounds is left for the next, after the sockets."""
         self._is_due = True  # whoever asks for a turn meanwhile gets this one
-        engine = self._engine
-        if engine is not None and engine.has_work:
-            engine.turn()
+        engine = None if self.failure.done() else self._engine
+        try:
+            if engine is not None and engine.has_work:
+                engine.turn()
+        except Exception as exc:
+            self.failure.set_exception(exc)
+            engine = None
         while self._unflushed:
             unflushed, self._unflushed = self._unflushed, {}
             for session in unflushed:
-                session.write_replies()
+                try:
+                    session.write_replies()
+                except Exception:
+                    # One connection's trouble is not the others'.
+                    logger.exception("answers not written")
         self._is_due = False
         if engine is not None and engine.has_work:
             self.soon()

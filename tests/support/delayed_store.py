@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from queue_engine.run import Batch, Run, join_runs
 from queue_engine.storage.deferred import DeferredMessages
 from queue_engine.storage.store import EmptyResult
-from queue_engine.ticket import Ticket
+from queue_engine.ticket import Ticket, failed
 
 
 class ListBacklog:
@@ -99,6 +99,7 @@ class DelayedStore:
         self.channels: dict[str, ListBacklog] = {}
         self.is_flowing = False
         self.is_closed = False
+        self.fail_next: Exception | None = None  # the next append fails at once with this
 
     @property
     def depth(self) -> int:
@@ -109,6 +110,9 @@ class DelayedStore:
         return sum(len(run) for run, due_ns in self.held if due_ns is not None)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        if self.fail_next is not None:
+            error, self.fail_next = self.fail_next, None
+            return failed(error)
         ticket = Ticket()
         self.pending.append((batch, due_ns, ticket))
         return ticket
