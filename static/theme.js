@@ -1,6 +1,7 @@
 // Runs before the first paint: the manual choice of theme, where there is one, must never flash the other.
 // A plain script, not a module: modules wait for the document.
 (() => {
+  document.documentElement.classList.add("scripted");
   const KEY = "penstock-theme";
   const choice = () => {
     try {
