@@ -11,10 +11,13 @@ let saidAt = performance.now();
 let saidMeaning = null;
 
 export function applyFrame(frame) {
-  if (frame.flags.gone || (isFirstRun() && frame.flags.first_run === false)) {
+  // What is gone has another page, and so has what came back: each page stays while it is the right one.
+  const showsGone = !root.querySelector("[data-strip], [data-table]");
+  if (Boolean(frame.flags.gone) !== showsGone || (isFirstRun() && frame.flags.first_run === false)) {
     reloadOnce();
     return;
   }
+  if (showsGone) return;
   setText(root.querySelector("[data-subtitle]"), frame.subtitle);
   applyChips(root.querySelector("[data-chips]"), frame.chips);
   applyMeaning(frame.meaning);
