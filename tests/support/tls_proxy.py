@@ -44,9 +44,12 @@ class TlsProxy:
         backend_reader, backend_writer = await asyncio.open_connection("127.0.0.1", self._backend_port)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n")
-            head += b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
             if b"\r\nupgrade: websocket" not in head.lower():
+                # Beside a browser's own keep-alive a close would not be heeded, and later requests go unforwarded.
+                lines = head.split(b"\r\n")
+                head = b"\r\n".join(line for line in lines if not line.lower().startswith(b"connection:"))
                 head += b"Connection: close\r\n"
+            head += b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
             backend_writer.write(head + b"\r\n")
             await asyncio.gather(_pass_on(reader, backend_writer), _pass_on(backend_reader, writer))
         except (OSError, asyncio.IncompleteReadError):
