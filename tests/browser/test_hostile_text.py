@@ -75,7 +75,7 @@ def test_what_clients_say_of_themselves_is_only_text(server: ServerProcess, open
         expect_harmless(page)
         # In the dialog the clients are choices.
         dialog = open_act(page, "Requeue in flight…")
-        expect(dialog.get_by_label("Client")).to_contain_text("</script><script>window.ran=1</script>")
+        expect(dialog.get_by_label("Client", exact=True)).to_contain_text("</script><script>window.ran=1</script>")
         expect_harmless(page)
     finally:
         for client in clients:

@@ -3,8 +3,10 @@
 import time
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
+from tests.support.browser import Complaints
 from tests.support.console_page import (
     LIVE_TIMEOUT_S,
     cell,
@@ -140,3 +142,24 @@ def test_the_depth_graph_draws_what_the_engine_counts(server: ServerProcess, ope
     assert [later - earlier for earlier, later in zip(line["x"], line["x"][1:], strict=False)] == [1000] * 9
     offset_s = page.evaluate("new Date().getTimezoneOffset() * 60")
     assert abs(line["x"][-1] / 1000 + offset_s - time.time()) < 3
+
+
+def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("/topics/phoenix/.*404")
+    create_channel(server, "phoenix", "ash")
+    page = open_page("/topics/phoenix/", graphs=False)
+    wait_until_live(page)
+    server.http("POST", "/topic/delete?topic=phoenix")
+    gone = page.get_by_text("There is no topic phoenix")
+    gone.wait_for(timeout=LIVE_TIMEOUT_S * 1000)
+    # A page that reloads itself with every frame never gets so old.
+    wait_for("a page that stays", lambda: page.evaluate("performance.now()") > 3_500, timeout_s=10, every_s=0.1)
+    page.get_by_role("link", name="Create phoenix…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_have_value("phoenix")
+    dialog.get_by_role("link", name="Cancel").click()
+    server.http("POST", "/pub?topic=phoenix", b"again")
+    page.locator("[data-strip]").wait_for(timeout=LIVE_TIMEOUT_S * 1000)
+    wait_for_figure(page, "waiting", "1")

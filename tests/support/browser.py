@@ -2,10 +2,10 @@
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, BrowserType, ConsoleMessage, Page, Request, sync_playwright
 
 _FLAGS = (
     "--no-sandbox",
@@ -19,8 +19,6 @@ _FLAGS = (
     "--metrics-recording-only",
     "--disable-extensions",
     "--disable-features=OptimizationHints,MediaRouter,Translate,DialMediaRouteProvider",
-    # Nothing may leave the machine.
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
 )
@@ -32,13 +30,23 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+# Nothing may leave the machine.
+_NAMES = "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost"
+
+
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium. Without one installed this fails: a missing browser is no reason to test less."""
+def chromium(*, launcher: BrowserType | None = None, hosts: Mapping[str, str] | None = None) -> Iterator[Browser]:
+    """A headless Chromium. Without one installed this fails: a missing browser is no reason to test less.
+
+    hosts: "name:port" → "address:port" that it really connects to. launcher: that of another one that runs, since
+    playwright can be started once at a time only.
+    """
     path = shutil.which("chromium")
     assert path, "chromium is not installed; README's test command installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(_FLAGS))
+    names = " , ".join([*(f"MAP {name} {address}" for name, address in (hosts or {}).items()), _NAMES])
+    flags = [*_FLAGS, f"--host-resolver-rules={names}"]
+    with nullcontext() if launcher else sync_playwright() as playwright:
+        browser = (launcher or playwright.chromium).launch(executable_path=path, headless=True, args=flags)
         try:
             yield browser
         finally:

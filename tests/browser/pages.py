@@ -1,0 +1,37 @@
+"""Every page of the console, for tests and screenshots that look at all of them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """name: of its screenshot; act: the button whose dialog is opened; user: "" for nobody."""
+
+    name: str
+    path: str
+    act: str = ""
+    user: str = "admin"
+
+
+def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
+    """All pages, those of a topic and a channel with the ones named."""
+    topic_path = f"/topics/{topic}/"
+    channel_path = f"{topic_path}{channel}/"
+    return (
+        ConsolePage("log-in", "/login/", user=""),
+        ConsolePage("overview", "/"),
+        ConsolePage("topics", "/topics/"),
+        ConsolePage("topics-none-found", "/topics/?q=nothing-is-called-so"),
+        ConsolePage("topic", topic_path),
+        ConsolePage("channel", channel_path),
+        ConsolePage("channel-viewer", channel_path, user="vera"),
+        ConsolePage("gone", f"{topic_path}nothing-is-called-so/"),
+        ConsolePage("audit", "/audit/"),
+        ConsolePage("password", "/password/"),
+        ConsolePage("not-allowed", "/audit/", user="vera"),
+        ConsolePage("confirm-publish", f"{topic_path}~publish/"),
+        ConsolePage("confirm-empty-topic", f"{topic_path}~empty/"),
+        ConsolePage("confirm-delete-channel", f"{channel_path}~delete/"),
+        ConsolePage("dialog-requeue", channel_path, act="Requeue in flight…"),
+        ConsolePage("dialog-create-topic", "/topics/", act="New topic…"),
+    )

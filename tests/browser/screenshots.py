@@ -1,0 +1,106 @@
+"""Pictures of every page, light and dark, wide and narrow, for eyes to judge; never kept in git.
+
+    python -m tests.browser.screenshots [DIRECTORY]        (default: .screenshots)
+
+The pages are those of `serve --demo` after it has run for a while, so that they look as a newcomer sees them.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from tests.browser.pages import ConsolePage, pages_of
+from tests.support.browser import chromium
+from tests.support.console_page import open_act
+from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
+from tests.support.waiting import wait_for
+
+SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 360, "height": 740}}
+THEMES = ("light", "dark")
+VIEWER_PASSWORD = "only looking, not touching"
+WARM_UP_S = 45  # of demo traffic before the first picture
+GRAPHS_TIMEOUT_S = 15.0
+
+
+def main(directory: Path) -> None:
+    """Write every picture to `directory`, a line each on standard output."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as data,
+        ServerProcess(Path(data) / "data", options=["--demo"]) as server,
+        chromium() as browser,
+    ):
+        _add_viewer(server)
+        tabs = {"": _tab(browser, server, "", ""), "admin": _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)}
+        tabs["vera"] = _tab(browser, server, "vera", VIEWER_PASSWORD)
+        tabs["admin"].wait_for_timeout(WARM_UP_S * 1000)
+        topic, channel = _busiest_channel(server)
+        for wanted in pages_of(topic, channel):
+            for path in _pictures(tabs[wanted.user], wanted, directory):
+                print(path)
+
+
+def _add_viewer(server: ServerProcess) -> None:
+    subprocess.run(
+        [sys.executable, "manage.py", "user", "add", "vera", "--role", "viewer", "--password-stdin"]
+        + [f"--data-path={server.data_path}"],
+        cwd=ROOT,
+        input=VIEWER_PASSWORD + "\n",
+        text=True,
+        check=True,
+    )
+
+
+def _tab(browser: Browser, server: ServerProcess, user: str, password: str) -> Page:
+    page = browser.new_context(base_url=server.console_url).new_page()
+    page.goto("/login/")
+    if user:
+        page.get_by_label("Name").fill(user)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url("**/")
+    return page
+
+
+def _busiest_channel(server: ServerProcess) -> tuple[str, str]:
+    """The one with most in flight."""
+    channels = [
+        (channel["in_flight_count"], topic["topic_name"], channel["channel_name"])
+        for topic in server.stats()["topics"]
+        for channel in topic["channels"]
+    ]
+    _, topic, channel = max(channels)
+    return topic, channel
+
+
+def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
+    page.set_viewport_size(SIZES["wide"])
+    page.goto(wanted.path)
+    if wanted.act:
+        open_act(page, wanted.act)
+    else:
+        # Only graphs in view are drawn: a window as high as the page brings all of them into view.
+        height = page.evaluate("document.scrollingElement.scrollHeight")
+        page.set_viewport_size({"width": SIZES["wide"]["width"], "height": min(height, 4000)})
+        wait_for(
+            "the graphs",
+            lambda: page.evaluate("document.querySelectorAll('.plot:not(.js-plotly-plot)').length === 0"),
+            timeout_s=GRAPHS_TIMEOUT_S,
+        )
+    made = []
+    for size_name, size in SIZES.items():
+        for theme in THEMES:
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size(size)
+            page.wait_for_timeout(700)  # plotly follows the window a moment late
+            path = directory / f"{wanted.name}-{size_name}-{theme}.png"
+            page.screenshot(path=path, full_page=not wanted.act)
+            made.append(path)
+    return made
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots")

@@ -1,0 +1,80 @@
+"""What every page must keep to, in a narrow window and in the dark. How they look is for eyes: see screenshots.py."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.pages import ConsolePage, pages_of
+from tests.support.browser import Complaints
+from tests.support.console_page import create_channel, open_act
+from tests.support.nsq_socket import NsqSocket
+from tests.support.server import ServerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+NARROW = {"width": 360, "height": 740}
+WIDE = {"width": 1440, "height": 900}
+
+
+def brightness(page: Page, of: str) -> float:
+    """Of the body's "color" or "backgroundColor": 0 black to 255 white."""
+    channels = page.evaluate("(name) => getComputedStyle(document.body)[name].match(/[0-9.]+/g).map(Number)", of)
+    return float(sum(channels[:3]) / 3)
+
+
+def go_to(page: Page, wanted: ConsolePage) -> None:
+    page.goto(wanted.path)
+    if wanted.act:
+        open_act(page, wanted.act)
+
+
+def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("nothing-is-called-so/.*404")
+    complaints.expect("/audit/.*403")
+    create_channel(server, "looks", "fine")
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.identify(client_id="billing-worker-eu-west-1", user_agent="pynsq/0.9.1")
+        consumer.subscribe("looks", "fine", rdy=2)
+        server.http("POST", "/mpub?topic=looks", b"1\n2\n3")
+        tabs = {
+            user: open_page("/login/", user=user, graphs=False, viewport=NARROW, color_scheme="dark")
+            for user in ("", "admin", "vera")
+        }
+        for wanted in pages_of("looks", "fine"):
+            page = tabs[wanted.user]
+            go_to(page, wanted)
+            expect(page.locator("h1, h2").first).to_be_visible()
+            for size in (NARROW, WIDE):
+                page.set_viewport_size(size)
+                width = page.evaluate("document.scrollingElement.scrollWidth")
+                assert width <= size["width"], f"{wanted.name} is {width} pixels wide in a window of {size['width']}"
+            page.set_viewport_size(NARROW)
+            assert brightness(page, "backgroundColor") < 60, f"{wanted.name} is light in the dark"
+            assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
+
+
+def test_the_theme_is_chosen_by_hand_and_kept(open_page: OpenPage) -> None:
+    page = open_page("/topics/", graphs=False, color_scheme="light")
+    assert brightness(page, "backgroundColor") > 200
+    page.locator("summary").filter(has_text="admin").click()
+    page.get_by_role("radio", name="Dark").check()
+    assert brightness(page, "backgroundColor") < 60
+    page.reload()
+    assert brightness(page, "backgroundColor") < 60
+    page.locator("summary").filter(has_text="admin").click()
+    page.get_by_role("radio", name="System").check()
+    assert brightness(page, "backgroundColor") > 200
+
+
+def test_the_keyboard_reaches_search_and_places(open_page: OpenPage) -> None:
+    page = open_page("/", graphs=False)
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("looks")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics/?q=looks")
+    page.keyboard.press("g")
+    page.keyboard.press("o")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
