@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.results import ROWS, verdict
-from tests.benchmarks.scenarios import Dashboards, Latency, Reloads, Scenario, Single, Stream
+from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, Stream
 from tests.support.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
+
+TRIES = 3
 
 SHORT: tuple[Scenario, ...] = (
     Stream("200", body_bytes=200, messages=120_000),
@@ -34,17 +36,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 def test_not_below_a_third_of_the_target(scenario: Scenario, server: ServerProcess, tmp_path: Path) -> None:
-    own = scenario.penstock(server)
-    peer = scenario.redis(tmp_path / "redis")
+    """Up to three tries: whatever else the machine does can only make a try worse."""
+    complaints: list[str] = []
+    for number in range(TRIES):
+        own, peer = scenario.penstock(server), scenario.redis(tmp_path / f"redis-{number}")
+        complaints = shortfalls(own, peer)
+        if not complaints:
+            return
+    raise AssertionError("; ".join(complaints))
+
+
+def shortfalls(own: Figures, peer: Figures) -> list[str]:
+    """A sentence for every figure that is worse than three times off its target."""
     assert own, "nothing was measured"
+    found = []
     for name, value in own.items():
         row = ROWS[name]
         assert value > 0, name
-        if row.at_most is not None:
-            assert value <= 3 * row.at_most, f"{name}: {value:.1f} {row.unit}, target {row.at_most:g}"
+        if row.at_most is not None and value > 3 * row.at_most:
+            found.append(f"{name}: {value:.1f} {row.unit}, target {row.at_most:g}")
         if row.at_least is not None:
             other = peer[name] if row.against is None else own[row.against]
-            assert value >= row.at_least / 3 * other, f"{name}: {value:.0f} beside {other:.0f} {row.unit}"
+            if value < row.at_least / 3 * other:
+                found.append(f"{name}: {value:.0f} beside {other:.0f} {row.unit}, target {row.at_least:g} of it")
+    return found
 
 
 def test_verdicts_compare_medians_with_the_target() -> None:
