@@ -259,13 +259,14 @@ def test_a_queue_that_nsqd_left_is_read_and_continued(folder: QueueFolder) -> No
     assert folder.names == ["000004.dat", "meta.dat"]
 
 
-def test_the_meta_file_never_points_at_the_end_of_a_full_file(folder: QueueFolder) -> None:
+@pytest.mark.parametrize("act", ["start_sync", "close"])
+def test_the_meta_file_never_points_at_the_end_of_a_full_file(folder: QueueFolder, act: str) -> None:
     # nsqd takes that for damage and sets the file aside.
     queue = folder.open(max_bytes_per_file=20)
     put(queue, b"0123456789")
     assert len(queue.take(1, 100)) == 1
     put(queue, b"abcdefghij")
-    queue.close()
+    getattr(queue, act)()
     assert folder.meta == "1\n1,0\n1,14\n"
     assert folder.names == ["000001.dat", "meta.dat"]
 
@@ -614,6 +615,21 @@ def test_a_sync_under_way_does_not_bring_back_what_ended(
         assert files.open_fds == set()
 
 
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_close_syncs_the_data_before_the_meta_file_whatever_the_worker_has_begun(
+    held: QueueFolder, is_under_way: bool
+) -> None:
+    queue = held.open()
+    put(queue, *[b"x" * 10] * 6)
+    if is_under_way:
+        queue.start_sync()
+    calls_of(held).clear()
+    queue.close()
+    assert [call for call in calls_of(held) if call in ("sync_data", "rename")] == ["sync_data", "sync_data", "rename"]
+    worker_of(held).finish()
+    assert held.meta == "6\n0,0\n1,42\n"
+
+
 @pytest.mark.parametrize("ending", ["empty", "delete", "close"])
 def test_a_sync_that_is_overtaken_in_its_midst_leaves_no_meta_file(held: QueueFolder, ending: str) -> None:
     queue = held.open()
@@ -784,7 +800,6 @@ class DiskQueueAgainstList(RuleBasedStateMachine):
         if hasattr(self, "queue"):
             assert self.queue.depth == len(self.expected)
             assert self.queue.lost_count == self.queue.bad_file_count == 0
-            assert len(self.files.open_fds) <= 12
 
 
 DiskQueueAgainstList.TestCase.settings = settings(
