@@ -39,7 +39,7 @@ export function startGraphs() {
 
 export function applyPoints(frame) {
   if (!graphs.size) return;
-  const second = Math.round(frame.t / 1000);
+  const second = frame.second;
   if (!series) {
     pending.push([second, frame.points]);
     pending = pending.slice(-60);
@@ -55,8 +55,6 @@ export function applyPoints(frame) {
 
 function addSecond(second, points, isPaused) {
   if (series.newest === null) series.newest = second - 1;
-  // A tick may come a little early or late: the next one belongs to the next second all the same.
-  if (second === series.newest || second === series.newest + 2) second = series.newest + 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
   // This page was too slow to take some frames; the server knows whether those seconds are really unknown.

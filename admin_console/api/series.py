@@ -26,7 +26,7 @@ def channel_series(request: HttpRequest, topic: str, channel: str) -> HttpRespon
 def _answer(reading: Reading | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:
     """{"newest": Unix second, "seconds": 900, "columns": {...}, "graphs": {name: [column...]}, "labels", "paused"}."""
     rings = reading.rings.get(paused_key) if reading and paused_key else None
-    newest = get_hub().clock.newest
+    newest = reading.second if reading else None
     body = {
         "newest": newest,
         "seconds": SECONDS,

@@ -35,15 +35,19 @@ class SnapshotSource(Protocol):
 class Reading:
     """One snapshot and the rings up to it. `found` maps names to figures; `memory` keeps what screens derive."""
 
-    __slots__ = ("channels", "is_complete", "memory", "paused_since", "rings", "snapshot", "topics")
+    __slots__ = ("channels", "memory", "paused_since", "rings", "second", "snapshot", "topics")
 
     def __init__(
-        self, snapshot: "EngineSnapshot", rings: dict[Key, Rings], paused_since: dict[Key, int], *, is_complete: bool
+        self,
+        snapshot: "EngineSnapshot",
+        rings: dict[Key, Rings],
+        paused_since: dict[Key, int],
+        second: int | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.rings = rings
         self.paused_since = paused_since  # Unix second at which the hub saw the pause begin
-        self.is_complete = is_complete
+        self.second = second  # the rings' newest second, Unix; None without rings
         self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}
         self.channels: dict[Key, ChannelStats] = {
             (topic.topic_name, channel.channel_name): channel for topic in snapshot.topics for channel in topic.channels
@@ -114,8 +118,7 @@ class Hub:
                     rings.forget(missed)
             self._write_second(snapshot, second)
         self._note_pauses(snapshot)
-        is_complete = len(self.rings) < RINGS_MAX
-        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), is_complete=is_complete)
+        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_first = not self.rings

@@ -75,6 +75,7 @@ def build_screen(
         "subscription": request.subscription,
         "sequence": snapshot.sequence if snapshot else 0,
         "taken_at_ms": snapshot.taken_at_ns // 1_000_000 if snapshot else 0,
+        "second": reading.second if reading else None,
         "age_ms": max(0, int((time.time_ns() - snapshot.taken_at_ns) / 1e6)) if snapshot else 0,
         "version": snapshot.version if snapshot else "",
         "has_figures": snapshot is not None,

@@ -253,6 +253,7 @@ class Screen:
     subscription: dict[str, str]
     sequence: int
     taken_at_ms: int
+    second: int | None  # of the points, Unix; None when nothing keeps them
     age_ms: int
     version: str
     subtitle: str = ""
@@ -282,6 +283,7 @@ class Screen:
             {
                 "seq": self.sequence,
                 "t": self.taken_at_ms,
+                "second": self.second,
                 "subtitle": self.subtitle,
                 "chips": [chip.wire() for chip in self.chips],
                 "meaning": self.meaning.wire() if self.meaning else None,

@@ -59,7 +59,7 @@ def _newest(gateway: Gateway) -> Reading | None:
     if reading is not None:
         return reading
     snapshot = gateway.snapshot()
-    return Reading(snapshot, {}, {}, is_complete=False) if snapshot else None
+    return Reading(snapshot, {}, {}) if snapshot else None
 
 
 def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
@@ -73,8 +73,8 @@ def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
     except EngineUnavailableError:
         return newest
     if newest is None:
-        return Reading(exact, {}, {}, is_complete=False)
-    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, is_complete=newest.is_complete)
+        return Reading(exact, {}, {})
+    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second)
 
 
 def _with_clients(exact: EngineSnapshot, newest: Reading) -> EngineSnapshot:
