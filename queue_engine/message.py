@@ -15,6 +15,7 @@ attempts counts deliveries: a frame carries the number of the delivery it makes 
 message the deliveries made so far (0 at first). Both are capped at 65535 instead of wrapping to 0.
 """
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -28,6 +29,9 @@ ATTEMPTS_MAX = 0xFFFF
 TIMESTAMP_AT = 8
 ATTEMPTS_AT = 16
 ID_AT = 18
+
+# How every stored message starts: what tells one from other bytes where a disk queue is damaged.
+STORED_MESSAGE_START = re.compile(rb".{10}[0-9a-f]{16}", re.DOTALL)
 
 pack_frame_prefix: Callable[..., bytes] = struct.Struct(">iiqH").pack  # size, type, timestamp, attempts: 18 bytes
 pack_stored_prefix: Callable[..., bytes] = struct.Struct(">qH").pack  # timestamp, attempts: 10 bytes

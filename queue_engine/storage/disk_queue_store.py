@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
-from queue_engine.message import STORED_HEADER_BYTES
+from queue_engine.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
 from queue_engine.run import Batch, Run, join_runs
@@ -61,7 +61,10 @@ class DiskQueueFolder:
                 message_bytes_max=STORED_HEADER_BYTES + options.max_msg_size,
                 sync_every=options.sync_every,
                 sync_timeout_ms=options.sync_timeout_ms,
+                pattern=STORED_MESSAGE_START,
             )
+            if disk.is_dirty:
+                self._used.add(disk)  # what was recovered, or is to be removed, is not on the disk yet
         return OverflowQueue(options.mem_queue_size, disk, self._used.add)
 
     def sync_used(self, now_ns: int) -> int:
