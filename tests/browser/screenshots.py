@@ -23,6 +23,7 @@ THEMES = ("light", "dark")
 VIEWER_PASSWORD = "only looking, not touching"
 WARM_UP_S = 45  # of demo traffic before the first picture
 GRAPHS_TIMEOUT_S = 15.0
+HEIGHT_MAX = 5_000
 
 
 def main(directory: Path) -> None:
@@ -81,20 +82,20 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
     page.goto(wanted.path)
     if wanted.act:
         open_act(page, wanted.act)
-    else:
-        # Only graphs in view are drawn: a window as high as the page brings all of them into view.
-        height = page.evaluate("document.scrollingElement.scrollHeight")
-        page.set_viewport_size({"width": SIZES["wide"]["width"], "height": min(height, 4000)})
-        wait_for(
-            "the graphs",
-            lambda: page.evaluate("document.querySelectorAll('.plot:not(.js-plotly-plot)').length === 0"),
-            timeout_s=GRAPHS_TIMEOUT_S,
-        )
     made = []
     for size_name, size in SIZES.items():
+        page.set_viewport_size(size)
+        if not wanted.act:
+            # Only graphs in view are drawn: a window as high as the page brings all of them into view.
+            height = page.evaluate("document.scrollingElement.scrollHeight")
+            page.set_viewport_size({"width": size["width"], "height": min(height, HEIGHT_MAX)})
+            wait_for(
+                "the graphs",
+                lambda: page.evaluate("document.querySelectorAll('.plot:not(.js-plotly-plot)').length === 0"),
+                timeout_s=GRAPHS_TIMEOUT_S,
+            )
         for theme in THEMES:
             page.emulate_media(color_scheme=theme)
-            page.set_viewport_size(size)
             page.wait_for_timeout(700)  # plotly follows the window a moment late
             path = directory / f"{wanted.name}-{size_name}-{theme}.png"
             page.screenshot(path=path, full_page=not wanted.act)
