@@ -143,6 +143,12 @@ class Graph {
     if (waiting) waiting.textContent = text;
   }
 
+  get config() {
+    const { topic, channel } = JSON.parse(document.body.dataset.subscribe);
+    const filename = ["penstock", topic, channel, this.name].filter(Boolean).join("-");
+    return { ...CONFIG, toImageButtonOptions: { format: "png", filename, scale: 2 } };
+  }
+
   get columns() {
     return series?.graphs[this.name] ?? [];
   }
@@ -181,11 +187,11 @@ class Graph {
     const data = this.data();
     const layout = this.layout();
     if (this.isDrawn) {
-      plotly.react(this.plot, data, layout, CONFIG);
+      plotly.react(this.plot, data, layout, this.config);
     } else {
       this.isDrawn = true;
       this.plot.replaceChildren();
-      plotly.newPlot(this.plot, this.data(), this.layout(), CONFIG);
+      plotly.newPlot(this.plot, data, layout, this.config);
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
     }
     this.table();
@@ -280,7 +286,6 @@ const CONFIG = {
   displayModeBar: "hover",
   responsive: true,
   modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
-  toImageButtonOptions: { format: "png", filename: "penstock", scale: 2 },
 };
 
 function legendLine(name, trace, isHidden) {

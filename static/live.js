@@ -29,6 +29,7 @@ if (subscription) {
     else connect();
   });
   addEventListener("online", connect);
+  addEventListener("pageshow", connect);
   startGraphs();
 }
 
@@ -58,8 +59,15 @@ function connect() {
   opened.addEventListener("close", (event) => {
     if (socket !== opened) return;
     socket = null;
-    if (event.code === CLOSED_LOG_IN) ended = "logged out";
-    if (event.code === CLOSED_FORBIDDEN) ended = "not allowed";
+    if (event.code === CLOSED_LOG_IN) {
+      ended = "logged out";
+      askToLogIn();
+    }
+    if (event.code === CLOSED_FORBIDDEN) {
+      // Another role by now: the page comes back with the buttons of that one, or says what it lacks.
+      ended = "not allowed";
+      location.reload();
+    }
     showFreshness();
     if (ended || document.hidden) return;
     retryTimer = setTimeout(connect, retryMs * (0.5 + Math.random()));
@@ -89,7 +97,7 @@ function showFreshness() {
   if (freshness.dataset.state !== state) {
     freshness.dataset.state = state;
     document.body.classList.toggle("is-stale", state === "stale");
-    if (state === "stale") say(ended === "logged out" ? "Your session has ended: log in again." : "The figures are no longer live.");
+    if (state === "stale" && !ended) say("The figures are no longer live.");
   }
 }
 
@@ -98,6 +106,16 @@ function words(ms) {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${String(seconds % 60).padStart(2, "0")}s`;
   return `${Math.floor(seconds / 3600)}h`;
+}
+
+function askToLogIn() {
+  const line = document.createElement("li");
+  line.className = "warning";
+  const link = document.createElement("a");
+  link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.textContent = "Log in again";
+  line.append("Your session has ended: these figures stand still. ", link);
+  document.getElementById("messages").append(line);
 }
 
 function say(text) {

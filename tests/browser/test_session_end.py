@@ -1,0 +1,77 @@
+"""A session ends, or another role begins, under an open page."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser.conftest import VIEWER_PASSWORD
+from tests.support.browser import Complaints
+from tests.support.console_page import create_channel, wait_until_live
+from tests.support.server import ROOT, ServerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+# An open socket asks every 15 s whether its session still holds.
+RECHECK_TIMEOUT_MS = 40_000
+
+
+@pytest.fixture
+def context(browser: Browser, server: ServerProcess, complaints: Complaints) -> Iterator[BrowserContext]:
+    """A browser of its own: the shared sessions are not to be ended."""
+    context = browser.new_context(base_url=server.console_url)
+    complaints.watch(context)
+    yield context
+    context.close()
+
+
+def open_as_vera(context: BrowserContext, path: str) -> Page:
+    page = context.new_page()
+    page.goto(f"/login/?next={path}")
+    page.get_by_label("Name").fill("vera")
+    page.get_by_label("Password").fill(VIEWER_PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"**{path}")
+    wait_until_live(page, 20)
+    return page
+
+
+def give_role(server: ServerProcess, role: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    subprocess.run(
+        [sys.executable, "manage.py", "user", "role", "vera", role, f"--data-path={server.data_path}"],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_a_page_whose_session_ended_elsewhere_says_so_and_leads_to_the_log_in(context: BrowserContext) -> None:
+    # The list has no graphs, which might fetch what they missed and be refused before the socket is.
+    page = open_as_vera(context, "/topics/")
+    elsewhere = context.new_page()
+    elsewhere.goto("/")
+    elsewhere.locator(".who summary").click()
+    elsewhere.get_by_role("button", name="Log out").click()
+    elsewhere.close()
+    page.bring_to_front()
+    expect(page.locator("#freshness")).to_have_text(re.compile("^logged out"), timeout=RECHECK_TIMEOUT_MS)
+    page.get_by_role("link", name="Log in again").click()
+    expect(page).to_have_url(re.compile(r"/login/\?next="))
+
+
+def test_another_role_brings_the_page_back_with_its_buttons(context: BrowserContext, server: ServerProcess) -> None:
+    create_channel(server, "promotion", "worker")
+    page = open_as_vera(context, "/topics/promotion/worker/")
+    expect(page.get_by_role("link", name=re.compile("Pause…"))).to_have_count(0)
+    give_role(server, "operator")
+    try:
+        expect(page.get_by_role("link", name=re.compile("Pause…"))).to_have_count(1, timeout=RECHECK_TIMEOUT_MS)
+        wait_until_live(page, 20)
+    finally:
+        give_role(server, "viewer")
