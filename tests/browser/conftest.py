@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, StorageState
+from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.support.browser import Complaints, chromium
 from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
@@ -19,6 +19,9 @@ from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 VIEWER_PASSWORD = "only looking, not touching"
 
 OpenPage = Callable[..., Page]
+
+WAIT_MS = 15_000  # at most, for whatever comes as a rule at once
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="package")
@@ -85,7 +88,7 @@ def open_page(
         context = browser.new_context(base_url=server.console_url, storage_state=sessions.get(user), **options)
         contexts.append(context)
         complaints.watch(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(WAIT_MS)
         if not graphs:
             context.route("**/plotly*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page = context.new_page()

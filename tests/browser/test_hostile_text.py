@@ -60,7 +60,7 @@ def test_what_clients_say_of_themselves_is_only_text(server: ServerProcess, open
         for payload in PAYLOADS[1::2]:
             clients.append(hostile_client(server, payload))
         rows = page.get_by_role("table", name="Connected consumers").locator("tbody tr")
-        expect(rows).to_have_count(len(PAYLOADS), timeout=8_000)
+        expect(rows).to_have_count(len(PAYLOADS))
         wait_for_figure(page, "in_flight", str(len(PAYLOADS)))
         text = page.locator("main").inner_text()
         for payload in (
@@ -101,9 +101,7 @@ def test_producers_names_are_only_text_on_the_topic_page(server: ServerProcess, 
             producer.publish("mail", payload.encode())
             producers.append(producer)
         page = open_page("/topics/mail/", graphs=False)
-        expect(page.get_by_role("table", name="Connected producers").locator("tbody tr")).to_have_count(
-            len(PAYLOADS), timeout=8_000
-        )
+        expect(page.get_by_role("table", name="Connected producers").locator("tbody tr")).to_have_count(len(PAYLOADS))
         expect_harmless(page)
     finally:
         for producer in producers:
