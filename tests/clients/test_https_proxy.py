@@ -1,6 +1,7 @@
 """README's recipe for the console behind an HTTPS proxy: log-in, an act, the live socket; and what is refused there."""
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -41,8 +42,7 @@ def client(proxy: TlsProxy) -> Iterator[ConsoleClient]:
 def live_socket(proxy: TlsProxy, client: ConsoleClient, origin: str) -> websockets.sync.client.ClientConnection:
     return connect(
         f"wss://{HOST}/ws/live/",
-        address=("127.0.0.1", proxy.port),
-        proxy=None,
+        sock=socket.create_connection(("127.0.0.1", proxy.port), timeout=10),
         ssl=proxy.client_context,
         origin=websockets.Origin(origin),
         additional_headers={"Cookie": client.cookie},
@@ -65,9 +65,9 @@ def test_an_act_is_done_and_recorded_with_the_browsers_address(server: ServerPro
 
 
 def test_the_live_socket_opens_and_frames_come(proxy: TlsProxy, client: ConsoleClient) -> None:
-    with live_socket(proxy, client, ORIGIN) as socket:
-        socket.send(f'{{"subscribe":{client.subscription("/topics/")}}}')
-        frames = [json.loads(socket.recv(timeout=5)) for _ in range(2)]
+    with live_socket(proxy, client, ORIGIN) as live:
+        live.send(f'{{"subscribe":{client.subscription("/topics/")}}}')
+        frames = [json.loads(live.recv(timeout=5)) for _ in range(2)]
     assert frames[1]["seq"] > frames[0]["seq"]
 
 
