@@ -1,0 +1,105 @@
+"""The storage kinds that the contract is checked against, and what differs between them by design.
+
+    both        every store keeps it
+    diskqueue   only a store that copies each message to each channel, as nsqd does, keeps it
+
+A kind that comes later adds a `StorageKind` to KINDS; what it does otherwise by design is a field here, with
+the reason, and not an exception in a test.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from queue_engine.message_id import MessageIds
+from queue_engine.options import Options
+from queue_engine.run import Batch, Run
+from queue_engine.storage.background import InlineBackground
+from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.store import Backlog, TopicStore
+from queue_engine.ticket import Ticket
+from tests.support.clock import ManualClock
+from tests.support.delayed_store import DelayedStore
+from tests.support.files import FaultyFiles
+
+
+@dataclass(frozen=True)
+class StorageKind:
+    name: str
+    make: Callable[["Shelf"], TopicStore]
+    survives_close: bool  # DelayedStore has no disk: it stands for how an append completes
+    writes_at_append: bool  # so that the disk can refuse it there; a queue in memory writes at close
+    writes_at_close: bool  # messages that were in memory until then
+
+
+def _disk_queue(mem_queue_size: int) -> Callable[["Shelf"], TopicStore]:
+    def make(shelf: "Shelf") -> TopicStore:
+        options = Options(
+            data_path=str(shelf.path), mem_queue_size=mem_queue_size, max_bytes_per_file=4_096, max_msg_size=2_000
+        )
+        folder = DiskQueueFolder(str(shelf.path), options, shelf.files, InlineBackground(), shelf.clock)
+        return DiskQueueStore("t", folder, mem_queue_size)
+
+    return make
+
+
+KINDS = [
+    StorageKind(
+        "diskqueue-in-memory", _disk_queue(10_000), survives_close=True, writes_at_append=False, writes_at_close=True
+    ),
+    StorageKind("diskqueue-mixed", _disk_queue(3), survives_close=True, writes_at_append=False, writes_at_close=True),
+    StorageKind("diskqueue-on-disk", _disk_queue(0), survives_close=True, writes_at_append=True, writes_at_close=False),
+    StorageKind(
+        "delayed", lambda shelf: DelayedStore(), survives_close=False, writes_at_append=False, writes_at_close=False
+    ),
+]
+
+
+@dataclass
+class Shelf:
+    """One topic's store on a directory; opens it again as a restarted process would."""
+
+    kind: StorageKind
+    path: Path
+    clock: ManualClock = field(default_factory=ManualClock)
+    files: FaultyFiles = field(default_factory=FaultyFiles)
+
+    def __post_init__(self) -> None:
+        self._ids = MessageIds(self.clock, 1)
+        self.store: TopicStore
+        self.open()
+
+    def open(self) -> TopicStore:
+        self.store = self.kind.make(self)
+        self.store.set_flowing(True)
+        return self.store
+
+    def append(self, *bodies: bytes, due_ms: int | None = None) -> Ticket:
+        """Publish and let the store complete it."""
+        batch = Batch(self.clock.time_ns(), self._ids.take(len(bodies)), list(bodies))
+        due_ns = None if due_ms is None else self.clock.monotonic_ns() + due_ms * 1_000_000
+        ticket = self.store.append(batch, due_ns)
+        if isinstance(self.store, DelayedStore):
+            self.store.complete(len(self.store.pending))
+        return ticket
+
+    def pump(self) -> None:
+        while self.store.pump(100):
+            pass
+
+
+def bodies_of(run: Run | None) -> list[bytes]:
+    return [] if run is None else [run.frame_at(index)[34:] for index in range(len(run))]
+
+
+def attempts_of(run: Run | None) -> list[int]:
+    return [] if run is None else [int.from_bytes(run.frame_at(index)[16:18], "big") for index in range(len(run))]
+
+
+def take_all(backlog: Backlog, *, count_max: int = 1_000) -> list[tuple[bytes, int]]:
+    """Everything that waits, sent: (body, attempts)."""
+    taken: list[tuple[bytes, int]] = []
+    while (run := backlog.take(count_max, 1 << 20)) is not None:
+        backlog.sent(run)
+        taken += zip(bodies_of(run), attempts_of(run), strict=True)
+    return taken
