@@ -29,7 +29,7 @@ from queue_engine.names import is_ephemeral, is_valid_name
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
-from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.disk_queue_store import LARGEST_MSG_SIZE_MIN, DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.files import Files
 from queue_engine.storage.store import TopicStore
 from queue_engine.ticket import DONE, Ticket, all_of
@@ -91,6 +91,7 @@ class Engine:
         self._open_store = open_store or self._open_disk_queue_store
         self._topology_file = TopologyFile(options.data_path, files, background, self._compose_topology)
         self._next_number = 1
+        self._largest_msg_size = options.max_msg_size
         self._next_client_key = 1
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
@@ -120,6 +121,8 @@ class Engine:
         disk was changed, and `close` changes nothing either."""
         topology = load_topology(self.options.data_path)
         self._next_number = first_free = topology.next_number
+        self._largest_msg_size = max(self.options.max_msg_size, topology.largest_msg_size)
+        self._folder.set_largest_msg_size(self._largest_msg_size)
         for entry in topology.topics:
             if entry.storage != DISK_QUEUE_KIND:
                 raise StorageError(
@@ -133,8 +136,11 @@ class Engine:
             if entry.paused:
                 topic.pause()
         self._is_open = True
-        if self._next_number != first_free:
-            # Numbers were given to what had none, as in nsqd's file: they must be the same next time.
+        if self._next_number != first_free or self._largest_msg_size > max(
+            topology.largest_msg_size, LARGEST_MSG_SIZE_MIN
+        ):
+            # Numbers were given to what had none, as in nsqd's file: they must be the same next time. And larger
+            # messages may come than ever before: whoever reads the queues later must know.
             self._topology_file.save()
 
     def close(self) -> None:
@@ -619,4 +625,6 @@ class Engine:
             for topic in self.topics.values()
             if not is_ephemeral(topic.name)
         ]
-        return Topology(topics=tuple(entries), next_number=self._next_number).to_json(VERSION)
+        return Topology(
+            topics=tuple(entries), next_number=self._next_number, largest_msg_size=self._largest_msg_size
+        ).to_json(VERSION)

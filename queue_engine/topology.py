@@ -2,14 +2,15 @@
 
 The JSON of nsqd's metadata file, with keys of our own beside its:
 
-    {"version": "0.1.0", "next_number": 7,
+    {"version": "0.1.0", "next_number": 7, "largest_msg_size": 1048576,
      "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
                  "channels": [{"name": "billing", "paused": true, "number": 2}]}]}
 
 Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of
-the same name. A topic without `storage` is `diskqueue`. Ephemeral names are left out. Where there is no
-topology.json but an nsqd.dat, that is read instead: nsqd's keys are a subset. To go back, copy topology.json
-over nsqd.dat.
+the same name. `largest_msg_size` is the largest --max-msg-size there ever was: messages of that size may be on
+disk though only smaller ones may be published now. A topic without `storage` is `diskqueue`. Ephemeral names are
+left out. Where there is no topology.json but an nsqd.dat, that is read instead: nsqd's keys are a subset. To go
+back, copy topology.json over nsqd.dat.
 
 To change the format: add keys, never give an old key another meaning, keep reading files without the new key,
 and keep a file of each version among the tests.
@@ -55,6 +56,7 @@ class Topology:
 
     topics: tuple[TopicEntry, ...] = ()
     next_number: int = 1
+    largest_msg_size: int = 0  # bytes
 
     def to_json(self, version: str) -> bytes:
         document = {
@@ -72,6 +74,7 @@ class Topology:
                 for topic in self.topics
             ],
             "next_number": self.next_number,
+            "largest_msg_size": self.largest_msg_size,
             "version": version,
         }
         return json.dumps(document, indent=1).encode() + b"\n"
@@ -106,13 +109,18 @@ def parse_topology(text: bytes, file_name: str) -> Topology:
             if _is_usable(topic["name"], file_name)
         )
         next_number = _number(document, "next_number", 1)
+        largest_msg_size = _number(document, "largest_msg_size", 0)
         _check_unique([f"topic {topic.name}" for topic in topics])
         _check_unique([f"channel {topic.name}/{channel.name}" for topic in topics for channel in topic.channels])
         used = [topic.number for topic in topics] + [one.number for topic in topics for one in topic.channels]
         _check_unique([f"number {number}" for number in used if number])
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise TopologyError(f"{file_name} can't be read: {type(exc).__name__} {exc}; it was left as it is") from exc
-    return Topology(topics=topics, next_number=max([next_number, *(number + 1 for number in used)]))
+    return Topology(
+        topics=topics,
+        next_number=max([next_number, *(number + 1 for number in used)]),
+        largest_msg_size=largest_msg_size,
+    )
 
 
 def _flag(entry: dict[str, object]) -> bool:

@@ -23,6 +23,9 @@ from queue_engine.storage.store import EmptyResult
 from queue_engine.ticket import DONE, Ticket, failed
 
 KIND = "diskqueue"
+# Bodies of at least this size are expected on disk, whatever may be published now: nsqd does not tell what its
+# --max-msg-size was when it wrote them.
+LARGEST_MSG_SIZE_MIN = 16 << 20
 PUMP_BYTES_MAX = 1 << 20
 # Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
 RELEASED_RUN_BYTES = 64 << 10
@@ -37,6 +40,7 @@ class DiskQueueFolder:
         self._files = files
         self._background = background
         self._clock = clock
+        self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: set[DiskQueue] = set()
         self._failing: set[DiskQueue] = set()  # whose last sync failed
 
@@ -44,6 +48,10 @@ class DiskQueueFolder:
     def sync_error(self) -> StorageError | None:
         """Why some queue is not on disk as it should be by now; None when all are."""
         return next((queue.sync_error for queue in self._failing), None)
+
+    def set_largest_msg_size(self, largest_msg_size: int) -> None:
+        """Tell the bytes of the largest body that may be on disk: a longer record is taken for damage."""
+        self._largest_msg_size = max(largest_msg_size, LARGEST_MSG_SIZE_MIN)
 
     def open(self, name: str) -> OverflowQueue:
         """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
@@ -58,7 +66,7 @@ class DiskQueueFolder:
                 clock=self._clock,
                 max_bytes_per_file=options.max_bytes_per_file,
                 message_bytes_min=STORED_HEADER_BYTES,
-                message_bytes_max=STORED_HEADER_BYTES + options.max_msg_size,
+                message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
                 sync_every=options.sync_every,
                 sync_timeout_ms=options.sync_timeout_ms,
                 pattern=STORED_MESSAGE_START,

@@ -69,6 +69,7 @@ def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
             {"name": "idle", "paused": True, "number": 5, "storage": "diskqueue", "channels": []},
         ],
         "next_number": 6,
+        "largest_msg_size": 1048576,
         "version": VERSION,
     }
 
