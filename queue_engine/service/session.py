@@ -6,7 +6,6 @@ fatal error included. Messages and heartbeats may go between.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -36,14 +35,12 @@ from queue_engine.protocol.commands import (
     Sub,
     Touch,
 )
-from queue_engine.protocol.identify import (
-    DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS,
-    default_identity,
-    parse_identify,
-)
+from queue_engine.protocol.identify import default_identity, parse_identify
 from queue_engine.protocol.parser import Parser
 from queue_engine.run import Run
-from queue_engine.ticket import DONE, Ticket
+from queue_engine.service.answers import Answers, failed_command
+from queue_engine.service.output_buffer import OutputBuffer
+from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +48,6 @@ MAGIC = b"  V2"
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 # Reading pauses while this much of what a client published is not settled yet.
 UNSETTLED_BYTES_MAX = 8 << 20
-# What an answer that waits costs beside the body it is for, counted in the above.
-WAITING_ANSWER_BYTES = 200
 # Reading pauses, too, while so much of what was sent lies unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
 # Why reading is paused; one does not lift the other.
@@ -85,7 +80,6 @@ class Session(asyncio.Protocol):
         self._options = options
         self._clock = clock
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
@@ -102,20 +96,12 @@ class Session(asyncio.Protocol):
         self._consumer: Consumer | None = None
         self._channel: Channel | None = None
         self._pub_counts: dict[str, int] = {}
-        # Answers: those of this read, and those that wait for a ticket or behind one.
-        self._replies: list[bytes] = []
-        self._waiting: deque[tuple[Ticket, bytes, str, int]] = deque()  # ticket, answer, failed verb, body bytes
-        self._awaited: Ticket | None = None
-        self._unsettled_bytes = 0
+        self._answers = Answers(self._answers_settled)
+        self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
         self._reading_pauses = 0  # _UNSETTLED, _UNREAD
         self._ends_after_waiting = False
-        # Messages: written at once, or gathered for a client that asked for that.
         self._is_write_paused = False
         self._is_sub_pending = False  # SUB's answer has not left yet: no message goes before it
-        self._gathers = False
-        self._gathered: list[bytes] = []
-        self._gathered_bytes = 0
-        self._gather_timer: asyncio.TimerHandle | None = None
         # Time, monotonic ns.
         now_ns = clock.monotonic_ns()
         self._connected_at_s = clock.time_ns() // NS_PER_S
@@ -153,6 +139,7 @@ class Session(asyncio.Protocol):
         else:
             host = self._remote_address = "unix"
         self._identity = default_identity(host, self._options)
+        self._output.agree(self._identity)
         transport.set_write_buffer_limits(high=self._identity.output_buffer_size)
         if not self._owner.opened(self):
             limit = self._options.max_connections
@@ -164,8 +151,7 @@ class Session(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = CLIENT_STATE_CLOSING
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
-        if self._gather_timer is not None:
-            self._gather_timer.cancel()
+        self._output.drop()
         self._leave_channel()
         self._engine.remove_client(self._key)
         self._owner.closed(self)
@@ -189,7 +175,7 @@ class Session(asyncio.Protocol):
 
     def close(self) -> None:
         """The server stops: nothing more is taken, what was asked for is answered, then the connection ends."""
-        self._flush_gathered()
+        self._output.flush()
         self._ends_after_waiting = True
         self._leave_channel()
         self.write_replies()
@@ -223,7 +209,7 @@ class Session(asyncio.Protocol):
             self._refuse(error)
         # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
         # and one that wakes up to everything it waits for does so once.
-        if self._replies or self._ends_after_waiting:
+        if self._answers.ready or self._ends_after_waiting:
             self._owner.flush_soon(self)
 
     def _take_magic(self, data: bytes) -> bytes:
@@ -272,51 +258,30 @@ class Session(asyncio.Protocol):
         if self._channel is not None and self._consumer is not None:
             self._channel.set_ready(self._consumer, self._consumer.ready_count)
 
+    def _write(self, data: bytes) -> None:
+        if self._closing_ns is None and self._transport is not None:
+            self._transport.write(data)
+
     # Answers.
 
-    def _reply(self, frame: bytes) -> None:
-        if self._waiting:
-            self._waiting.append((DONE, frame, "", 0))
-        else:
-            self._replies.append(frame)
-
-    def _reply_when(self, ticket: Ticket, verb: str, body_bytes: int) -> None:
-        """OK once the ticket is done; its failure is fatal, as nsqd's is. Raises ProtocolError when it failed."""
-        if ticket.done and ticket.error is not None:
-            raise _publish_failed(verb, ticket.error)
-        cost_bytes = body_bytes + WAITING_ANSWER_BYTES
-        self._waiting.append((ticket, frames.OK, verb, cost_bytes))
-        self._unsettled_bytes += cost_bytes
-        if self._unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading_pauses & _UNSETTLED:
+    def _ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
+        answers = self._answers
+        answers.add_ok_when(ticket, verb, body_bytes, then)
+        if answers.unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading_pauses & _UNSETTLED:
             self._pause_reading(_UNSETTLED)
-        # One turn's publishes share a ticket: it is listened to once.
-        if ticket is not self._awaited or ticket.done:
-            self._awaited = ticket
-            ticket.when_done(self._settle_waiting)
 
-    def _settle_waiting(self, _: Ticket) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0].done:
-            ticket, frame, verb, cost_bytes = waiting.popleft()
-            self._unsettled_bytes -= cost_bytes
-            if ticket.error is None:
-                self._replies.append(frame)
-                if verb == "SUB":
-                    self._is_sub_pending = False
-                    self._wake_channel()
-                continue
-            self._replies.append(frames.error_frame(_publish_failed(verb, ticket.error).payload))
-            waiting.clear()
-            self._unsettled_bytes = 0
+    def _answers_settled(self) -> None:
+        answers = self._answers
+        if answers.has_failed:
             self._ends_after_waiting = True
-        if self._reading_pauses & _UNSETTLED and self._unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
+        if self._reading_pauses & _UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
             self._resume_reading(_UNSETTLED)
-        if self._replies or self._ends_after_waiting:
+        if answers.ready or self._ends_after_waiting:
             self._owner.flush_soon(self)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""
-        self._reply(frames.error_frame(error.payload))
+        self._answers.add(frames.error_frame(error.payload))
         if error.fatal:
             logger.info("client refused remote=%s error=%s", self._remote_address, error)
             self._ends_after_waiting = True
@@ -324,14 +289,14 @@ class Session(asyncio.Protocol):
 
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""
-        if self._replies and self._closing_ns is None and self._transport is not None:
-            if self._gathered:
-                self._flush_gathered()  # messages that were sent before go out before
-            self._transport.write(b"".join(self._replies))
+        ready = self._answers.ready
+        if ready:
+            self._output.flush()  # messages that were sent before go out before
+            self._write(b"".join(ready))
+            ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
                 self._pause_reading(_UNREAD)
-        self._replies.clear()
-        if self._ends_after_waiting and not self._waiting:
+        if self._ends_after_waiting and not self._answers.is_waiting:
             self._end()
 
     # Commands, the most frequent first.
@@ -378,9 +343,9 @@ class Session(asyncio.Protocol):
         try:
             ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
         except PenstockError as exc:
-            raise ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {exc}") from exc
+            raise failed_command(verb, exc) from exc
         self._pub_counts[topic] = self._pub_counts.get(topic, 0) + len(bodies)
-        self._reply_when(ticket, verb, body_bytes)
+        self._ok_when(ticket, verb, body_bytes)
 
     def _on_rdy(self, command: Rdy) -> None:
         if self._channel is not None and self._consumer is not None:
@@ -417,27 +382,30 @@ class Session(asyncio.Protocol):
         try:
             channel, ticket = self._engine.subscribe(command.topic, command.channel, consumer)
         except PenstockError as exc:
-            raise ProtocolError("E_SUB_FAILED", f"SUB failed {exc}") from exc
+            raise failed_command("SUB", exc) from exc
         self._channel = channel
         self._consumer = consumer
         self._state = CLIENT_STATE_SUBSCRIBED
         self._is_sub_pending = True
-        self._reply_when(ticket, "SUB", 0)
+        self._ok_when(ticket, "SUB", 0, self._sub_settled)
+
+    def _sub_settled(self) -> None:
+        self._is_sub_pending = False
+        self._wake_channel()
 
     def _on_cls(self, command: Cls) -> None:
         self._state = CLIENT_STATE_CLOSING
         if self._consumer is not None:
             self._consumer.is_closing = True
             self._consumer.ready_count = 0
-        self._reply(frames.CLOSE_WAIT)
+        self._answers.add(frames.CLOSE_WAIT)
 
     def _on_identify(self, command: Identify) -> None:
         self._identity = parse_identify(command.body, self._identity, self._options)
-        timeout_ms = self._identity.output_buffer_timeout_ms
-        self._gathers = self._identity.output_buffer_size > 0 and timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
+        self._output.agree(self._identity)
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=max(self._identity.output_buffer_size, 1))
-        self._reply(frames.response_frame(self._identity.response(self._options)))
+        self._answers.add(frames.response_frame(self._identity.response(self._options)))
 
     def _on_auth(self, command: Auth) -> None:
         raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
@@ -449,32 +417,12 @@ class Session(asyncio.Protocol):
         return not self._is_write_paused and not self._is_sub_pending and self._closing_ns is None
 
     def send_run(self, run: Run) -> None:
-        if self._replies:
+        if self._answers.ready:
             self.write_replies()  # SUB's OK goes before the first message
         if self._closing_ns is not None:
             return  # an error ended it just now; what it held was given back
-        if not self._gathers:
-            if self._transport is not None:
-                self._transport.write(run.frames)
-            return
-        self._gathered.append(run.frames)
-        self._gathered_bytes += len(run.frames)
         consumer = self._consumer
-        if self._gathered_bytes >= self._identity.output_buffer_size or (consumer is not None and consumer.credit <= 0):
-            self._flush_gathered()
-        elif self._gather_timer is None and self._identity.output_buffer_timeout_ms:
-            self._gather_timer = self._loop.call_later(
-                self._identity.output_buffer_timeout_ms / 1000, self._flush_gathered
-            )
-
-    def _flush_gathered(self) -> None:
-        if self._gather_timer is not None:
-            self._gather_timer.cancel()
-            self._gather_timer = None
-        if self._gathered and self._transport is not None and self._closing_ns is None:
-            self._transport.write(b"".join(self._gathered))
-        self._gathered.clear()
-        self._gathered_bytes = 0
+        self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
 
     def close_consumer(self) -> None:
         self._channel = self._consumer = None
@@ -513,7 +461,7 @@ class Session(asyncio.Protocol):
         if now_ns - self._beaten_ns >= interval_ns:
             self._beaten_ns = now_ns
             if not self._is_write_paused:
-                self._flush_gathered()
+                self._output.flush()
                 transport.write(frames.HEARTBEAT)
 
     def _is_too_slow(self, now_ns: int) -> bool:
@@ -564,10 +512,6 @@ class Session(asyncio.Protocol):
 
 def _in_state(verb: bytes) -> ProtocolError:
     return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
-
-
-def _publish_failed(verb: str, error: Exception) -> ProtocolError:
-    return ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")
 
 
 def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:

@@ -1,0 +1,57 @@
+"""Messages on their way to one client: written at once, or gathered for a client that asked for that."""
+
+import asyncio
+from collections.abc import Callable
+
+from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, Identity
+
+
+class OutputBuffer:
+    """Honours output_buffer_size and output_buffer_timeout.
+
+    The timeout that client libraries send as their default (250 ms) means "nothing in particular": then, and with
+    a size of -1, every run is written at once. write: takes bytes for the transport.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[bytes], None]) -> None:
+        self._loop = loop
+        self._write = write
+        self._gathers = False
+        self._size = 0
+        self._timeout_ms = 0
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def agree(self, identity: Identity) -> None:
+        """Buffer as this client wishes from now on."""
+        self._size = identity.output_buffer_size
+        self._timeout_ms = identity.output_buffer_timeout_ms
+        self._gathers = self._size > 0 and self._timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
+
+    def add(self, frames: bytes, *, is_last: bool) -> None:
+        """Take a run's frames; `is_last` when the client has no credit for more."""
+        if not self._gathers:
+            self._write(frames)
+            return
+        self._gathered.append(frames)
+        self._gathered_bytes += len(frames)
+        if self._gathered_bytes >= self._size or is_last:
+            self.flush()
+        elif self._timer is None and self._timeout_ms:
+            self._timer = self._loop.call_later(self._timeout_ms / 1000, self.flush)
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._gathered_bytes = 0
+            self._write(b"".join(gathered))
+
+    def drop(self) -> None:
+        """The connection ended: forget what was gathered."""
+        self._gathered.clear()
+        self.flush()
