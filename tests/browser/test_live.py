@@ -162,3 +162,13 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     server.http("POST", "/pub?topic=phoenix", b"again")
     page.locator("[data-strip]").wait_for(timeout=LIVE_TIMEOUT_S * 1000)
     wait_for_figure(page, "waiting", "1")
+
+
+def test_a_frame_from_before_the_page_takes_nothing_back(server: ServerProcess, open_page: OpenPage) -> None:
+    """The page knows of what was made a moment ago; the first frame may not, and must not declare it gone."""
+    page = open_page("/topics/", graphs=False)
+    for channel in ("one", "two", "three"):
+        create_channel(server, "sudden", channel)
+        page.goto(f"/topics/sudden/{channel}/")
+        wait_until_live(page)
+        assert page.evaluate("performance.getEntriesByType('navigation')[0].type") == "navigate", "it reloaded itself"
