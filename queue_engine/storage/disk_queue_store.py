@@ -6,7 +6,7 @@ puts everything on disk; kill -9 loses what was in memory, in flight or deferred
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
@@ -27,12 +27,16 @@ KIND = "diskqueue"
 # --max-msg-size was when it wrote them.
 LARGEST_MSG_SIZE_MIN = 16 << 20
 PUMP_BYTES_MAX = 1 << 20
+# Syncs given to the worker at once. Each holds a descriptor, and whoever else needs the worker waits behind them.
+SYNCS_OUTSTANDING_MAX = 16
 # Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
 RELEASED_RUN_BYTES = 64 << 10
 
 
 class DiskQueueFolder:
-    """All disk queues of one data directory: makes them, and syncs in time those that were used."""
+    """All disk queues of one data directory: makes them, and syncs in time those that were used.
+
+    Implements `Background` for them."""
 
     def __init__(self, directory: str, options: Options, files: Files, background: Background, clock: Clock) -> None:
         self._directory = directory
@@ -41,7 +45,10 @@ class DiskQueueFolder:
         self._background = background
         self._clock = clock
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
-        self._used: set[DiskQueue] = set()
+        self._used: dict[DiskQueue, None] = {}  # those that waited longest first
+        self._due: deque[DiskQueue] = deque()
+        self._outstanding = 0  # jobs of ours that the worker has not done yet
+        self._is_starting = False
         self._failing: set[DiskQueue] = set()  # whose last sync failed
 
     @property
@@ -62,7 +69,7 @@ class DiskQueueFolder:
                 name,
                 self._directory,
                 files=self._files,
-                background=self._background,
+                background=self,
                 clock=self._clock,
                 max_bytes_per_file=options.max_bytes_per_file,
                 message_bytes_min=STORED_HEADER_BYTES,
@@ -72,23 +79,50 @@ class DiskQueueFolder:
                 pattern=STORED_MESSAGE_START,
             )
             if disk.is_dirty:
-                self._used.add(disk)  # what was recovered, or is to be removed, is not on the disk yet
-        return OverflowQueue(options.mem_queue_size, disk, self._used.add)
+                self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
+        return OverflowQueue(options.mem_queue_size, disk, self._note_used)
 
-    def sync_used(self, now_ns: int) -> int:
-        """Start a sync of every queue whose count or time has come; returns how many."""
-        started = 0
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """The `Background` of our queues: the worker, with its jobs counted."""
+
+        def ended(error: Exception | None) -> None:
+            self._outstanding -= 1
+            done(error)
+            self._start_due()
+
+        self._outstanding += 1
+        self._background.submit(job, ended)
+
+    def _note_used(self, queue: DiskQueue) -> None:
+        self._used[queue] = None
+
+    def sync_used(self, now_ns: int) -> None:
+        """Sync every queue whose count or time has come: a few at once, the others as those are done."""
+        self._due.clear()
         for queue in list(self._used):
-            if queue.sync_due(now_ns):
-                queue.start_sync()
-                started += 1
             if queue.sync_error is not None:
                 self._failing.add(queue)
-            if not queue.is_dirty:
-                self._used.discard(queue)
+            if queue.sync_due(now_ns):
+                self._due.append(queue)
+            elif not queue.is_dirty:
+                del self._used[queue]
         if self._failing:
             self._failing = {queue for queue in self._failing if queue.sync_error is not None}
-        return started
+        self._start_due()
+
+    def _start_due(self) -> None:
+        if self._is_starting:
+            return  # a job that was done at once; the loop below goes on
+        self._is_starting = True
+        try:
+            while self._due and self._outstanding < SYNCS_OUTSTANDING_MAX:
+                queue = self._due.popleft()
+                if queue in self._used:
+                    del self._used[queue]
+                    self._used[queue] = None  # behind those that still wait
+                queue.start_sync()
+        finally:
+            self._is_starting = False
 
 
 class DiskQueueBacklog:

@@ -1,0 +1,81 @@
+"""Many queues that are due for a sync at once share one worker, and leave it free for others."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from queue_engine.engine import Engine
+from queue_engine.options import Options
+from queue_engine.storage.disk_queue_store import SYNCS_OUTSTANDING_MAX
+from tests.support.background import HeldBackground
+from tests.support.clock import ManualClock
+from tests.support.engine import settle
+from tests.support.files import FaultyFiles
+
+QUEUES = 300
+
+
+class CountingBackground(HeldBackground):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.waiting_max = 0
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self.waiting += 1
+        self.waiting_max = max(self.waiting_max, self.waiting)
+
+        def counted(error: Exception | None) -> None:
+            self.waiting -= 1
+            done(error)
+
+        super().submit(job, counted)
+
+
+def test_syncs_are_given_out_a_few_at_a_time_and_none_is_forgotten(tmp_path: Path) -> None:
+    clock, files, background = ManualClock(), FaultyFiles(), CountingBackground()
+    engine = Engine(Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=background)
+    engine.open()
+    engine.create_topic("orders")
+    for number in range(QUEUES):
+        engine.create_channel("orders", f"c{number}")
+    background.finish()
+    engine.publish("orders", [b"x"])
+    settle(engine)
+    clock.advance(ms=3_000)
+    background.waiting_max = 0
+    descriptors = len(files.open_fds)
+    engine.tick()
+    assert background.waiting_max <= SYNCS_OUTSTANDING_MAX
+    assert len(files.open_fds) - descriptors <= SYNCS_OUTSTANDING_MAX
+    # Whoever asks for the worker now waits for those few only.
+    _, ticket = engine.create_topic("another")
+    for _ in range(SYNCS_OUTSTANDING_MAX + 1):
+        background.work()
+        background.answer()
+    assert ticket.done
+    background.finish()
+    assert background.waiting_max <= SYNCS_OUTSTANDING_MAX + 1
+    metas = [path for path in tmp_path.iterdir() if path.name.endswith(".meta.dat")]
+    assert len(metas) == QUEUES
+    engine.tick()
+    assert background.waiting == 0
+
+
+def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) -> None:
+    clock, files, background = ManualClock(), FaultyFiles(), CountingBackground()
+    engine = Engine(Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=background)
+    engine.open()
+    engine.publish("orders", [b"x"])
+    settle(engine)
+    background.finish()
+    files.fail("rename")
+    clock.advance(ms=3_000)
+    engine.tick()
+    background.finish()
+    engine.tick()
+    assert engine.health.startswith("NOK - cannot sync disk queue orders")
+    clock.advance(ms=3_000)
+    engine.tick()
+    background.finish()
+    engine.tick()
+    assert engine.health == "OK"
