@@ -12,9 +12,9 @@ from typing import Protocol
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.delivery.deadlines import DeadlineIndex
 from queue_engine.delivery.stats import ClientStats, EngineSnapshot, InFlightStats, Outcome, TopicStats
 from queue_engine.delivery.topic import Topic
+from queue_engine.delivery.workload import Workload
 from queue_engine.errors import (
     ChannelNotFoundError,
     ClosedError,
@@ -39,10 +39,7 @@ from queue_engine.version import VERSION
 logger = logging.getLogger(__name__)
 
 HEALTHY = "OK"
-_PUBLISHING = "publishing"
 TOPOLOGY_RETRY_NS = NS_PER_S
-# After so long a turn leaves the rest to the next: between two turns the sockets are served.
-TURN_NS_MAX = 2 * NS_PER_MS
 # How often every channel lets go of what only costs memory, and how many do at once: 5,000 have their turn in time.
 TIDY_INTERVAL_NS = 5 * NS_PER_S
 TIDY_CHANNELS_MAX = 200
@@ -81,8 +78,7 @@ class Engine:
         self.clients: dict[int, Client] = {}
         self.is_closing = False
         self._is_open = False
-        # What the disk refused, by where: the last publish, a topic, a channel. Gone when the same succeeds.
-        self._failures: dict[object, Exception] = {}
+        self._publish_error: Exception | None = None  # of the last publish
         self.on_work = on_work
         self._clock = clock
         self.started_at_ns = clock.time_ns()
@@ -93,13 +89,7 @@ class Engine:
         self._next_number = 1
         self._largest_msg_size = options.max_msg_size
         self._next_client_key = 1
-        self._unflushed: list[Topic] = []
-        self._woken: dict[Channel, None] = {}
-        self._pumping: dict[Topic, None] = {}
-        # The disk refused them: tried again at the tick.
-        self._stalled: dict[Topic, None] = {}
-        self._stalled_channels: dict[Channel, None] = {}
-        self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
+        self._workload = Workload(clock, on_work=lambda: self.on_work())
         self._topology_retry_ns = 0
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())
@@ -109,9 +99,7 @@ class Engine:
     @property
     def health(self) -> str:
         """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
-        error: Exception | None = self._topology_file.error or self._folder.sync_error
-        if error is None and self._failures:
-            error = next(iter(self._failures.values()))
+        error = self._topology_file.error or self._folder.sync_error or self._publish_error or self._workload.error
         return HEALTHY if error is None else f"NOK - {error}"
 
     # Start and stop.
@@ -187,10 +175,7 @@ class Engine:
 
     def note_append(self, ticket: Ticket) -> None:
         """Learn from a settled append whether the disk takes what is published."""
-        if ticket.error is not None:
-            self._failures[_PUBLISHING] = ticket.error
-        elif self._failures:
-            self._failures.pop(_PUBLISHING, None)
+        self._publish_error = ticket.error
 
     def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel, Ticket]:
         """Make `consumer` one of the channel's; topic and channel are created when new.
@@ -242,10 +227,10 @@ class Engine:
             self._open_store(name),
             MessageIds(self._clock, self._node_id),
             deferred_max=self.options.max_deferred_per_channel,
-            wake=self._wake,
-            schedule=self._deadlines.note,
-            pump_later=self._pump_later,
-            flush_later=self._flush_later,
+            wake=self._workload.wake,
+            schedule=self._workload.schedule,
+            pump_later=self._workload.pump_later,
+            flush_later=self._workload.flush_later,
             on_appended=self.note_append,
             clock=self._clock,
         )
@@ -257,8 +242,7 @@ class Engine:
         if self.is_closing:
             raise ClosedError
         # What was published before comes before what is asked now, though it is the same turn.
-        if self._unflushed:
-            self.flush()
+        self.flush()
 
     def _topic_for(self, name: str) -> tuple[Topic, Ticket]:
         """The topic `name`, created when new, and the ticket of its creation."""
@@ -345,7 +329,7 @@ class Engine:
             deferred += dropped.deferred
             clients += dropped.clients
         topic.is_deleted = True
-        self._failures.pop(topic, None)
+        self._workload.forget(topic)
         topic.store.delete()
         del self.topics[topic.name]
         self._sorted_names = None
@@ -429,99 +413,23 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._woken or self._pumping or self._unflushed)
-
-    def _flush_later(self, topic: Topic) -> None:
-        had_work = self.has_work
-        self._unflushed.append(topic)
-        if not had_work:
-            self.on_work()
+        return self._workload.is_waiting
 
     def flush(self) -> None:
         """Append what was published in this turn; their tickets are settled now or when the store says."""
-        unflushed, self._unflushed = self._unflushed, []
-        for topic in unflushed:
-            topic.flush()
-
-    def _wake(self, channel: Channel) -> None:
-        if channel not in self._woken and channel not in self._stalled_channels:
-            had_work = self.has_work
-            self._woken[channel] = None
-            if not had_work:
-                self.on_work()
-
-    def _pump_later(self, topic: Topic) -> None:
-        if topic not in self._pumping and topic not in self._stalled:
-            had_work = self.has_work
-            self._pumping[topic] = None
-            if not had_work:
-                self.on_work()
+        self._workload.flush()
 
     def turn(self) -> None:
-        """Deliver what can be delivered; a bounded amount, the rest is left for the next turn (`has_work`)."""
-        if self._unflushed:
-            self.flush()
-        woken, self._woken = self._woken, {}
-        pumping, self._pumping = self._pumping, {}
-        if self.is_closing:
-            return
-        began_ns = now_ns = self._clock.monotonic_ns()
-        left = iter(woken)
-        for channel in left:
-            if not channel.is_deleted:
-                self._deliver(channel, now_ns)
-                now_ns = self._clock.monotonic_ns()
-                if now_ns - began_ns > TURN_NS_MAX:
-                    # The rest comes first in the next turn, when the sockets have been served.
-                    self._woken = dict.fromkeys(left) | self._woken
-                    break
-        left_topics = iter(pumping)
-        for topic in left_topics:
-            if not (topic.is_deleted or topic.paused):
-                self._pump(topic)
-                if self._clock.monotonic_ns() - began_ns > TURN_NS_MAX:
-                    self._pumping = dict.fromkeys(left_topics) | self._pumping
-                    break
-
-    def _deliver(self, channel: Channel, now_ns: int) -> None:
-        try:
-            if channel.deliver(now_ns):
-                self._woken[channel] = None
-        except StorageError as exc:
-            logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
-            self._failures[channel] = exc
-            self._stalled_channels[channel] = None
-        else:
-            if self._failures:
-                self._failures.pop(channel, None)
-
-    def _pump(self, topic: Topic) -> None:
-        try:
-            if topic.pump():
-                self._pumping[topic] = None
-        except StorageError as exc:
-            logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
-            self._failures[topic] = exc
-            self._stalled[topic] = None
-        else:
-            if self._failures:
-                self._failures.pop(topic, None)
+        """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
+        next turn (`has_work`)."""
+        self._workload.turn(delivers=not self.is_closing)
 
     def scan_pass(self) -> tuple[int, int]:
         """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.
 
         Returns (channels handled, of these dirty). The channels are picked by earliest deadline.
         """
-        now_ns = self._clock.monotonic_ns()
-        due = self._deadlines.pop_due(now_ns, self.options.queue_scan_selection_count)
-        dirty = 0
-        for channel in due:
-            if channel.is_deleted:
-                continue
-            if channel.expire(now_ns):
-                dirty += 1
-            self._deadlines.note(channel)
-        return len(due), dirty
+        return self._workload.expire_due(self.options.queue_scan_selection_count)
 
     def is_pass_dirty(self, handled: int, dirty: int) -> bool:
         """Whether another pass should follow at once (nsqd's dirty percent)."""
@@ -534,14 +442,7 @@ class Engine:
         if self._topology_file.error is not None and now_ns >= self._topology_retry_ns:
             self._topology_retry_ns = now_ns + TOPOLOGY_RETRY_NS
             self._topology_file.save()
-        stalled, self._stalled = self._stalled, {}
-        for topic in stalled:
-            if not topic.is_deleted:
-                self._pump_later(topic)
-        stalled_channels, self._stalled_channels = self._stalled_channels, {}
-        for channel in stalled_channels:
-            if not channel.is_deleted:
-                self._wake(channel)
+        self._workload.retry_stalled()
         self._tidy(now_ns)
 
     def _tidy(self, now_ns: int) -> None:

@@ -1,0 +1,173 @@
+"""What is to be done next: topics with something to append or to pass on, channels with something to send or due.
+
+Everything is noted when it happens and done once a turn, however often it was noted.
+"""
+
+import logging
+from collections.abc import Callable
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.deadlines import DeadlineIndex
+from queue_engine.delivery.topic import Topic
+from queue_engine.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+# After so long a turn leaves the rest to the next: between two turns the sockets are served.
+TURN_NS_MAX = 2 * NS_PER_MS
+
+
+class Workload:
+    """The work of one engine.
+
+    on_work: called when something is to be done and nothing was before.
+    """
+
+    def __init__(self, clock: Clock, on_work: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_work = on_work
+        self._unflushed: list[Topic] = []
+        self._woken: dict[Channel, None] = {}
+        self._pumping: dict[Topic, None] = {}
+        # The disk refused them, and why: tried again by `retry_stalled`, and forgotten when that succeeds.
+        self._stalled: dict[Topic | Channel, None] = {}
+        self._failures: dict[Topic | Channel, StorageError] = {}
+        self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is work for a turn."""
+        return bool(self._woken or self._pumping or self._unflushed)
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why some topic or channel can't be read or passed on; None when all can."""
+        return next(iter(self._failures.values()), None)
+
+    # Noting.
+
+    def flush_later(self, topic: Topic) -> None:
+        """Something was published."""
+        was_waiting = self.is_waiting
+        self._unflushed.append(topic)
+        if not was_waiting:
+            self._on_work()
+
+    def wake(self, channel: Channel) -> None:
+        """There may be something to send."""
+        if channel not in self._woken and channel not in self._stalled:
+            was_waiting = self.is_waiting
+            self._woken[channel] = None
+            if not was_waiting:
+                self._on_work()
+
+    def pump_later(self, topic: Topic) -> None:
+        """Something waits at the topic that its channels may have."""
+        if topic not in self._pumping and topic not in self._stalled:
+            was_waiting = self.is_waiting
+            self._pumping[topic] = None
+            if not was_waiting:
+                self._on_work()
+
+    def schedule(self, channel: Channel) -> None:
+        """The channel's earliest deadline may have changed."""
+        self._deadlines.note(channel)
+
+    def forget(self, topic: Topic) -> None:
+        """The topic and its channels were deleted."""
+        self._failures = {
+            one: error
+            for one, error in self._failures.items()
+            if one is not topic and not (isinstance(one, Channel) and one.is_deleted)
+        }
+
+    # Doing.
+
+    def flush(self) -> None:
+        """Append what was published."""
+        if self._unflushed:
+            unflushed, self._unflushed = self._unflushed, []
+            for topic in unflushed:
+                topic.flush()
+
+    def turn(self, *, delivers: bool) -> None:
+        """Append, deliver, pump; a bounded amount, the rest is left for the next turn.
+
+        delivers: False drops what is to be delivered, because the engine closes.
+        """
+        self.flush()
+        woken, self._woken = self._woken, {}
+        pumping, self._pumping = self._pumping, {}
+        if not delivers:
+            return
+        began_ns = now_ns = self._clock.monotonic_ns()
+        left = iter(woken)
+        for channel in left:
+            if not channel.is_deleted:
+                self._deliver(channel, now_ns)
+                now_ns = self._clock.monotonic_ns()
+                if now_ns - began_ns > TURN_NS_MAX:
+                    # The rest comes first in the next turn, when the sockets have been served.
+                    self._woken = dict.fromkeys(left) | self._woken
+                    break
+        left_topics = iter(pumping)
+        for topic in left_topics:
+            if not (topic.is_deleted or topic.paused):
+                self._pump(topic)
+                if self._clock.monotonic_ns() - began_ns > TURN_NS_MAX:
+                    self._pumping = dict.fromkeys(left_topics) | self._pumping
+                    break
+
+    def _deliver(self, channel: Channel, now_ns: int) -> None:
+        try:
+            if channel.deliver(now_ns):
+                self._woken[channel] = None
+        except StorageError as exc:
+            logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
+            self._stall(channel, exc)
+        else:
+            if self._failures:
+                self._failures.pop(channel, None)
+
+    def _pump(self, topic: Topic) -> None:
+        try:
+            if topic.pump():
+                self._pumping[topic] = None
+        except StorageError as exc:
+            logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
+            self._stall(topic, exc)
+        else:
+            if self._failures:
+                self._failures.pop(topic, None)
+
+    def _stall(self, one: Topic | Channel, error: StorageError) -> None:
+        self._failures[one] = error
+        self._stalled[one] = None
+
+    def retry_stalled(self) -> None:
+        """Try again what the disk refused."""
+        stalled, self._stalled = self._stalled, {}
+        for one in stalled:
+            if one.is_deleted:
+                self._failures.pop(one, None)
+            elif isinstance(one, Channel):
+                self.wake(one)
+            else:
+                self.pump_later(one)
+
+    def expire_due(self, channels_max: int) -> tuple[int, int]:
+        """Time out and release what is due, of at most `channels_max` channels, earliest deadline first.
+
+        Returns (channels handled, of these dirty: something moved).
+        """
+        now_ns = self._clock.monotonic_ns()
+        due = self._deadlines.pop_due(now_ns, channels_max)
+        dirty = 0
+        for channel in due:
+            if channel.is_deleted:
+                continue
+            if channel.expire(now_ns):
+                dirty += 1
+            self._deadlines.note(channel)
+        return len(due), dirty
