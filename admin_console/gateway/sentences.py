@@ -17,15 +17,17 @@ def and_list(parts: list[str]) -> str:
 
 
 def message_counts(depth: int, in_flight: int, deferred: int) -> str:
-    """`12,304 waiting, 17 in flight and 230 deferred messages`; kinds with none are left out; "" when none is left."""
-    parts = [
-        f"{number:,} {kind}"
+    """`12,304 messages waiting, 17 in flight and 230 deferred`; kinds with none are left out; "" when none is left."""
+    known = [
+        (number, kind)
         for number, kind in ((depth, "waiting"), (in_flight, "in flight"), (deferred, "deferred"))
         if number
     ]
-    if not parts:
+    if not known:
         return ""
-    return f"{and_list(parts)} {'message' if depth + in_flight + deferred == 1 else 'messages'}"
+    (first, first_kind), *others = known
+    # The noun stands with the first number and holds for all of them.
+    return and_list([f"{counted(first, 'message')} {first_kind}", *(f"{number:,} {kind}" for number, kind in others)])
 
 
 def outcome_counts(outcome: Outcome) -> dict[str, int]:

@@ -14,7 +14,7 @@ _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
 
 def _dropped(depth: int, in_flight: int, deferred: int) -> str:
-    """`12,304 waiting, 17 in flight and 230 deferred messages will be dropped.`"""
+    """`12,304 messages waiting, 17 in flight and 230 deferred will be dropped.`"""
     counts = message_counts(depth, in_flight, deferred)
     return f"{counts} will be dropped." if counts else "It holds no message now."
 

@@ -135,20 +135,20 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
     assert server.topic_stats("flush")["depth"] == 4
     page.get_by_label("to confirm").fill("flush")
     page.get_by_role("button", name="Empty flush").click()
-    assert message(page) == "Emptied flush: dropped 4 waiting messages."
+    assert message(page) == "Emptied flush: dropped 4 messages waiting."
     assert server.topic_stats("flush")["depth"] == 0
     assert topology(server, "flush") is not None
-    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 waiting messages.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 messages waiting.")
 
     create_channel(server, "flush", "a")
     create_channel(server, "flush", "b")
     publish(server, "flush", 2)
     dialog = open_act(page, "Empty…")
-    dialog.get_by_label("Its channels too: 4 waiting messages there").check()
+    dialog.get_by_label("Its channels too: 4 messages waiting there").check()
     confirm(dialog, "Empty flush", confirm="flush")
-    assert message(page) == "Emptied flush and its 2 channels: dropped 4 waiting messages."
+    assert message(page) == "Emptied flush and its 2 channels: dropped 4 messages waiting."
     assert server.channel_stats("flush", "b")["depth"] == 0
-    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 waiting messages.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 messages waiting.")
 
 
 def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -157,14 +157,14 @@ def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: 
     publish(server, "doomed", 5)
     page = open_page("/topics/doomed/", graphs=False)
     dialog = open_act(page, "Delete…")
-    expect(dialog).to_contain_text("5 waiting messages will be dropped.")
+    expect(dialog).to_contain_text("5 messages waiting will be dropped.")
     confirm(dialog, "Delete doomed", confirm="Doomed")
     expect(page.get_by_role("alert")).to_contain_text("'Doomed' is not doomed. Nothing was done.")
     assert topology(server, "doomed") is not None
     page.get_by_label("to confirm").fill("doomed")
     page.get_by_label("Reason").fill("nobody reads it")
     page.get_by_role("button", name="Delete doomed").click()
-    assert message(page) == "Deleted doomed with 1 channel: dropped 5 waiting messages."
+    assert message(page) == "Deleted doomed with 1 channel: dropped 5 messages waiting."
     assert page.url.endswith("/topics/")
     assert topology(server, "doomed") is None
     expect_audited(page, "doomed", "delete topic", "Deleted doomed with 1 channel", reason="nobody reads it")
@@ -278,11 +278,11 @@ def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints:
     assert server.channel_stats("basin", "east")["depth"] == 3
     page.get_by_label("to confirm").fill("basin/east")
     page.get_by_role("button", name="Empty basin/east").click()
-    assert message(page) == "Emptied basin/east: dropped 3 waiting messages."
+    assert message(page) == "Emptied basin/east: dropped 3 messages waiting."
     assert figure(page, "depth") == "0"
     assert server.channel_stats("basin", "west")["depth"] == 3
     assert [channel["name"] for channel in topology(server, "basin")["channels"]] == ["east", "west"]
-    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 waiting messages.")
+    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 messages waiting.")
 
 
 def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -305,10 +305,10 @@ def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints
         assert topology(server, "delta")["channels"] != []
         page.get_by_label("to confirm").fill("delta/arm")
         page.get_by_role("button", name="Delete delta/arm").click()
-        assert message(page) == "Deleted delta/arm: dropped 2 waiting messages, disconnected 1 client."
+        assert message(page) == "Deleted delta/arm: dropped 2 messages waiting, disconnected 1 client."
         assert page.url.endswith("/topics/delta/")
         assert topology(server, "delta")["channels"] == []
-        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 waiting messages")
+        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 messages waiting")
         consumer.expect_closed()
 
 

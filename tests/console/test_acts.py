@@ -160,15 +160,15 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
     engine.submit("publish", "orders", [b"x", b"y"]).result(5)
     page = client.get("/topics/orders/~empty/").content.decode()
     assert "drops only what waits at the topic itself: 2 messages" in page
-    assert "Its channels too: 5 waiting messages there" in page
+    assert "Its channels too: 5 messages waiting there" in page
     answer = post(client, "/topics/orders/~empty/", typed_name="orders")
-    assert answer["message"] == "Emptied orders: dropped 2 waiting messages."
+    assert answer["message"] == "Emptied orders: dropped 2 messages waiting."
     assert answer["counts"] == {"depth": 2}
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 5
     answer = post(client, "/topics/orders/~empty/", typed_name="orders", scope="channels_too")
-    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 waiting messages."
+    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 messages waiting."
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 0
@@ -178,11 +178,11 @@ def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Clien
     engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(5)
     with consume(engine, 2):
         page = client.get("/topics/orders/billing/~empty/").content.decode()
-        assert "3 waiting, 2 in flight and 1 deferred messages will be dropped." in page
+        assert "3 messages waiting, 2 in flight and 1 deferred will be dropped." in page
         assert "<button" in page
         assert "Empty orders/billing</button>" in page
         answer = post(client, "/topics/orders/billing/~empty/", typed_name="orders/billing", reason="test data")
-    assert answer["message"] == ("Emptied orders/billing: dropped 3 waiting, 2 in flight and 1 deferred messages.")
+    assert answer["message"] == ("Emptied orders/billing: dropped 3 messages waiting, 2 in flight and 1 deferred.")
     _, result = last_rows()
     assert result.counts == {"depth": 3, "in_flight": 2, "deferred": 1}
     assert (result.actor, result.role, result.address, result.via) == ("ada", "admin", "127.0.0.1", "console")
@@ -201,7 +201,7 @@ def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
     assert topic_stats(engine) is None
     messages = AuditRow.objects.filter(phase="result").order_by("id").values_list("message", flat=True)
     assert list(messages) == [
-        "Deleted orders/billing: dropped 4 waiting and 1 in flight messages, disconnected 1 client.",
+        "Deleted orders/billing: dropped 4 messages waiting and 1 in flight, disconnected 1 client.",
         "Deleted orders with 0 channels: dropped no messages.",
     ]
 
