@@ -209,7 +209,6 @@ class RequeueChannel(ActPage):
                 Field("message", "Message id", value=message_id, length_max=16, help="16 characters; for one message."),
                 reason_field(self.request.POST.get("reason", "")),
             ],
-            is_dangerous=True,
         )
 
     def details(self) -> dict[str, Any]:
