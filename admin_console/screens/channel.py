@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import Reading
+from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
 from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.links import act_cell
-from admin_console.screens.overview import growth_note
+from admin_console.screens.overview import depth_note
 from admin_console.screens.parts import Cell, Column, Empty, Figure, Table
 from admin_console.screens.vitals import Vitals, vitals_of
 
@@ -78,7 +79,7 @@ def parts(
         "subtitle": _subtitle(stats),
         "chips": vitals.chips(),
         "meaning": channel_meaning(vitals),
-        "strip": _strip(vitals),
+        "strip": _strip(vitals, reading.rings_of(topic_name, name)),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name),
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
@@ -106,18 +107,19 @@ def _subtitle(stats: "ChannelStats") -> str:
 
 
 def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
-    if in_flight is not None and len(in_flight) < count:
+    # A few less than the count are messages that came or went between the two answers, not a cut list.
+    if in_flight is not None and IN_FLIGHT_MAX <= len(in_flight) < count:
         return f"the first {units.number(len(in_flight))} of {units.number(count)}"
     return units.number(count)
 
 
-def _strip(vitals: Vitals) -> tuple[Figure, ...]:
+def _strip(vitals: Vitals, rings: Rings | None) -> tuple[Figure, ...]:
     stats = vitals.stats
     trouble = "danger" if vitals.is_timing_out else ""
     notes = {
         "depth": (
             Cell(units.number(stats.depth), units.exact(stats.depth)),
-            growth_note(vitals.growth_s, stats.depth),
+            depth_note(rings, "depth", stats.depth),
         ),
         "in_flight": (
             Cell(units.number(stats.in_flight_count)),
@@ -138,7 +140,10 @@ def _strip(vitals: Vitals) -> tuple[Figure, ...]:
         ),
         "oldest": (
             Cell(units.duration(vitals.oldest_s)),
-            Cell(f"{units.rate(vitals.inflow_s)} in · {units.rate(vitals.outflow_s)} finished"),
+            Cell(
+                f"{units.rate(vitals.inflow_s)} in · {units.rate(vitals.outflow_s)} finished",
+                "Averages of the last 5 seconds",
+            ),
         ),
     }
     return tuple(Figure(name, label, *notes[name]) for name, label in _FIGURES)

@@ -4,6 +4,7 @@ from typing import Any
 
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import TOTAL, Reading
+from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
 from admin_console.screens.diagnosis import overview_meaning
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
@@ -12,12 +13,13 @@ from admin_console.screens.vitals import DANGER, WARNING, Vitals, age_s, all_vit
 
 ROWS_MAX = 20
 SIDE_ROWS_MAX = 8
+TREND_SPAN_S = 10
 
 _URGENT_COLUMNS = (
     Column("name", "Channel ↓ most urgent", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
-    Column("growth", "Growth"),
+    Column("growth", "Growth, 30 s"),
     Column("in_flight", "In flight"),
     Column("timeouts", "Timeouts /min"),
     Column("oldest", "Oldest"),
@@ -75,7 +77,6 @@ def _strip(reading: Reading | None, urgent: list[Vitals]) -> tuple[Figure, ...]:
         in_flight = sum(v.stats.in_flight_count for v in urgent)
         deferred = sum(v.stats.deferred_count for v in urgent)
         ready = sum(v.stats.ready_count for v in urgent)
-    growth = rings.rate("waiting", 30) if rings else None
     timeouts = rings.count("timeouts") if rings else None
     worst = max(urgent, key=lambda vitals: vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
@@ -85,7 +86,12 @@ def _strip(reading: Reading | None, urgent: list[Vitals]) -> tuple[Figure, ...]:
             tone="danger" if worst.is_timing_out else "",
         )
     return (
-        Figure("waiting", "Waiting", Cell(units.number(waiting), units.exact(waiting)), growth_note(growth, waiting)),
+        Figure(
+            "waiting",
+            "Waiting",
+            Cell(units.number(waiting), units.exact(waiting)),
+            depth_note(rings, "waiting", waiting),
+        ),
         Figure(
             "published",
             "Published",
@@ -109,14 +115,18 @@ def _strip(reading: Reading | None, urgent: list[Vitals]) -> tuple[Figure, ...]:
     )
 
 
-def growth_note(growth: float | None, waiting: float | None) -> Cell:
-    """Where a depth is heading: a signed rate, with an arrow but no alarm; growth alone is no fault."""
+def depth_note(rings: Rings | None, gauge: str, waiting: float | None) -> Cell:
+    """Where a depth is heading: a rate with an arrow but no alarm; growth alone is no fault.
+
+    The span is short and named: the graph beside it shows every second, and both must tell the same story.
+    """
+    growth = rings.rate(gauge, TREND_SPAN_S) if rings else None
     if growth is None:
         return Cell("trend not known yet")
     text = units.growth(growth)
     if text == "0/s":
         return Cell("steady" if waiting else "nothing waits")
-    return Cell(f"{'▲' if growth > 0 else '▼'} {units.rate(abs(growth))}", "Change over the last half minute")
+    return Cell(f"{'▲' if growth > 0 else '▼'} {units.rate(abs(growth))} over {TREND_SPAN_S} s")
 
 
 def _average(rings: Any, name: str) -> Cell:
@@ -161,9 +171,7 @@ def _urgent_table(reading: Reading | None, urgent: list[Vitals], role: Role, htt
                     StateCell(vitals.chips()),
                     Cell(units.number(stats.depth), units.exact(stats.depth)),
                     growth_cell(vitals),
-                    Cell(units.number(stats.in_flight_count))
-                    if stats.client_count
-                    else Cell(units.UNKNOWN, "No consumers"),
+                    Cell(units.number(stats.in_flight_count)),
                     timeouts_cell(vitals),
                     oldest_cell(vitals),
                     SparkCell(spark_letters(reading.rings_of(*key)), vitals.tone),

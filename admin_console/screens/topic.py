@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import Reading
-from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
 from admin_console.screens.diagnosis import topic_meaning
 from admin_console.screens.links import channel_cell, pause_cell
-from admin_console.screens.overview import growth_cell, growth_note, timeouts_cell
+from admin_console.screens.overview import depth_note, growth_cell, timeouts_cell
 from admin_console.screens.parts import Cell, Chip, Column, Empty, Figure, SparkCell, StateCell, Table
 from admin_console.screens.vitals import spark_letters, vitals_of
 
@@ -22,7 +21,7 @@ _CHANNEL_COLUMNS = (
     Column("state", "State", "state"),
     Column("depth", "Depth"),
     Column("places", "Memory + disk"),
-    Column("growth", "Growth"),
+    Column("growth", "Growth, 30 s"),
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
     Column("requeued", "Requeued"),
@@ -85,7 +84,7 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
             "waiting",
             "Waiting",
             Cell(units.number(waiting), units.exact(waiting)),
-            growth_note(_rate(rings, "waiting", 30), waiting),
+            depth_note(rings, "waiting", waiting),
         ),
         Figure(
             "depth",
@@ -96,8 +95,8 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
         Figure(
             "published",
             "Published",
-            Cell(units.rate(_rate(rings, "messages"))),
-            Cell(f"{units.number(topic.message_count)} messages since start", units.exact(topic.message_count)),
+            Cell(units.rate(rings.rate("messages") if rings else None)),
+            Cell(f"over 5 s · {units.number(topic.message_count)} since start", units.exact(topic.message_count)),
         ),
         Figure(
             "bytes",
@@ -124,10 +123,6 @@ def _blank_strip() -> tuple[Figure, ...]:
     labels = ("Waiting", "At the topic itself", "Published", "Bytes published", "In flight", "Timeouts")
     names = ("waiting", "depth", "published", "bytes", "in_flight", "timeouts")
     return tuple(Figure(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
-
-
-def _rate(rings: Rings | None, name: str, span_s: int = 5) -> float | None:
-    return rings.rate(name, span_s) if rings else None
 
 
 def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Role) -> Table:
