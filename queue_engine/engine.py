@@ -330,9 +330,9 @@ class Engine:
             clients += dropped.clients
         topic.is_deleted = True
         self._workload.forget(topic)
-        topic.store.delete()
         del self.topics[topic.name]
         self._sorted_names = None
+        topic.store.delete()
         return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
 
     def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
@@ -486,13 +486,18 @@ class Engine:
             for channel_name in sorted(one.channels):
                 if channel and channel != channel_name:
                     continue
-                each = one.channels[channel_name]
+                each = one.channels.get(channel_name)
+                if each is None:
+                    continue  # deleted between two slices
                 channels.append(each.stats(self._clients_of(each) if wants_clients(name, channel_name) else None))
+                sliced += 1
+                if sliced >= SNAPSHOT_SLICE_CHANNELS:
+                    sliced = 0
+                    yield
+            if one.is_deleted:
+                continue
             listed.append(one.stats(tuple(channels)))
-            sliced += 1 + len(channels)
-            if sliced >= SNAPSHOT_SLICE_CHANNELS:
-                sliced = 0
-                yield
+            sliced += 1
         producers = [client for client in self.clients.values() if client.is_producer]
         self._sequence += 1
         return EngineSnapshot(

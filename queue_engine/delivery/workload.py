@@ -104,7 +104,9 @@ class Workload:
         began_ns = now_ns = self._clock.monotonic_ns()
         left = iter(woken)
         for channel in left:
-            if not channel.is_deleted:
+            if channel.is_deleted:
+                self._failures.pop(channel, None)
+            else:
                 self._deliver(channel, now_ns)
                 now_ns = self._clock.monotonic_ns()
                 if now_ns - began_ns > TURN_NS_MAX:

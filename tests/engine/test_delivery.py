@@ -424,3 +424,80 @@ def test_finished_messages_do_not_keep_the_scan_from_what_is_due(engine: Engine,
         client.finish(client.sink.received[0].id)
     pass_time(engine, clock, 600)
     assert [client.channel.timeout_count for client in clients] == [0] * 49 + [1]
+
+
+def test_what_was_published_before_an_act_comes_before_it_though_it_is_the_same_turn(engine: Engine) -> None:
+    client = Client(engine, "orders", "billing", ready=10)
+    engine.publish("orders", [b"before"])
+    engine.pause_topic("orders")
+    engine.publish("orders", [b"after"])
+    settle(engine)
+    assert (client.bodies, engine.topic("orders").store.depth) == ([b"before"], 1)
+    engine.publish("orders", [b"emptied"])
+    assert engine.empty_topic("orders")[0].depth == 2
+    deleted = engine.publish("orders", [b"deleted with it"])
+    engine.delete_topic("orders")
+    settle(engine)
+    assert deleted.done
+    assert engine.topics == {}
+
+
+def test_deferred_messages_that_wait_for_a_channel_are_limited_too(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock, max_deferred_per_channel=2)
+    for _ in range(2):
+        publish(engine, "orders", b"x", defer_ms=1_000)
+    with pytest.raises(LimitError, match="2 messages are deferred in orders: the most is 2"):
+        engine.publish("orders", [b"x"], defer_ms=1_000)
+    client = Client(engine, "orders", "billing", ready=5)
+    assert client.channel.backlog.deferred_count == 2
+    with pytest.raises(LimitError, match="2 messages are deferred in orders/billing"):
+        engine.publish("orders", [b"x"], defer_ms=1_000)
+
+
+def test_large_messages_go_from_topic_to_channels_a_mebibyte_at_a_time(engine: Engine) -> None:
+    client = Client(engine, "orders", "billing")
+    engine.pause_topic("orders")
+    for _ in range(5):
+        publish(engine, "orders", *[b"x" * 500_000] * 2)
+    engine.unpause_topic("orders")
+    engine.turn()
+    assert 1 <= client.channel.backlog.depth <= 4
+    settle(engine)
+    assert client.channel.backlog.depth == 10
+
+
+class SlowClock(ManualClock):
+    """Time goes on with every look at it, as if the work took that long."""
+
+    def monotonic_ns(self) -> int:
+        self.advance(ns=100_000)
+        return super().monotonic_ns()
+
+
+def test_a_turn_leaves_the_rest_to_the_next_and_forgets_nobody(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, SlowClock())
+    clients = [Client(engine, "orders", f"c{number}", ready=2) for number in range(100)]
+    engine.publish("orders", [b"x"])
+    delivered: list[int] = []
+    while engine.has_work:
+        engine.turn()
+        delivered.append(sum(len(client.bodies) for client in clients))
+    assert 0 < delivered[0] < 50
+    assert len(delivered) > 2
+    assert [client.bodies for client in clients] == [[b"x"]] * 100
+
+
+def test_a_snapshot_is_made_in_slices_while_channels_come_and_go(engine: Engine) -> None:
+    engine.create_topic("orders")
+    for number in range(250):
+        engine.create_channel("orders", f"c{number:03}")
+    engine.create_topic("second")
+    slices = engine.stats_in_slices(lambda topic, channel: False)
+    next(slices)
+    engine.delete_channel("orders", "c240")
+    next(slices)
+    engine.delete_topic("second")
+    with pytest.raises(StopIteration) as stopped:
+        next(slices)
+    (topic,) = stopped.value.value.topics
+    assert [channel.channel_name for channel in topic.channels] == [f"c{n:03}" for n in range(250) if n != 240]

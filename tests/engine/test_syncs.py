@@ -5,10 +5,11 @@ from pathlib import Path
 
 from queue_engine.engine import Engine
 from queue_engine.options import Options
+from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.disk_queue_store import SYNCS_OUTSTANDING_MAX
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
-from tests.support.engine import settle
+from tests.support.engine import Client, settle
 from tests.support.files import FaultyFiles
 
 QUEUES = 300
@@ -77,5 +78,24 @@ def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) 
     clock.advance(ms=3_000)
     engine.tick()
     background.finish()
+    engine.tick()
+    assert engine.health == "OK"
+
+
+def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_path: Path) -> None:
+    clock, files = ManualClock(), FaultyFiles()
+    engine = Engine(
+        Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=InlineBackground()
+    )
+    engine.open()
+    client = Client(engine, "orders", "billing")
+    engine.publish("orders", [b"x"])
+    settle(engine)
+    files.fail("read", count=100)
+    client.ready(1)
+    assert engine.health.startswith("NOK - cannot read ")
+    engine.tick()  # it is to be tried again in the next turn
+    engine.delete_channel("orders", "billing")
+    settle(engine)
     engine.tick()
     assert engine.health == "OK"
