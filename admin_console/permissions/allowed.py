@@ -1,7 +1,10 @@
 """What the user of a request may do, for templates: which buttons work, and why the others do not."""
 
+from collections.abc import Sequence
+
 from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
+from admin_console.gateway.sentences import and_list
 from admin_console.permissions.table import ANYONE, LEAST_ROLES
 
 
@@ -37,5 +40,21 @@ class WhyNot:
         least = LEAST_ROLES[url_name]
         if may_use(self._user, url_name):
             return ""
-        role = self._user.role if self._user else "nobody"
-        return f"Needs the role {least}; yours is {role}."
+        return f"Needs the role {least}; yours is {self._role}."
+
+    def line(self, url_names: Sequence[str]) -> str:
+        """One sentence for several acts, by their verbs; empty when all of them are allowed."""
+        verbs: dict[str, list[str]] = {}
+        for url_name in url_names:
+            verb = url_name.partition("_")[0]
+            if not may_use(self._user, url_name) and verb not in (known := verbs.setdefault(LEAST_ROLES[url_name], [])):
+                known.append(verb)
+        needs = [
+            f"{and_list(known)} {'needs' if len(known) == 1 else 'need'} the role {least}"
+            for least, known in verbs.items()
+        ]
+        return f"{', '.join(needs).capitalize()}; yours is {self._role}." if needs else ""
+
+    @property
+    def _role(self) -> str:
+        return self._user.role if self._user else "nobody"

@@ -13,6 +13,14 @@ from admin_console.live.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 
+# The acts that a page offers, in the order of its buttons.
+_ACTS = {
+    "overview": ("create_topic", "pause_channel"),
+    "topics": ("create_topic", "pause_topic"),
+    "topic": ("publish", "create_channel", "pause_topic", "empty_topic", "delete_topic"),
+    "channel": ("requeue_channel", "release_deferred", "pause_channel", "empty_channel", "delete_channel"),
+}
+
 
 def overview(request: HttpRequest) -> HttpResponse:
     return _page(request, Request("overview", _role(request)))
@@ -50,6 +58,7 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
         context["frames"] = frames_json(asked.page)
     if screen.flags.get("gone"):
         return render(request, "pages/gone.html", context, status=404)
+    context["why_not"] = request.why_not.line(_ACTS[asked.page])
     return render(request, f"pages/{asked.page}.html", context)
 
 

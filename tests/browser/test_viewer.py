@@ -25,16 +25,28 @@ CHANNEL_ACTS = {"Requeue in flight…": OPERATORS, "Pause…": OPERATORS, "Empty
 
 
 @pytest.mark.parametrize(
-    ("path", "acts"),
-    [("/topics/ours/", TOPIC_ACTS), ("/topics/ours/read/", CHANNEL_ACTS)],
+    ("path", "acts", "line"),
+    [
+        (
+            "/topics/ours/",
+            TOPIC_ACTS,
+            "Publish, create and pause need the role operator, empty and delete need the role admin; yours is viewer.",
+        ),
+        (
+            "/topics/ours/read/",
+            CHANNEL_ACTS,
+            "Requeue, release and pause need the role operator, empty and delete need the role admin; yours is viewer.",
+        ),
+    ],
     ids=["topic", "channel"],
 )
 def test_every_act_is_disabled_with_the_reason(
-    server: ServerProcess, open_page: OpenPage, path: str, acts: dict[str, str]
+    server: ServerProcess, open_page: OpenPage, path: str, acts: dict[str, str], line: str
 ) -> None:
     create_channel(server, "ours", "read")
     page = open_page(path, user="vera", graphs=False)
     wait_until_live(page)
+    expect(page.get_by_text(line)).to_be_visible()  # touch shows no titles
     for act, reason in acts.items():
         button = page.get_by_text(re.compile(re.escape(act)))
         expect(button).to_have_attribute("aria-disabled", "true")

@@ -139,6 +139,12 @@ def test_disabled_user_may_nothing_and_reasons_name_both_roles() -> None:
     assert Allowed(viewer)["overview"]
     assert WhyNot(viewer)["overview"] == ""
     assert WhyNot(viewer)["delete_topic"] == "Needs the role admin; yours is viewer."
+    acts = ("publish", "create_channel", "create_topic", "empty_topic", "delete_topic")
+    assert WhyNot(viewer).line(acts) == (
+        "Publish and create need the role operator, empty and delete need the role admin; yours is viewer."
+    )
+    assert WhyNot(viewer).line(("overview", "pause_topic")) == "Pause needs the role operator; yours is viewer."
+    assert WhyNot(viewer).line(("overview",)) == ""
     viewer.is_active = False
     assert not Allowed(viewer)["overview"]
 
