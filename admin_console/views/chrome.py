@@ -8,10 +8,11 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
+from admin_console.permissions.table import ACTS
 
 _PLACES = (("overview", "Overview"), ("topics", "Topics"), ("audit", "Audit"))
-# Pages that lie under a place's tab.
-_UNDER = {"topic": "topics", "channel": "topics"}
+# Pages that lie under a place's tab: every act is on a topic or on one of its channels.
+_UNDER = {"topic": "topics", "channel": "topics", **dict.fromkeys(ACTS, "topics")}
 
 
 @dataclass(frozen=True, slots=True)
