@@ -13,7 +13,7 @@ from admin_console.screens.vitals import DANGER, WARNING, Vitals, age_s, all_vit
 
 ROWS_MAX = 20
 SIDE_ROWS_MAX = 8
-TREND_SPAN_S = 10
+TREND_SPAN_S = 5
 
 _URGENT_COLUMNS = (
     Column("name", "Channel ↓ most urgent", "name"),
