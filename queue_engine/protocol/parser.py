@@ -78,7 +78,8 @@ class Parser:
         """Called with a known verb and all words of its line before any parameter is looked at.
 
         It may raise ProtocolError. Answering True passes the line over as if it were NOP (for commands
-        without a body only): RDY after CLS is such a line.
+        without a body only): RDY after CLS is such a line. A PUB line like the one before it is not asked about
+        again.
         """
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
@@ -94,6 +95,9 @@ class Parser:
         self._awaits_line = False  # or a newline, however few they are
         self._read_body: _ReadBody | None = None  # how to go on with the command whose line was read
         self._is_ended = False
+        # The last PUB line, with its newline, and the topic it names.
+        self._pub_line = b""
+        self._pub_topic = ""
         self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
             b"FIN": self._fin,
             b"RDY": self._rdy,
@@ -147,6 +151,20 @@ class Parser:
             return None  # all that came has been made commands of; so it is behind most of them
         if self._is_ended:
             return None
+        if self._pub_line and self._read_body is None and not self._chunks:
+            # A publisher says the same line again and again: then its body is all there is to read.
+            buffer = self._buffer
+            if buffer.startswith(self._pub_line, self._position):
+                at = self._position + len(self._pub_line)
+                if at + 4 <= len(buffer):
+                    size: int = _unpack_size_from(buffer, at)[0]
+                    end = at + 4 + size
+                    if 0 < size <= self._max_msg_size and end <= len(buffer):
+                        self._position = end
+                        if end == len(buffer):
+                            self._buffer = b""
+                            self._position = 0
+                        return Pub(self._pub_topic, buffer[at + 4 : end])
         try:
             while True:
                 if self._chunks and self._position == len(self._buffer):
@@ -285,6 +303,9 @@ class Parser:
         topic = _valid_name(params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"PUB topic name {quoted(params[1])} is not valid")
+        if len(params) == 2:
+            self._pub_line = b"PUB " + params[1] + b"\n"
+            self._pub_topic = topic
         body = self._message_body("PUB")
         if body is None:
             self._read_body = partial(self._pub, params)

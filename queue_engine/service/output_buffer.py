@@ -23,6 +23,11 @@ class OutputBuffer:
         self._gathered_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether something is gathered and not written."""
+        return bool(self._gathered)
+
     def agree(self, identity: Identity) -> None:
         """Buffer as this client wishes from now on."""
         self._size = identity.output_buffer_size

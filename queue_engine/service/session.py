@@ -291,8 +291,9 @@ class Session(asyncio.Protocol):
         """Send the answers that are ready; end the connection if the last of them was fatal."""
         ready = self._answers.ready
         if ready:
-            self._output.flush()  # messages that were sent before go out before
-            self._write(b"".join(ready))
+            if self._output.is_holding:
+                self._output.flush()  # messages that were sent before go out before
+            self._write(ready[0] if len(ready) == 1 else b"".join(ready))
             ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
                 self._pause_reading(_UNREAD)
