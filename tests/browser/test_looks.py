@@ -55,6 +55,16 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
             assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
 
 
+def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
+    page = open_page("/topics/", graphs=False, viewport=NARROW)
+    parts = {}
+    for path in ("/topics/", "/audit/", "/password/", "/topics/~create/"):
+        page.goto(path)
+        boxes = {name: page.locator(name).bounding_box() for name in (".header", ".who", ".places", ".search")}
+        parts[path] = {name: {key: round(value) for key, value in box.items()} for name, box in boxes.items() if box}
+    assert all(each == parts["/topics/"] for each in parts.values()), parts
+
+
 def test_the_theme_is_chosen_by_hand_and_kept(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, color_scheme="light")
     assert brightness(page, "backgroundColor") > 200

@@ -7,6 +7,7 @@ from admin_console.accounts.roles import Role
 from admin_console.live.hub import Hub, Reading
 from admin_console.screens import units
 from admin_console.screens.build import Request, build_screen
+from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.parts import SPARK_GAP, SparkCell
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
@@ -153,6 +154,28 @@ def test_most_urgent_first_and_paused_is_no_alarm() -> None:
     )
     assert [vitals.channel_name for vitals in all_vitals(reading)] == ["lonely", "held", "calm"]
     assert [vitals.tone for vitals in all_vitals(reading)] == ["warning", "held", ""]
+
+
+def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
+    reading = reading_of(topic("orders", channel("orders", "billing", in_flight_count=80)))
+
+    def said(length: int) -> str:
+        held = tuple(in_flight(f"{index:016}", 1) for index in range(length))
+        request = Request("channel", Role.VIEWER, topic="orders", channel="billing")
+        return build_screen(request, reading, in_flight=held).texts["in_flight_count"]
+
+    assert said(IN_FLIGHT_MAX) == f"the first {IN_FLIGHT_MAX} of 80"
+    assert said(IN_FLIGHT_MAX - 1) == "80", "the list came a moment later"
+
+
+def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
+    hub = Hub()
+    for index in range(30):
+        stats = channel("orders", "billing", depth=index * 10 if index < 24 else 240 - (index - 24) * 20)
+        hub.write(snapshot(topic("orders", stats), second=START_S + index))
+    for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
+        screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.reading)
+        assert {each.name: each.note.text for each in screen.strip}[figure] == "▼ 20/s over 5 s"
 
 
 def test_sparkline_breaks_where_nothing_is_known() -> None:
