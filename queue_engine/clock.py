@@ -22,8 +22,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def time_ns(self) -> int:
-        return time.time_ns()
+    # Asked for every read from a socket: the system's own functions, without a step of ours between.
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    time_ns = staticmethod(time.time_ns)

@@ -29,6 +29,10 @@ class MessageIds:
         if unit > self._unit:
             self._unit = unit
             self._sequence = 0
+        sequence = self._sequence
+        if count == 1 and sequence < _SEQUENCES:
+            self._sequence = sequence + 1
+            return [b"%013x" % (self._unit << 10 | self._node_id) + _SUFFIXES[sequence]]
         ids: list[bytes] = []
         while count:
             if self._sequence == _SEQUENCES:

@@ -15,6 +15,7 @@ from queue_engine.message import (
     FRAME_TYPE_MESSAGE,
     STORED_HEADER_BYTES,
     TIMESTAMP_AT,
+    frame,
     frame_with_next_attempt,
     pack_frame_prefix,
     pack_stored_prefix,
@@ -81,19 +82,26 @@ class Batch:
 
     def run(self) -> "Run":
         """The messages as frames of their first delivery; made once, shared by all channels."""
-        if self._run is None:
+        if self._run is None and len(self.ids) == 1:
+            self._run = Run(frame(self.timestamp_ns, 1, self.ids[0], self.bodies[0]), self.ids)
+        elif self._run is None:
             # Timestamp and attempts are the same for the whole batch.
             middle = pack_frame_prefix(0, FRAME_TYPE_MESSAGE, self.timestamp_ns, 1)[TIMESTAMP_AT:]
             starts = map(_frame_start, self.body_sizes)
             parts = zip(starts, repeat(middle), self.ids, self.bodies, strict=False)
             self._run = Run(b"".join(chain.from_iterable(parts)), self.ids)
             self._run.set_sizes([size + FRAME_HEADER_BYTES for size in self.body_sizes])
+        assert self._run is not None
         return self._run
 
     def stored_records(self) -> tuple[bytes, list[int]]:
         """The messages as disk queue records, each with its 4-byte length, and each record's byte length."""
         if self._stored is None:
             prefix = pack_stored_prefix(self.timestamp_ns, 0)
+            if len(self.ids) == 1:
+                record = _stored_size(self.body_bytes) + prefix + self.ids[0] + self.bodies[0]
+                self._stored = record, [len(record)]
+                return self._stored
             parts = zip(map(_stored_size, self.body_sizes), repeat(prefix), self.ids, self.bodies, strict=False)
             records = b"".join(chain.from_iterable(parts))
             self._stored = records, [size + STORED_HEADER_BYTES + 4 for size in self.body_sizes]

@@ -97,6 +97,8 @@ class Workload:
         delivers: False drops what is to be delivered, because the engine closes.
         """
         self.flush()
+        if not self._woken and not self._pumping:
+            return
         woken, self._woken = self._woken, {}
         pumping, self._pumping = self._pumping, {}
         if not delivers:

@@ -80,6 +80,7 @@ class Session(asyncio.Protocol):
         self._options = options
         self._clock = clock
         self._owner = owner
+        self._flush_soon = owner.flush_soon
         self._transport: asyncio.Transport | None = None
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
@@ -210,7 +211,7 @@ class Session(asyncio.Protocol):
         # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
         # and one that wakes up to everything it waits for does so once.
         if self._answers.ready or self._ends_after_waiting:
-            self._owner.flush_soon(self)
+            self._flush_soon(self)
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""
@@ -277,7 +278,7 @@ class Session(asyncio.Protocol):
         if self._reading_pauses & _UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
             self._resume_reading(_UNSETTLED)
         if answers.ready or self._ends_after_waiting:
-            self._owner.flush_soon(self)
+            self._flush_soon(self)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""

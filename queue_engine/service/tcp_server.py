@@ -20,7 +20,7 @@ class TcpServer:
     def __init__(self, engine: Engine, clock: Clock, turns: Turns) -> None:
         self._engine = engine
         self._clock = clock
-        self._turns = turns
+        self.flush_soon = turns.flush_soon
         self._sessions: dict[Session, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -42,9 +42,6 @@ class TcpServer:
 
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)
-
-    def flush_soon(self, session: Session) -> None:
-        self._turns.flush_soon(session)
 
     async def check_forever(self) -> None:
         """Look after every session, until cancelled."""

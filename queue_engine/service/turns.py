@@ -49,7 +49,7 @@ class Turns:
         self._is_due = True  # whoever asks for a turn meanwhile gets this one
         engine = None if self.failure.done() else self._engine
         try:
-            if engine is not None and engine.has_work:
+            if engine is not None:
                 engine.turn()
         except Exception as exc:
             self.failure.set_exception(exc)

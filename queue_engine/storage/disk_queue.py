@@ -158,7 +158,9 @@ class DiskQueue:
         self._changed(len(sizes))
 
     def _check_sizes(self, sizes: Sequence[int]) -> None:
-        for size in (min(sizes) - LENGTH_BYTES, max(sizes) - LENGTH_BYTES):
+        extremes = sizes if len(sizes) == 1 else (min(sizes), max(sizes))
+        for extreme in extremes:
+            size = extreme - LENGTH_BYTES
             if not self._size_min <= size <= self._size_max:
                 raise StorageError(
                     f"invalid message write size ({size}) minMsgSize={self._size_min} maxMsgSize={self._size_max}"
