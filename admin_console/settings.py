@@ -31,13 +31,13 @@ ALLOWED_HOSTS = list(CONSOLE.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = [CONSOLE.origin] if CONSOLE.origin else []
 
 INSTALLED_APPS = [
+    "admin_console",  # before Django's own, two of whose commands it refuses
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
-    "admin_console",
 ]
 
 # All of them synchronous: a request then stays in one worker thread from end to end.

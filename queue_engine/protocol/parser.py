@@ -142,6 +142,27 @@ class Parser:
         else:
             chunks.append(bytearray(data))
 
+    def whole_pub(self, data: bytes) -> Pub | None:
+        """The command that `data` is, when it is one whole PUB with the line of the last one and nothing stands
+        before it; otherwise None, and it is to be fed. A publisher that waits for each OK sends nothing else."""
+        if self._is_ended or self._read_body is not None or self._chunks or self._position != len(self._buffer):
+            return None
+        if not data or self._end_of_repeated_pub(data, 0) != len(data):
+            return None
+        return Pub(self._pub_topic, data[len(self._pub_line) + 4 :])
+
+    def _end_of_repeated_pub(self, buffer: bytes, start: int) -> int:
+        """Where a PUB with the line of the last one, which begins at `start`, ends; 0 when it is none, or not whole,
+        or nothing that may be taken unseen."""
+        line = self._pub_line
+        if not line or not buffer.startswith(line, start):
+            return 0
+        at = start + len(line) + 4
+        if at > len(buffer):
+            return 0
+        size: int = _unpack_size_from(buffer, at - 4)[0]
+        return at + size if 0 < size <= self._max_msg_size and at + size <= len(buffer) else 0
+
     def next(self) -> Command | None:
         """The next command, or None when it takes more bytes to tell.
 
@@ -151,20 +172,15 @@ class Parser:
             return None  # all that came has been made commands of; so it is behind most of them
         if self._is_ended:
             return None
-        if self._pub_line and self._read_body is None and not self._chunks:
-            # A publisher says the same line again and again: then its body is all there is to read.
-            buffer = self._buffer
-            if buffer.startswith(self._pub_line, self._position):
-                at = self._position + len(self._pub_line)
-                if at + 4 <= len(buffer):
-                    size: int = _unpack_size_from(buffer, at)[0]
-                    end = at + 4 + size
-                    if 0 < size <= self._max_msg_size and end <= len(buffer):
-                        self._position = end
-                        if end == len(buffer):
-                            self._buffer = b""
-                            self._position = 0
-                        return Pub(self._pub_topic, buffer[at + 4 : end])
+        if self._read_body is None and not self._chunks:
+            buffer, start = self._buffer, self._position
+            end = self._end_of_repeated_pub(buffer, start)
+            if end:
+                self._position = end
+                if end == len(buffer):
+                    self._buffer = b""
+                    self._position = 0
+                return Pub(self._pub_topic, buffer[start + len(self._pub_line) + 4 : end])
         try:
             while True:
                 if self._chunks and self._position == len(self._buffer):

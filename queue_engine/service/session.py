@@ -195,23 +195,30 @@ class Session(asyncio.Protocol):
         try:
             if self._magic is not None:
                 data = self._take_magic(data)
-            parser = self._parser
-            parser.feed(data)
-            handlers = self._handlers
-            began_ns = self._command_began_ns
-            while (command := parser.next()) is not None:
-                handlers[type(command)](command)
-                began_ns = None  # what is unfinished now began in this read
-            if not parser.in_progress:
-                self._command_began_ns = None
-            elif began_ns is None:
-                self._command_began_ns = now_ns
+            pub = self._parser.whole_pub(data)
+            if pub is not None:
+                self._on_pub(pub)
+            else:
+                self._read_commands(data, now_ns)
         except ProtocolError as error:
             self._refuse(error)
         # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
         # and one that wakes up to everything it waits for does so once.
         if self._answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
+
+    def _read_commands(self, data: bytes, now_ns: int) -> None:
+        parser = self._parser
+        parser.feed(data)
+        handlers = self._handlers
+        began_ns = self._command_began_ns
+        while (command := parser.next()) is not None:
+            handlers[type(command)](command)
+            began_ns = None  # what is unfinished now began in this read
+        if not parser.in_progress:
+            self._command_began_ns = None
+        elif began_ns is None:
+            self._command_began_ns = now_ns
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""

@@ -11,7 +11,7 @@ from tests.support.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
 
-TRIES = 3
+TRIES = 5
 
 SHORT: tuple[Scenario, ...] = (
     Stream("200", body_bytes=200, messages=120_000),
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 def test_not_below_a_third_of_the_target(scenario: Scenario, server: ServerProcess, tmp_path: Path) -> None:
-    """Up to three tries: whatever else the machine does can only make a try worse."""
+    """Up to five tries: whatever else the machine does can only make a try worse."""
     complaints: list[str] = []
     for number in range(TRIES):
         own, peer = scenario.penstock(server), scenario.redis(tmp_path / f"redis-{number}")

@@ -317,3 +317,12 @@ def test_user_command_refuses_in_a_sentence(
     with pytest.raises(CommandError, match=sentence):
         run_user(*arguments, stdin=f"{PASSWORD}\n", monkeypatch=monkeypatch)
     assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [("changepassword", "user password NAME"), ("createsuperuser", "user add NAME --role admin")],
+)
+def test_djangos_own_commands_for_users_are_refused_with_what_to_use(command: str, instead: str) -> None:
+    with pytest.raises(CommandError, match=instead):
+        call_command(command)

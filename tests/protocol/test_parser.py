@@ -58,6 +58,10 @@ def outcome(pieces: list[bytes], limits: Limits = LIMITS) -> tuple[list[Command]
     found: list[Command] = []
     errors: list[ProtocolError] = []
     for piece in pieces:
+        whole = parser.whole_pub(piece)  # asked first, as the session does
+        if whole is not None:
+            found.append(whole)
+            continue
         parser.feed(piece)
         try:
             while (command := parser.next()) is not None:
@@ -79,6 +83,28 @@ def sized(body: bytes) -> bytes:
 
 def mpub_body(*bodies: bytes) -> bytes:
     return size(len(bodies)) + b"".join(map(sized, bodies))
+
+
+def test_a_whole_pub_like_the_last_one_is_known_at_a_glance_and_nothing_else_is() -> None:
+    parser = new_parser()
+    pub = b"PUB t\n" + sized(b"body")
+    assert parser.whole_pub(pub) is None  # nobody has said so before
+    parser.feed(pub)
+    assert drain(parser) == [Pub("t", b"body")]
+    assert parser.whole_pub(pub) == Pub("t", b"body")
+    for other in (
+        pub[:-1],
+        pub + b"N",
+        b"PUB u\n" + sized(b"body"),
+        b"PUB t\n",
+        b"PUB t\n" + size(0),
+        b"PUB t\n" + size(-1) + b"body",
+        b"PUB t\n" + sized(b"x" * (LIMITS.max_msg_size + 1)),
+        b"",
+    ):
+        assert parser.whole_pub(other) is None, other
+    parser.feed(b"MPUB t\n" + size(100))
+    assert parser.whole_pub(pub) is None  # it is the body of what was begun
 
 
 SCRIPT = b"".join(
