@@ -59,6 +59,7 @@ class Complaints:
     def __init__(self) -> None:
         self._seen: list[str] = []
         self._expected: list[str] = []
+        self._allowed: list[str] = []
 
     def watch(self, context: BrowserContext) -> None:
         context.add_init_script(_REPORT_VIOLATIONS)
@@ -68,9 +69,14 @@ class Complaints:
         """Complaints that `pattern` finds are part of the test: at least one has to come."""
         self._expected.append(pattern)
 
+    def allow(self, pattern: str) -> None:
+        """Complaints that `pattern` finds may come or not: what they are about depends on the moment."""
+        self._allowed.append(pattern)
+
     def check(self) -> None:
         """Raises AssertionError for a complaint that was not expected, and for an expected one that did not come."""
-        foreign = [text for text in self._seen if not any(re.search(pattern, text) for pattern in self._expected)]
+        known = [*self._expected, *self._allowed]
+        foreign = [text for text in self._seen if not any(re.search(pattern, text) for pattern in known)]
         assert not foreign, "the browser complained:\n" + "\n".join(foreign)
         for pattern in self._expected:
             assert any(re.search(pattern, text) for text in self._seen), f"the browser said nothing like {pattern!r}"
