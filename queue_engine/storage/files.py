@@ -4,6 +4,7 @@ Tests put another `Files` in its place that fails the n-th call, writes short, o
 All methods raise the plain OSError of the system; whoever knows what it means for the data translates it.
 """
 
+import ctypes
 import errno
 import itertools
 import os
@@ -12,6 +13,11 @@ from bisect import bisect_left
 from queue_engine.storage.descriptors import DescriptorBudget
 
 CREATE_MODE = 0o600
+
+# fallocate(2) knows how to punch a hole; Python's os module does not.
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
 
 # No two writers of a process, on whichever thread, ever share a temporary name.
 _temporary_numbers = itertools.count()
@@ -59,6 +65,17 @@ class Files:
         except FileNotFoundError:
             return None
 
+    def make_directory(self, path: str) -> None:
+        """Make `path` a directory, its parents included, open to its owner alone; it may be one already."""
+        if not os.path.isdir(path):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            self._stamp = next(self._stamps)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+        self._stamp = next(self._stamps)
+
     def listdir(self, directory: str) -> list[str]:
         return os.listdir(directory)
 
@@ -93,6 +110,16 @@ class Files:
     def sync_data(self, fd: int) -> None:
         """Data to the disk, and of the metadata what reading it back needs: the size."""
         os.fdatasync(fd)
+
+    def punch_hole(self, fd: int, position: int, size: int) -> None:
+        """Give the disk back what lies in this range; it reads as zeros, and the file keeps its size."""
+        if _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, position, size) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+
+    def advise_read(self, fd: int, position: int, size: int) -> None:
+        """Tell the system that this range will be read soon."""
+        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def dup(self, fd: int) -> int:
         return os.dup(fd)

@@ -127,6 +127,21 @@ class FaultyFiles(Files):
         self._change()
         super().truncate(fd, size)
 
+    def punch_hole(self, fd: int, position: int, size: int) -> None:
+        self._meet("punch_hole")
+        self._change()
+        super().punch_hole(fd, position, size)
+
+    def make_directory(self, path: str) -> None:
+        self._meet("make_directory")
+        self._change()
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._meet("remove_directory")
+        self._change()
+        super().remove_directory(path)
+
     def sync(self, fd: int) -> None:
         self._meet("sync")
         super().sync(fd)
