@@ -1,0 +1,319 @@
+"""A topic's consume queue: for each offset, where in the log its message is (RocketMQ's 20-byte units).
+
+    log/queues/NUMBER/00000000000000300000.queue      NUMBER is the topic's; the name is the first offset of the file
+
+    | record's position u64 | record's size u32 | tag u64 |   unit of offset first + 0; big-endian
+    | record's position u64 | record's size u32 | tag u64 |   unit of offset first + 1 …
+      0                       8                   12
+
+    log/queues/NUMBER/deferred      for offsets whose tag is not 0, ascending: | offset u64 | due i64 |
+
+All messages of one batch have the same position and size. The tag is the time a message is due, Unix ns, or 0. A unit
+of zeros stands for no message: offsets that were set apart and never used. All of this is derived from the log: it is
+written late and without a sync of its own, and made again where it is missing or disagrees with the log.
+"""
+
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from queue_engine.errors import StorageError
+from queue_engine.storage.queue_files import QueueFiles
+
+UNIT_BYTES = 20
+FILE_UNITS = 300_000
+# Units read at once: the reader that follows finds its next records in them.
+BLOCK_UNITS = 3_000
+# A tail this long is written out without waiting for a flush.
+TAIL_BYTES_MAX = 64 << 10
+# What a record in the tail costs, about, besides its due times.
+_REFERENCE_BYTES = 150
+
+_pack_unit = struct.Struct(">QIQ").pack
+_unpack_place = struct.Struct(">QI").unpack_from
+_pack_deferred = struct.Struct(">Qq").pack
+_iter_deferred = struct.Struct(">Qq").iter_unpack
+_DEFERRED_NAME = "deferred"
+
+# first offset, count, position, size, due times (Unix ns) or None
+_Reference = tuple[int, int, int, int, Sequence[int] | None]
+
+
+class ConsumeQueue:
+    """One topic's. Belongs to the engine's thread; opening it touches no file.
+
+    oldest_offset, end_offset: the offsets there are, the latter excluded. gaps: ranges (first, count) among them
+    that hold no message, ascending.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: QueueFiles,
+        *,
+        oldest_offset: int = 0,
+        end_offset: int = 0,
+        gaps: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self.directory = directory
+        self.oldest_offset = oldest_offset
+        self.end_offset = end_offset
+        self.error: StorageError | None = None  # why the tail could not be written the last time
+        self._files = files
+        self._written = end_offset  # units below are in files
+        self._tail: list[_Reference] = []
+        self._tail_firsts: list[int] = []
+        self.tail_bytes = 0
+        self._gap_firsts: list[int] = []
+        self._gap_ends: list[int] = []
+        for first, count in gaps:
+            self._gap_firsts.append(first)
+            self._gap_ends.append(first + count)
+        self._deferred: list[tuple[int, int]] | None = None  # None: not read yet
+        self._deferred_written = 0  # entries of it that are in the file
+
+    # Growing.
+
+    def append(
+        self, first_offset: int, count: int, position: int, size: int, dues_ns: Sequence[int] | None = None
+    ) -> None:
+        """Note a record: its messages have the offsets from `first_offset` on.
+
+        Offsets skipped are a gap. Below the end, as when the log is read again after a crash, what was noted from
+        there on is forgotten first. Never fails: what can't be written stays in memory (`error`).
+        """
+        end = self.end_offset
+        if first_offset != end:
+            if first_offset < end:
+                self.truncate(first_offset)
+            elif self._gap_ends and self._gap_ends[-1] == end:
+                self._gap_ends[-1] = first_offset
+            else:
+                self._gap_firsts.append(end)
+                self._gap_ends.append(first_offset)
+        self._tail.append((first_offset, count, position, size, dues_ns))
+        self._tail_firsts.append(first_offset)
+        self.end_offset = first_offset + count
+        self.tail_bytes += _REFERENCE_BYTES
+        if dues_ns is not None:
+            self.tail_bytes += 40 * count
+            known = self._known_deferred()
+            known += [(first_offset + index, due_ns) for index, due_ns in enumerate(dues_ns) if due_ns]
+        if self.tail_bytes > TAIL_BYTES_MAX and self.error is None:
+            self.flush()
+
+    def flush(self) -> bool:
+        """Write the tail; returns whether that went well."""
+        try:
+            self._write_tail()
+        except OSError as exc:
+            self.error = StorageError(f"the consume queue in {self.directory} can't be written: {exc}")
+            return False
+        self.error = None
+        return True
+
+    def _write_tail(self) -> None:
+        if not self._tail:
+            return
+        for file_first, at, parts in self._pieces():
+            self._files.write(self._path(file_first), b"".join(parts), (at - file_first) * UNIT_BYTES)
+        if self._deferred is not None and len(self._deferred) > self._deferred_written:
+            entries = self._deferred[self._deferred_written :]
+            data = b"".join([_pack_deferred(offset, due_ns) for offset, due_ns in entries])
+            self._files.write(self._deferred_path, data, self._deferred_written * 16)
+            self._deferred_written = len(self._deferred)
+        self._tail.clear()
+        self._tail_firsts.clear()
+        self.tail_bytes = 0
+        self._written = self.end_offset
+
+    def _pieces(self) -> Iterable[tuple[int, int, list[bytes]]]:
+        """The tail as (file's first offset, first offset, units that follow each other)."""
+        pieces: list[tuple[int, int, list[bytes]]] = []
+        next_offset = -1
+        for first, count, position, size, dues_ns in self._tail:
+            done = 0
+            while done < count:
+                at = first + done
+                file_first = at - at % FILE_UNITS
+                step = min(count - done, file_first + FILE_UNITS - at)
+                if dues_ns is None:
+                    units = _pack_unit(position, size, 0) * step
+                else:
+                    units = b"".join([_pack_unit(position, size, due) for due in dues_ns[done : done + step]])
+                if at != next_offset or at == file_first:
+                    pieces.append((file_first, at, []))
+                pieces[-1][2].append(units)
+                done += step
+                next_offset = at + step
+        return pieces
+
+    # Looking up.
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """Position and size of the record that holds `offset`; None when there is no such message.
+
+        Raises StorageError when the files can't be read.
+        """
+        if offset >= self._written:
+            index = bisect_right(self._tail_firsts, offset) - 1
+            if index < 0:
+                return None
+            first, count, position, size, _ = self._tail[index]
+            return (position, size) if offset < first + count else None
+        if offset < self.oldest_offset:
+            return None
+        file_first = offset - offset % FILE_UNITS
+        block = (offset - file_first) // BLOCK_UNITS
+        units = self._files.read_block(self._path(file_first), block * BLOCK_UNITS * UNIT_BYTES, self._block_bytes)
+        at = (offset - file_first - block * BLOCK_UNITS) * UNIT_BYTES
+        if at + UNIT_BYTES > len(units):
+            return None
+        position, size = _unpack_place(units, at)
+        return (position, size) if size else None
+
+    _block_bytes = BLOCK_UNITS * UNIT_BYTES
+
+    def next_present(self, offset: int) -> int | None:
+        """The first offset from `offset` on that is not in a gap; None when there is none."""
+        offset = max(offset, self.oldest_offset)
+        if self._gap_firsts:
+            index = bisect_right(self._gap_firsts, offset) - 1
+            if index >= 0 and offset < self._gap_ends[index]:
+                offset = self._gap_ends[index]
+        return offset if offset < self.end_offset else None
+
+    def count_between(self, first: int, end: int) -> int:
+        """How many messages have offsets from `first` up to but not including `end`."""
+        count = end - first
+        if self._gap_firsts and count > 0:
+            for index in range(bisect_right(self._gap_ends, first), len(self._gap_firsts)):
+                gap_first = self._gap_firsts[index]
+                if gap_first >= end:
+                    break
+                count -= min(end, self._gap_ends[index]) - max(first, gap_first)
+        return max(0, count)
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        return [(first, end - first) for first, end in zip(self._gap_firsts, self._gap_ends, strict=True)]
+
+    def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        """(offset, due Unix ns) of the messages that were published with a due time. Raises StorageError."""
+        known = self._known_deferred()
+        if not known:
+            return known
+        return known[bisect_left(known, (first, 0)) : bisect_left(known, (end, 0))]
+
+    def _known_deferred(self) -> list[tuple[int, int]]:
+        if self._deferred is None:
+            data = self._files.read_small(self._deferred_path)
+            entries = list(_iter_deferred(data[: len(data) - len(data) % 16]))
+            self._deferred = [entry for entry in entries if self.oldest_offset <= entry[0] < self._written]
+            # What lies behind them in the file is overwritten.
+            self._deferred_written = 0 if len(self._deferred) != len(entries) else len(entries)
+            if self._deferred_written != len(entries):
+                self._files.replace_small(self._deferred_path, _packed(self._deferred))
+                self._deferred_written = len(self._deferred)
+        return self._deferred
+
+    # Shrinking and mending.
+
+    def trim(self, oldest_offset: int) -> None:
+        """Forget all below `oldest_offset`; files that lie wholly below it are removed. Raises OSError."""
+        if oldest_offset <= self.oldest_offset:
+            return
+        before = self.oldest_offset - self.oldest_offset % FILE_UNITS
+        self.oldest_offset = oldest_offset
+        for first in range(before, min(oldest_offset, self._written) - FILE_UNITS + 1, FILE_UNITS):
+            self._files.remove(self._path(first))
+        keep = bisect_right(self._gap_ends, oldest_offset)
+        del self._gap_firsts[:keep], self._gap_ends[:keep]
+        if self._deferred:
+            passed = bisect_left(self._deferred, (oldest_offset, 0))
+            if passed > len(self._deferred) // 2:
+                del self._deferred[:passed]
+                if self._deferred_written:
+                    written = self._deferred[: bisect_left(self._deferred, (self._written, 0))]
+                    self._files.replace_small(self._deferred_path, _packed(written))
+                    self._deferred_written = len(written)
+
+    def truncate(self, end_offset: int) -> None:
+        """Forget all from `end_offset` on, in memory and in the files. Raises StorageError."""
+        if end_offset >= self.end_offset:
+            return
+        try:
+            while self._tail and self._tail[-1][0] >= end_offset:
+                self._tail.pop()
+                self._tail_firsts.pop()
+            if self._tail:
+                first, count, position, size, dues_ns = self._tail[-1]
+                self._tail[-1] = (first, min(count, end_offset - first), position, size, dues_ns)
+            if end_offset < self._written:
+                last_first = (self._written - 1) - (self._written - 1) % FILE_UNITS
+                first = end_offset - end_offset % FILE_UNITS
+                for later in range(last_first, first, -FILE_UNITS):
+                    self._files.remove(self._path(later))
+                self._files.truncate(self._path(first), (end_offset - first) * UNIT_BYTES)
+            known = self._known_deferred()
+            del known[bisect_left(known, (end_offset, 0)) :]
+            if self._deferred_written > len(known):
+                self._files.truncate(self._deferred_path, len(known) * 16)
+                self._deferred_written = len(known)
+        except OSError as exc:
+            raise StorageError(f"the consume queue in {self.directory} can't be cut: {exc}") from exc
+        self._written = min(self._written, end_offset)
+        self.end_offset = end_offset
+        while self._gap_ends and self._gap_ends[-1] > end_offset:
+            if self._gap_firsts[-1] < end_offset:
+                self._gap_ends[-1] = end_offset
+                break
+            self._gap_firsts.pop()
+            self._gap_ends.pop()
+
+    def first_missing(self) -> int | None:
+        """The first offset whose unit should be in a file and is not; None when all are. Looks at sizes alone."""
+        at = self.next_present(self.oldest_offset)
+        while at is not None and at < self._written:
+            file_first = at - at % FILE_UNITS
+            end = min(file_first + FILE_UNITS, self._written)
+            units = (self._files.size_of(self._path(file_first)) or 0) // UNIT_BYTES
+            if units <= at - file_first:
+                return at
+            last = self._last_present_before(end)
+            if last is not None and file_first + units <= last:
+                return file_first + units
+            at = self.next_present(end)
+        return None
+
+    def _last_present_before(self, end: int) -> int | None:
+        index = bisect_left(self._gap_ends, end)
+        if index < len(self._gap_firsts) and self._gap_firsts[index] < end:
+            end = self._gap_firsts[index]
+        return end - 1 if end > self.oldest_offset else None
+
+    def last_unit(self) -> tuple[int, int, int] | None:
+        """(offset, position, size) of the last message, for the log's word on it; None when there is none.
+        Raises StorageError."""
+        last = self._last_present_before(self.end_offset)
+        place = None if last is None else self.locate(last)
+        return None if last is None or place is None else (last, *place)
+
+    def delete(self) -> None:
+        """Remove all files. Raises OSError."""
+        self._tail.clear()
+        self._tail_firsts.clear()
+        self.tail_bytes = 0
+        self._files.remove_all(self.directory)
+
+    def _path(self, file_first: int) -> str:
+        return os.path.join(self.directory, f"{file_first:020d}.queue")
+
+    @property
+    def _deferred_path(self) -> str:
+        return os.path.join(self.directory, _DEFERRED_NAME)
+
+
+def _packed(entries: Iterable[tuple[int, int]]) -> bytes:
+    return b"".join([_pack_deferred(offset, due_ns) for offset, due_ns in entries])

@@ -1,0 +1,156 @@
+"""The files of all consume queues: few descriptors and few blocks in memory for any number of topics."""
+
+import os
+from collections import OrderedDict
+
+from queue_engine.errors import StorageError
+from queue_engine.storage.files import Files
+
+DESCRIPTORS_MAX = 32
+BLOCKS_MAX = 64
+_SMALL_FILE_BYTES_MAX = 256 << 20
+
+
+class QueueFiles:
+    """Belongs to the engine's thread, but for `sync`. Descriptors and blocks used last are kept."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._unsynced: dict[str, None] = {}
+
+    # Reading.
+
+    def read_block(self, path: str, at: int, size: int) -> bytes:
+        """`size` bytes at `at`, fewer at the end of the file, none when there is no file. Raises StorageError."""
+        block = self._blocks.get((path, at))
+        if block is not None:
+            self._blocks.move_to_end((path, at))
+            return block
+        try:
+            block = self._files.read_at(self._descriptor(path, os.O_RDWR), size, at)
+        except FileNotFoundError:
+            return b""
+        except OSError as exc:
+            raise StorageError(f"{path} can't be read: {exc}") from exc
+        if len(block) == size:
+            # One that is not full may grow.
+            self._blocks[path, at] = block
+            if len(self._blocks) > BLOCKS_MAX:
+                self._blocks.popitem(last=False)
+        return block
+
+    def read_small(self, path: str) -> bytes:
+        """All bytes of a file, none when there is no file. Raises StorageError."""
+        try:
+            return self._files.read_whole(path, _SMALL_FILE_BYTES_MAX) or b""
+        except OSError as exc:
+            raise StorageError(f"{path} can't be read: {exc}") from exc
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of a file; None when there is none. Raises StorageError."""
+        try:
+            return self._files.size_of(path)
+        except OSError as exc:
+            raise StorageError(f"{path} can't be looked at: {exc}") from exc
+
+    # Writing. All raise OSError.
+
+    def write(self, path: str, data: bytes, at: int) -> None:
+        try:
+            fd = self._descriptor(path, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:
+            self._files.make_directory(os.path.dirname(path))
+            fd = self._descriptor(path, os.O_RDWR | os.O_CREAT)
+        self._forget_blocks(path, at, at + len(data))
+        self._unsynced[path] = None
+        self._files.write_all(fd, data, at)
+
+    def truncate(self, path: str, size: int) -> None:
+        try:
+            fd = self._descriptor(path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        self._forget_blocks(path, size, None)
+        if self._files.size(fd) > size:
+            self._unsynced[path] = None
+            self._files.truncate(fd, size)
+
+    def replace_small(self, path: str, data: bytes) -> None:
+        """Make a file hold exactly `data`."""
+        self._close(path)
+        self._files.replace(path, data)
+
+    def remove(self, path: str) -> None:
+        self._close(path)
+        self._forget_blocks(path, 0, None)
+        self._unsynced.pop(path, None)
+        try:
+            self._files.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_all(self, directory: str) -> None:
+        """Remove a directory and the files in it."""
+        try:
+            names = self._files.listdir(directory)
+        except FileNotFoundError:
+            return
+        for name in names:
+            self.remove(os.path.join(directory, name))
+        self._files.remove_directory(directory)
+
+    # Syncing.
+
+    def take_unsynced(self) -> list[str]:
+        """The files written since the last call, for `sync`."""
+        taken, self._unsynced = list(self._unsynced), {}
+        return taken
+
+    def sync(self, paths: list[str]) -> None:
+        """Make these files and their names durable; for the worker. Raises OSError."""
+        for path in paths:
+            try:
+                fd = self._files.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            try:
+                self._files.sync_data(fd)
+            finally:
+                self._files.close(fd)
+        for directory in sorted({os.path.dirname(path) for path in paths}):
+            try:
+                self._files.sync_directory(directory)
+            except FileNotFoundError:
+                continue
+
+    def close(self) -> None:
+        for path in list(self._descriptors):
+            self._close(path)
+        self._blocks.clear()
+
+    # Descriptors and blocks.
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        fd = self._descriptors.get(path)
+        if fd is not None:
+            self._descriptors.move_to_end(path)
+            return fd
+        while len(self._descriptors) >= DESCRIPTORS_MAX:
+            self._files.close_quietly(self._descriptors.popitem(last=False)[1])
+        fd = self._descriptors[path] = self._files.open(path, flags)
+        return fd
+
+    def _close(self, path: str) -> None:
+        fd = self._descriptors.pop(path, None)
+        if fd is not None:
+            self._files.close_quietly(fd)
+
+    def _forget_blocks(self, path: str, start: int, end: int | None) -> None:
+        for key in [
+            key
+            for key, block in self._blocks.items()
+            if key[0] == path and (end is None or key[1] < end) and key[1] + len(block) > start
+        ]:
+            del self._blocks[key]
