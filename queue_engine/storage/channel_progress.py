@@ -1,0 +1,237 @@
+"""What one channel has done with its topic's messages: pure memory, the same live and when a journal is replayed.
+
+Every offset below the floor is settled. From there to the cursor each has a byte in a page of 1,024: how many
+deliveries were made of it, or that it is settled (RabbitMQ's publish, deliver and ack marks, in one byte). Pages are
+made when first needed and dropped when the floor has passed them, so an idle channel costs almost nothing.
+"""
+
+from collections.abc import Iterator
+
+PAGE_OFFSETS = 1_024
+SETTLED = 255
+# Deliveries that fit in the byte; of a message with more, the number is kept beside the pages.
+MADE_MAX = 253
+
+_MADE_ONE = bytes([1]) * PAGE_OFFSETS
+_SETTLED_PAGE = bytes([SETTLED]) * PAGE_OFFSETS
+
+Pages = dict[int, bytearray]
+
+
+class ChannelProgress:
+    """floor: all below is settled. cursor: none from here on was ever delivered or settled. deferred: offsets that
+    are not to be delivered before a time (Unix ns; 0: at once). epoch: how often the channel was sought."""
+
+    __slots__ = ("cursor", "deferred", "epoch", "floor", "many", "pages")
+
+    def __init__(self, floor: int = 0, cursor: int | None = None, epoch: int = 0) -> None:
+        self.floor = floor
+        self.cursor = floor if cursor is None else cursor
+        self.epoch = epoch
+        self.pages: Pages = {}
+        self.many: dict[int, int] = {}  # deliveries made, where they are more than MADE_MAX
+        self.deferred: dict[int, int] = {}
+
+    # What happens.
+
+    def delivered(self, first: int, count: int, made: int) -> None:
+        """These were sent; `made` deliveries with this one."""
+        self._mark(first, count, made)
+        if self.deferred:
+            for offset in range(first, first + count):
+                self.deferred.pop(offset, None)
+
+    def deferred_until(self, first: int, count: int, made: int, due_ns: int) -> None:
+        """These must not be delivered before `due_ns` (Unix; 0: at once), after `made` deliveries."""
+        if made:
+            self._mark(first, count, made)
+        for offset in range(max(first, self.floor), first + count):
+            if not self.is_settled(offset):
+                self.deferred[offset] = due_ns
+
+    def requeued(self, first: int, count: int) -> None:
+        """These wait again, at once."""
+        if self.deferred:
+            for offset in range(first, first + count):
+                self.deferred.pop(offset, None)
+
+    def settled(self, first: int, count: int) -> None:
+        """These are done for good."""
+        end = first + count
+        if self.deferred or self.many:
+            for offset in range(first, end):
+                self.deferred.pop(offset, None)
+                self.many.pop(offset, None)
+        if end > self.cursor:
+            self.cursor = end
+        if first <= self.floor:
+            if end > self.floor:
+                self._raise_floor(end)
+        else:
+            self._fill(first, end, _SETTLED_PAGE)
+
+    def emptied(self, upto: int) -> None:
+        """All below `upto` is done for good."""
+        if upto > self.floor:
+            self.cursor = max(self.cursor, upto)
+            self.many = {offset: made for offset, made in self.many.items() if offset >= upto}
+            self.deferred = {offset: due_ns for offset, due_ns in self.deferred.items() if offset >= upto}
+            self._raise_floor(upto)
+
+    def sought(self, target: int, epoch: int) -> None:
+        """All below `target` is done, and all from there on comes as if for the first time."""
+        self.floor = self.cursor = target
+        self.epoch = epoch
+        self.pages.clear()
+        self.many.clear()
+        self.deferred.clear()
+
+    def cut(self, end: int) -> bool:
+        """Forget whatever lies at or beyond `end`, where the topic ends; returns whether there was anything."""
+        if self.cursor <= end:
+            return False
+        for number in [number for number in self.pages if (number + 1) * PAGE_OFFSETS > end]:
+            kept = end - number * PAGE_OFFSETS
+            if kept <= 0:
+                del self.pages[number]
+            else:
+                self.pages[number][kept:] = bytes(PAGE_OFFSETS - kept)
+        self.many = {offset: made for offset, made in self.many.items() if offset < end}
+        self.deferred = {offset: due_ns for offset, due_ns in self.deferred.items() if offset < end}
+        self.cursor = end
+        self.floor = min(self.floor, end)
+        return True
+
+    def _mark(self, first: int, count: int, made: int) -> None:
+        end = first + count
+        first = max(first, self.floor)
+        if first >= end:
+            return
+        if end > self.cursor:
+            self.cursor = end
+        value = min(made, MADE_MAX)
+        self._fill(first, end, _MADE_ONE if value == 1 else bytes([value]) * PAGE_OFFSETS)
+        if made > MADE_MAX or self.many:
+            for offset in range(first, end):
+                if made > MADE_MAX and not self.is_settled(offset):
+                    self.many[offset] = made
+                else:
+                    self.many.pop(offset, None)
+
+    def _fill(self, first: int, end: int, values: bytes) -> None:
+        pages = self.pages
+        while first < end:
+            number, at = divmod(first, PAGE_OFFSETS)
+            stop = min(PAGE_OFFSETS, at + end - first)
+            page = pages.get(number)
+            if page is None:
+                page = pages[number] = bytearray(PAGE_OFFSETS)
+            if values is not _SETTLED_PAGE and page.find(SETTLED, at, stop) >= 0:
+                # A journal replayed over what came of it: settled stays settled.
+                for index in range(at, stop):
+                    if page[index] != SETTLED:
+                        page[index] = values[0]
+            else:
+                page[at:stop] = values[: stop - at]
+            first += stop - at
+
+    def _raise_floor(self, floor: int) -> None:
+        """Move the floor to `floor`, and on over what is settled behind it."""
+        pages = self.pages
+        old_page = self.floor // PAGE_OFFSETS
+        while pages:
+            number, at = divmod(floor, PAGE_OFFSETS)
+            page = pages.get(number)
+            if page is None or page[at] != SETTLED:
+                break
+            rest = page[at:]
+            settled = len(rest) - len(rest.lstrip(b"\xff"))
+            floor += settled
+            if settled < len(rest):
+                break
+        self.floor = floor
+        if self.cursor < floor:
+            self.cursor = floor
+        if pages:
+            passed = floor // PAGE_OFFSETS
+            if passed - old_page > len(pages):
+                for number in [number for number in pages if number < passed]:
+                    del pages[number]
+            else:
+                for number in range(old_page, passed):
+                    pages.pop(number, None)
+
+    # What is known.
+
+    def made_at(self, offset: int) -> int:
+        """Deliveries made of a message that is not settled."""
+        page = self.pages.get(offset // PAGE_OFFSETS)
+        if page is None:
+            return 0
+        made = page[offset % PAGE_OFFSETS]
+        if made < MADE_MAX:
+            return made
+        return 0 if made == SETTLED else self.many.get(offset, made)
+
+    def is_settled(self, offset: int) -> bool:
+        if offset < self.floor:
+            return True
+        page = self.pages.get(offset // PAGE_OFFSETS)
+        return page is not None and page[offset % PAGE_OFFSETS] == SETTLED
+
+    def _states(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """(first, count, byte) of ranges that are alike, ascending; byte by byte within pages, not beyond."""
+        at = max(first, self.floor)
+        while at < end:
+            number, index = divmod(at, PAGE_OFFSETS)
+            stop = min(PAGE_OFFSETS, index + end - at)
+            page = self.pages.get(number)
+            if page is None:
+                yield at, stop - index, 0
+                at += stop - index
+                continue
+            while index < stop:
+                value = page[index]
+                rest = page[index:stop]
+                alike = len(rest) - len(rest.lstrip(bytes([value])))
+                yield number * PAGE_OFFSETS + index, alike, value
+                index += alike
+                at += alike
+
+    def unsettled_between(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """(first, count, made) of messages that were delivered and are not settled, ascending."""
+        for start, count, value in self._states(first, min(end, self.cursor)):
+            if value == MADE_MAX and self.many:
+                yield from ((offset, 1, self.made_at(offset)) for offset in range(start, start + count))
+            elif 0 < value < SETTLED:
+                yield start, count, value
+
+    def undelivered_between(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """(first, count) of offsets below the cursor that were neither delivered nor settled, ascending."""
+        begun, length = 0, 0
+        for start, count, value in self._states(first, min(end, self.cursor)):
+            if value == 0:
+                if length and start == begun + length:
+                    length += count
+                    continue
+                if length:
+                    yield begun, length
+                begun, length = start, count
+        if length:
+            yield begun, length
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both stand for the same progress, whatever pages they happen to have."""
+        if not isinstance(other, ChannelProgress):
+            return NotImplemented
+        return self._essence() == other._essence()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _essence(self) -> tuple[object, ...]:
+        marks = [
+            (number, bytes(page[max(0, self.floor - number * PAGE_OFFSETS) :]))
+            for number, page in sorted(self.pages.items())
+            if (number + 1) * PAGE_OFFSETS > self.floor and any(page[max(0, self.floor - number * PAGE_OFFSETS) :])
+        ]
+        return self.floor, self.cursor, self.epoch, marks, self.many, self.deferred
