@@ -102,6 +102,10 @@ class ChannelProgress:
         self.floor = min(self.floor, end)
         return True
 
+    def level(self) -> None:
+        """Raise the floor over what is settled behind it, after pages were filled from elsewhere."""
+        self._raise_floor(self.floor)
+
     def _mark(self, first: int, count: int, made: int) -> None:
         end = first + count
         first = max(first, self.floor)
