@@ -15,7 +15,10 @@ from queue_engine.message_id import MessageIds
 from queue_engine.options import Options
 from queue_engine.run import Batch, Run
 from queue_engine.storage.background import InlineBackground
+from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.log_store import LogStore
+from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.store import Backlog, TopicStore
 from queue_engine.ticket import Ticket
 from tests.support.clock import ManualClock
@@ -27,9 +30,12 @@ from tests.support.files import FaultyFiles
 class StorageKind:
     name: str
     make: Callable[["Shelf"], TopicStore]
-    survives_close: bool  # DelayedStore has no disk: it stands for how an append completes
-    writes_at_append: bool  # so that the disk can refuse it there; a queue in memory writes at close
+    # DelayedStore has no disk: it stands for how an append completes. All topics of a log come back together:
+    # tests/storage/test_log_store.py has that, and what a disk refuses.
+    survives_close: bool
+    writes_at_append: bool  # a copy for each channel, which the disk can refuse; a queue in memory writes at close
     writes_at_close: bool  # messages that were in memory until then
+    has_own_files: bool = True  # that go with the topic; a log is shared, and tells topics apart by number
 
 
 def _disk_queue(mem_queue_size: int) -> Callable[["Shelf"], TopicStore]:
@@ -43,12 +49,53 @@ def _disk_queue(mem_queue_size: int) -> Callable[["Shelf"], TopicStore]:
     return make
 
 
+def _log(policy: SyncPolicy) -> Callable[["Shelf"], TopicStore]:
+    def make(shelf: "Shelf") -> TopicStore:
+        if shelf.log is not None:
+            shelf.topic_number += 1
+            return shelf.log.open_topic("t", shelf.topic_number, id_base=0x1000)
+        log = LogStore(
+            str(shelf.path / "log"),
+            files=shelf.files,
+            clock=shelf.clock,
+            policy=policy,
+            sync_interval_ms=1_000,
+            sync_interval_bytes=1 << 20,
+            segment_bytes=16_384,
+            memory_count_max=10_000,
+            sync_background=InlineBackground(),
+            worker=InlineBackground(),
+        )
+        log.segments.load()
+        log.open(start_position=0, durable_upto=0, last_time_ns=0, channels={})
+        shelf.log = log
+        return log.open_topic("t", 1, id_base=0x1000)
+
+    return make
+
+
 KINDS = [
     StorageKind(
         "diskqueue-in-memory", _disk_queue(10_000), survives_close=True, writes_at_append=False, writes_at_close=True
     ),
     StorageKind("diskqueue-mixed", _disk_queue(3), survives_close=True, writes_at_append=False, writes_at_close=True),
     StorageKind("diskqueue-on-disk", _disk_queue(0), survives_close=True, writes_at_append=True, writes_at_close=False),
+    StorageKind(
+        "log-always",
+        _log(SyncPolicy.ALWAYS),
+        survives_close=False,
+        writes_at_append=False,
+        writes_at_close=False,
+        has_own_files=False,
+    ),
+    StorageKind(
+        "log-os",
+        _log(SyncPolicy.OS),
+        survives_close=False,
+        writes_at_append=False,
+        writes_at_close=False,
+        has_own_files=False,
+    ),
     StorageKind(
         "delayed", lambda shelf: DelayedStore(), survives_close=False, writes_at_append=False, writes_at_close=False
     ),
@@ -65,6 +112,8 @@ class Shelf:
     files: FaultyFiles = field(default_factory=FaultyFiles)
 
     def __post_init__(self) -> None:
+        self.log: LogStore | None = None
+        self.topic_number = 1
         self._ids = MessageIds(self.clock, 1)
         self.store: TopicStore
         self.open()
@@ -76,11 +125,16 @@ class Shelf:
 
     def append(self, *bodies: bytes, due_ms: int | None = None) -> Ticket:
         """Publish and let the store complete it."""
-        batch = Batch(self.clock.time_ns(), self._ids.take(len(bodies)), list(bodies))
+        if isinstance(self.store, LogTopicStore):
+            batch = self.store.make_batch(list(bodies))
+        else:
+            batch = Batch(self.clock.time_ns(), self._ids.take(len(bodies)), list(bodies))
         due_ns = None if due_ms is None else self.clock.monotonic_ns() + due_ms * 1_000_000
         ticket = self.store.append(batch, due_ns)
         if isinstance(self.store, DelayedStore):
             self.store.complete(len(self.store.pending))
+        if self.log is not None:
+            self.log.end_turn()
         return ticket
 
     def pump(self) -> None:

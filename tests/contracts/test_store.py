@@ -262,7 +262,8 @@ def test_a_topic_made_again_under_the_same_name_has_nothing_of_the_old(shelf: Sh
     shelf.store.set_flowing(False)
     shelf.append(*[b"old"] * 8)
     shelf.store.delete()
-    assert [path.name for path in shelf.path.iterdir()] == []
+    if shelf.kind.has_own_files:
+        assert [path.name for path in shelf.path.iterdir()] == []
     store = shelf.open()
     again = store.open_channel("c")
     assert (store.depth, again.depth) == (0, 0)

@@ -25,3 +25,7 @@ class ManualClock:
             raise ValueError(f"a clock does not go back: {step_ns} ns")
         self._monotonic_ns += step_ns
         self._time_ns += step_ns
+
+    def set_back(self, *, ms: float) -> None:
+        """Somebody sets the wall clock back; time goes on as it did."""
+        self._time_ns -= round(ms * NS_PER_MS)

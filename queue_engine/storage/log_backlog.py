@@ -1,0 +1,500 @@
+"""One channel's view of a `log` topic: a cursor over the consume queue, and what became of what it passed.
+
+An offset of the channel is in one of these places, and every move is one call:
+
+    ahead       at or beyond the cursor, not aside: counted in `depth`
+    aside       beyond the cursor but not for it: deferred at publication, or handed out before its turn
+    unsent      taken and not sent: at the very front
+    returned    given back, or due: a line of its own; `take` alternates between it and the cursor
+    deferred    until a time
+    in flight   sent; belongs to delivery
+    settled     done for good
+
+What has to outlive the process is noted in the progress journal before a message leaves, and at the end of the turn
+for what needs no such hurry. An ephemeral channel has no journal.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from queue_engine.message import ATTEMPTS_AT, ATTEMPTS_MAX, ID_AT
+from queue_engine.run import Run, join_runs
+from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.logged_batch import LoggedBatch
+from queue_engine.storage.offset_lines import DueOffsets, OffsetLine, Range
+from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.storage.record import offsets_of, ranges_of
+from queue_engine.storage.store import EmptyResult
+from queue_engine.ticket import DONE, Ticket
+
+if TYPE_CHECKING:
+    from queue_engine.storage.log_topic_store import LogTopicStore
+
+# So many messages given back wait beside the cursor; above that the cursor rests until they are fewer. Each may cost
+# an entry of its own.
+RETURNED_MAX = 65_536
+
+
+class LogBacklog:
+    """Implements `Backlog` on a topic of the log. `journal` is None for an ephemeral channel."""
+
+    def __init__(
+        self, topic: "LogTopicStore", number: int, progress: ChannelProgress, journal: ProgressJournal | None
+    ) -> None:
+        self.number = number
+        self.progress = progress
+        self.damaged_count = 0  # messages passed over because their bodies are lost
+        self.dropped_count = 0  # messages an ephemeral channel was too slow for
+        self._topic = topic
+        self._journal = journal
+        self._cursor = progress.floor
+        self._seen_from = topic.released  # what came to this channel since the process started
+        self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
+        self._aside_count = 0
+        self._unsent = OffsetLine()
+        self._returned = OffsetLine()
+        self._take_returned_next = True
+        self._due = DueOffsets()
+        self._batch: LoggedBatch | None = None  # where the cursor is
+        self._taken: tuple[Run, list[Range]] | None = None
+        self._oldest: tuple[int, int] | None = None  # an offset and its publish time
+        self._resume()
+
+    # What a restart finds.
+
+    def _resume(self) -> None:
+        """Sort what the channel had before a restart into its places."""
+        topic, progress = self._topic, self.progress
+        floor = progress.floor = max(progress.floor, topic.oldest_offset)
+        passed_end = min(max(progress.cursor, floor), topic.end_offset)
+        deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
+        undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
+        self._cursor = undelivered[0][0] if undelivered else passed_end
+        for first, count, _ in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
+            self._place_again(first, count)
+        # What the cursor will meet though it is not for it.
+        at = self._cursor
+        for first, count in undelivered:
+            if first > at:
+                self._put_aside(at, first - at)
+            at = first + count
+        if undelivered and passed_end > at:
+            self._put_aside(at, passed_end - at)
+        for offset, due_ns in deferred_at_publish.items():
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset):
+                self._note_deferred(offset, progress.deferred.get(offset, due_ns))
+
+    def _place_again(self, first: int, count: int) -> None:
+        deferred = self.progress.deferred
+        if not deferred:
+            self._returned.append(first, count)
+            return
+        for offset in range(first, first + count):
+            due_ns = deferred.get(offset)
+            if due_ns is None:
+                self._returned.append(offset, 1)
+            else:
+                self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
+
+    def _put_aside(self, first: int, count: int) -> None:
+        """The cursor is to pass over these, which lie behind all that is aside already."""
+        self._aside.append((first, count))
+        self._aside_count += self._topic.count_between(first, first + count)
+
+    def _note_deferred(self, offset: int, due_ns: int) -> None:
+        """An offset that was published with a due time (Unix ns)."""
+        if offset >= self._cursor:
+            self._insert_aside(offset)
+        if due_ns <= self._topic.time_ns():
+            self._returned.append(offset, 1)
+        else:
+            self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
+
+    def _insert_aside(self, offset: int) -> None:
+        if not self._aside or sum(self._aside[-1]) <= offset:
+            if self._aside and sum(self._aside[-1]) == offset:
+                self._aside[-1] = (self._aside[-1][0], self._aside[-1][1] + 1)
+            else:
+                self._aside.append((offset, 1))
+        else:
+            if any(first <= offset < first + count for first, count in self._aside):
+                return
+            self._aside = deque(sorted([*self._aside, (offset, 1)]))
+        self._aside_count += 1
+
+    def came(self, deferred: Iterable[tuple[int, int]]) -> None:
+        """The topic released more; of that, these (offset, due Unix ns) are deferred."""
+        for offset, due_ns in deferred:
+            self._note_deferred(offset, due_ns)
+
+    # Figures.
+
+    @property
+    def _ahead_count(self) -> int:
+        topic = self._topic
+        if self._cursor >= topic.released:
+            return 0
+        return max(0, topic.count_between(self._cursor, topic.released) - self._aside_count)
+
+    @property
+    def depth(self) -> int:
+        return self._ahead_count + self._unsent.count + self._returned.count
+
+    @property
+    def backend_depth(self) -> int:
+        return self.depth if self._journal is not None else 0
+
+    @property
+    def deferred_count(self) -> int:
+        return self._due.count
+
+    @property
+    def message_count(self) -> int:
+        return self._topic.count_between(self._seen_from, max(self._seen_from, self._topic.released))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset the cursor stands at."""
+        return self._cursor
+
+    @property
+    def hold_offset(self) -> int:
+        """The first offset this channel still needs the log for."""
+        return self.progress.floor if self._journal is not None else self._topic.end_offset
+
+    # Handing out.
+
+    def take(self, count_max: int, bytes_max: int) -> Run | None:
+        if self._journal is None:
+            self._drop_surplus()
+        if self._unsent:
+            run = self._take_line(self._unsent, count_max, bytes_max)
+            if run is not None:
+                return run
+        if self._returned:
+            is_returned_next = self._take_returned_next
+            self._take_returned_next = not is_returned_next
+            if is_returned_next or self._returned.count > RETURNED_MAX or not self._ahead_count:
+                run = self._take_line(self._returned, count_max, bytes_max)
+                if run is not None:
+                    return run
+        run = self._take_ahead(count_max, bytes_max)
+        if run is None and self._returned:
+            run = self._take_line(self._returned, count_max, bytes_max)
+        return run
+
+    def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
+        topic = self._topic
+        runs: list[Run] = []
+        ranges: list[Range] = []
+        count_left, bytes_left = count_max, bytes_max
+        while count_left > 0 and self._cursor < topic.released:
+            cursor = self._cursor
+            if self._aside and self._aside[0][0] <= cursor:
+                self._pass_aside()
+                continue
+            batch = self._batch
+            if batch is None or not batch.first <= cursor < batch.end:
+                batch = self._batch = topic.batch_at(cursor)
+                if batch is None:
+                    self._pass_missing(cursor)
+                    continue
+            stop = min(batch.end, topic.released, cursor + count_left)
+            if self._aside and self._aside[0][0] < stop:
+                stop = self._aside[0][0]
+            if batch.damaged:
+                if cursor in batch.damaged:
+                    self._pass_damaged(cursor, 1)
+                    continue
+                stop = min([stop, *(offset for offset in batch.damaged if offset > cursor)])
+            start = cursor - batch.first
+            count = min(stop - cursor, batch.run.count_within(start, bytes_left))
+            if count <= 0:
+                if runs:
+                    break
+                count = 1
+            run = batch.run.slice(start, start + count)
+            runs.append(run)
+            ranges.append((cursor, count))
+            self._cursor = cursor + count
+            count_left -= count
+            bytes_left -= len(run.frames)
+        return self._joined(runs, ranges)
+
+    def _pass_aside(self) -> None:
+        first, count = self._aside.popleft()
+        self._aside_count -= self._topic.count_between(first, first + count)
+        self._cursor = max(self._cursor, first + count)
+
+    def _pass_missing(self, offset: int) -> None:
+        """No message is there: a gap, or a record that was lost altogether."""
+        topic = self._topic
+        present = topic.next_present(offset)
+        if present == offset:
+            end = min(topic.lost_until(offset), topic.released)
+            self._pass_damaged(offset, end - offset)
+            return
+        self._cursor = topic.released if present is None else min(present, topic.released)
+        self.progress.settled(offset, self._cursor - offset)
+
+    def _pass_damaged(self, first: int, count: int) -> None:
+        self.damaged_count += count
+        self._topic.note_damaged(first, count)
+        self._cursor = max(self._cursor, first + count)
+        self._settle_range(first, count)
+
+    def _take_line(self, line: OffsetLine, count_max: int, bytes_max: int) -> Run | None:
+        """From the front of a line. None when what was there is lost; then the line is empty."""
+        runs: list[Run] = []
+        ranges: list[Range] = []
+        count_left, bytes_left = count_max, bytes_max
+        while line and count_left > 0:
+            first, count = line.first()
+            batch = self._topic.batch_at(first)
+            if batch is None or first in batch.damaged:
+                line.drop(1)
+                if batch is not None or self._topic.next_present(first) == first:
+                    self.damaged_count += 1
+                    self._topic.note_damaged(first, 1)
+                self._settle_range(first, 1)
+                continue
+            count = min(count, batch.end - first, count_left)
+            if batch.damaged:
+                count = min([count, *(offset - first for offset in batch.damaged if offset > first)])
+            start = first - batch.first
+            made, count = self._alike(first, count)
+            count = min(count, batch.run.count_within(start, bytes_left)) or (0 if runs else 1)
+            if count == 0:
+                break
+            run = batch.run.slice(start, start + count)
+            if made:
+                run = _with_attempts(run, made + 1)
+            runs.append(run)
+            ranges.append((first, count))
+            line.drop(count)
+            count_left -= count
+            bytes_left -= len(run.frames)
+        return self._joined(runs, ranges)
+
+    def _alike(self, first: int, count: int) -> tuple[int, int]:
+        """Deliveries made of `first`, and how many from there on, at most `count`, had as many."""
+        made_at = self.progress.made_at
+        made = made_at(first)
+        alike = 1
+        while alike < count and made_at(first + alike) == made:
+            alike += 1
+        return made, alike
+
+    def _joined(self, runs: list[Run], ranges: list[Range]) -> Run | None:
+        if not runs:
+            return None
+        run = join_runs(runs)
+        self._taken = run, ranges
+        return run
+
+    def sent(self, run: Run) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None and taken[0] is run:
+            ranges = taken[1]
+        else:
+            ranges = ranges_of(offsets_of(run.ids, self._topic.id_base))
+        journal = self._journal
+        progress = self.progress
+        for first, count in ranges:
+            while count:
+                made, alike = (0, count) if first >= progress.cursor else self._alike(first, count)
+                made = min(made + 1, ATTEMPTS_MAX)
+                progress.delivered(first, alike, made)
+                if journal is not None:
+                    journal.deliver(self.number, first, alike, made)
+                first += alike
+                count -= alike
+        if journal is not None:
+            # Before the bytes leave: an attempt that a consumer saw is never forgotten by kill -9.
+            journal.flush()
+
+    # Taking back.
+
+    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+        ranges = ranges_of(offsets_of(ids, self._topic.id_base))
+        if due_ns is not None:
+            for first, count in ranges:
+                self._defer(first, count, due_ns)
+        elif counted:
+            for first, count in ranges:
+                self._returned.append(first, count)
+                self.progress.requeued(first, count)
+                if self._journal is not None:
+                    self._journal.requeue(self.number, first, count)
+        else:
+            for first, count in reversed(ranges):
+                self._unsent.prepend(first, count)
+        self._topic.note_work()
+
+    def _defer(self, first: int, count: int, due_ns: int) -> None:
+        self._due.put(first, count, due_ns)
+        due_time_ns = self._topic.time_of(due_ns)
+        while count:
+            made, alike = self._alike(first, count)
+            self.progress.deferred_until(first, alike, made, due_time_ns)
+            if self._journal is not None:
+                self._journal.defer(self.number, first, alike, made, due_time_ns)
+            first += alike
+            count -= alike
+
+    def settle(self, ids: Sequence[bytes]) -> None:
+        if ids:
+            for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
+                self._settle_range(first, count)
+            self._topic.note_work()
+
+    def _settle_range(self, first: int, count: int) -> None:
+        self.progress.settled(first, count)
+        if self._journal is not None:
+            self._journal.ack(self.number, first, count)
+
+    def _drop_surplus(self) -> None:
+        """An ephemeral channel holds no segment: what lies too far behind, or is gone from the log, is dropped."""
+        topic = self._topic
+        oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
+        if self._cursor < oldest:
+            while self._aside and sum(self._aside[0]) <= oldest:
+                self._pass_aside()
+            if self._cursor < oldest:
+                self.dropped_count += topic.count_between(self._cursor, oldest)
+                self._cursor = oldest
+
+    # Time.
+
+    def next_due_ns(self) -> int | None:
+        return self._due.next_due_ns()
+
+    def release_due(self, now_ns: int, count_max: int) -> int:
+        return self._return_all(self._due.pop_due(now_ns, count_max))
+
+    def release_all_deferred(self) -> int:
+        ranges = self._due.drain()
+        for first, count in ranges:
+            # Due long ago: a restart must not defer it again.
+            self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
+            if self._journal is not None:
+                self._journal.defer(self.number, first, count, self.progress.made_at(first), 0)
+        self._topic.note_work()
+        return self._return_all(ranges)
+
+    def _return_all(self, ranges: list[Range]) -> int:
+        total = 0
+        for first, count in ranges:
+            self._returned.append(first, count)
+            total += count
+        return total
+
+    def oldest_ns(self) -> int | None:
+        heads = [line.first()[0] for line in (self._unsent, self._returned) if line]
+        if self._ahead_count:
+            ahead = self._head_ahead()
+            if ahead is not None:
+                heads.append(ahead)
+        if not heads:
+            return None
+        head = min(heads)
+        if self._oldest is None or self._oldest[0] != head:
+            batch = self._batch
+            if batch is None or not batch.first <= head < batch.end:
+                batch = self._topic.batch_at(head)
+            if batch is None:
+                return None
+            self._oldest = head, batch.time_ns
+        return self._oldest[1]
+
+    def _head_ahead(self) -> int | None:
+        cursor = self._cursor
+        for first, count in self._aside:
+            if first > cursor:
+                break
+            cursor = max(cursor, first + count)
+        return self._topic.next_present(cursor)
+
+    def heads(self, count_max: int) -> list[int]:
+        """The offsets that come next, in the order they would be taken from each line; nothing moves."""
+        found: list[int] = []
+        for line in (self._unsent, self._returned):
+            for first, count in line.ranges():
+                found += range(first, first + min(count, count_max - len(found)))
+                if len(found) >= count_max:
+                    return found
+        at = self._cursor
+        aside = iter([*self._aside, (self._topic.released, 0)])
+        first, count = next(aside)
+        while len(found) < count_max and at < self._topic.released:
+            if at >= first:
+                at = max(at, first + count)
+                first, count = next(aside, (self._topic.released, 0))
+                continue
+            present = self._topic.next_present(at)
+            if present is None or present >= self._topic.released:
+                break
+            if present > at:
+                at = present
+                continue
+            found.append(at)
+            at += 1
+        return found
+
+    # Acts.
+
+    def empty(self) -> EmptyResult:
+        dropped = EmptyResult(self.depth, self._due.count)
+        upto = self._topic.released
+        self._forget_all()
+        self._cursor = max(self._cursor, upto)
+        self.progress.emptied(upto)
+        if self._journal is not None:
+            self._journal.empty(self.number, upto)
+        self._topic.note_work()
+        return dropped
+
+    def skip_to(self, offset: int) -> None:
+        """The topic drops what it did not release: up to `offset`, none of it is for this channel."""
+        first = max(self._topic.released, self._cursor)
+        if self._cursor >= self._topic.released:
+            self._cursor = max(self._cursor, offset)
+        else:
+            self._put_aside(first, offset - first)
+        self._seen_from += self._topic.count_between(self._topic.released, offset)
+        self._settle_range(first, offset - first)
+        self._topic.note_work()
+
+    def seek(self, offset: int) -> Ticket:
+        """Move the cursor: all from `offset` on comes (again), all before it is done. What is in flight was taken
+        from its consumers before. The ticket is done when that is on the disk."""
+        topic = self._topic
+        self._forget_all()
+        offset = min(max(offset, topic.oldest_offset), topic.released)
+        self.progress.sought(offset, self.progress.epoch + 1)
+        self._cursor = offset
+        now_ns = topic.time_ns()
+        for one, due_ns in topic.deferred_between(offset, topic.released):
+            if due_ns > now_ns:
+                self._note_deferred(one, due_ns)
+        topic.note_work()
+        if self._journal is None:
+            return DONE
+        self._journal.seek(self.number, offset, self.progress.epoch)
+        return self._journal.synced()
+
+    def _forget_all(self) -> None:
+        self._aside.clear()
+        self._aside_count = 0
+        self._unsent.clear()
+        self._returned.clear()
+        self._due.drain()
+        self._batch = self._taken = self._oldest = None
+
+
+def _with_attempts(run: Run, attempts: int) -> Run:
+    """The same messages as a later delivery."""
+    number = min(attempts, ATTEMPTS_MAX).to_bytes(2, "big")
+    frames = [run.frame_at(index) for index in range(len(run))]
+    return Run(b"".join([one[:ATTEMPTS_AT] + number + one[ID_AT:] for one in frames]), run.ids)

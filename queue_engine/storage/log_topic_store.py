@@ -1,0 +1,247 @@
+"""One topic of storage kind `log`: its bodies are in the commit log, once, and every channel is a cursor over them.
+
+`released` is how far the topic's messages are given to its channels: its end while they flow, and where it was while
+the topic is paused or has no channel. What lies behind it waits at the topic.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from queue_engine.errors import StorageError
+from queue_engine.names import is_ephemeral
+from queue_engine.run import Batch
+from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.log_backlog import LogBacklog
+from queue_engine.storage.logged_batch import LoggedBatch
+from queue_engine.storage.record import RecordLostError, message_ids
+from queue_engine.storage.store import EmptyResult
+from queue_engine.ticket import Ticket, failed
+
+if TYPE_CHECKING:
+    from queue_engine.storage.log_store import LogStore
+
+KIND = "log"
+
+
+class LogTopicStore:
+    """Implements `TopicStore`. Made by `LogStore.open_topic`."""
+
+    kind = KIND
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        *,
+        id_base: int,
+        log: "LogStore",
+        queue: ConsumeQueue,
+        next_offset: int,
+        released: int | None,
+        memory_count_max: int,
+    ) -> None:
+        """next_offset: of the next message, at or behind the queue's end. released: where it was frozen, None when
+        it was not."""
+        self.name = name
+        self.number = number
+        self.id_base = id_base
+        self.queue = queue
+        self.memory_count_max = memory_count_max
+        self.next_offset = next_offset
+        self.released = queue.end_offset if released is None else min(released, queue.end_offset)
+        self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
+        self._log = log
+        self._is_flowing = False
+        self._channels: dict[str, LogBacklog] = {}
+
+    # Figures.
+
+    @property
+    def oldest_offset(self) -> int:
+        """The first offset that can still be read."""
+        return self.queue.oldest_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last message that is visible."""
+        return self.queue.end_offset
+
+    @property
+    def depth(self) -> int:
+        return self.queue.count_between(self.released, self.queue.end_offset)
+
+    @property
+    def backend_depth(self) -> int:
+        return self.depth
+
+    @property
+    def deferred_count(self) -> int:
+        return len(self.queue.deferred_between(self.released, self.queue.end_offset))
+
+    @property
+    def hold_offset(self) -> int:
+        """The first offset that the topic or one of its channels still needs."""
+        return min([self.released, *(channel.hold_offset for channel in self._channels.values())])
+
+    def oldest_ns(self) -> int | None:
+        head = self.queue.next_present(self.released)
+        batch = None if head is None else self.batch_at(head)
+        return None if batch is None else batch.time_ns
+
+    # Publishing.
+
+    def make_batch(self, bodies: Sequence[bytes]) -> Batch:
+        """The batch that `append` takes next: times never go back, ids are base + offset."""
+        ids = message_ids(self.id_base, self.next_offset, len(bodies))
+        return Batch(self._log.batch_time_ns(), ids, bodies)
+
+    def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        dues_ns = None if due_ns is None else [self.time_of(due_ns)] * len(batch)
+        try:
+            return self._log.append(self, batch, dues_ns)
+        except StorageError as exc:
+            return failed(exc)
+
+    def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
+        """A record became visible."""
+        queue = self.queue
+        before = queue.end_offset
+        queue.append(first, len(batch), position, size, dues_ns)
+        self._log.batches.put(position, LoggedBatch(first, batch.timestamp_ns, batch.run()))
+        if self._is_flowing and self._channels and self.released == before:
+            self._release_to(queue.end_offset)
+
+    def _release_to(self, offset: int) -> None:
+        before, self.released = self.released, offset
+        deferred = self.queue.deferred_between(before, offset)
+        if deferred:
+            for channel in self._channels.values():
+                channel.came(deferred)
+
+    def set_flowing(self, is_flowing: bool) -> None:
+        self._is_flowing = is_flowing
+
+    def pump(self, count_max: int) -> int:
+        if not self._is_flowing or not self._channels or self.released >= self.queue.end_offset:
+            return 0
+        # A message more costs nothing: what is released is a number.
+        end = self.released
+        moved = 0
+        while moved < count_max:
+            present = self.queue.next_present(end)
+            if present is None:
+                end = self.queue.end_offset
+                break
+            end = min(present + count_max - moved, self.queue.end_offset)
+            moved = self.queue.count_between(self.released, end)
+        self._release_to(end)
+        return moved
+
+    # Channels.
+
+    def open_channel(self, name: str, number: int = 0, progress: ChannelProgress | None = None) -> LogBacklog:
+        """number: the channel's, never given before. progress: what it had done before a restart; a new channel
+        begins at `released`."""
+        log = self._log
+        if progress is None:
+            number = number or log.take_channel_number()
+            progress = ChannelProgress(self.released)
+            if not is_ephemeral(name):
+                log.journal.register(number, progress)
+        backlog = LogBacklog(self, number, progress, None if is_ephemeral(name) else log.journal)
+        self._channels[name] = backlog
+        return backlog
+
+    def delete_channel(self, name: str) -> None:
+        channel = self._channels.pop(name)
+        if channel.hold_offset <= self.end_offset:
+            self._log.forget_channel(channel.number)
+
+    def empty(self) -> EmptyResult:
+        result = EmptyResult(self.depth, self.deferred_count)
+        if self.released < self.queue.end_offset:
+            # Not for the channels either: they settle what the topic drops.
+            for channel in self._channels.values():
+                channel.skip_to(self.queue.end_offset)
+            self.released = self.queue.end_offset
+        return result
+
+    def delete(self) -> None:
+        for name in list(self._channels):
+            self.delete_channel(name)
+        self._log.forget_topic(self)
+
+    def close(self) -> None:
+        """The log's own `close` puts everything on the disk, for all topics at once."""
+
+    # For the backlogs.
+
+    def batch_at(self, offset: int) -> LoggedBatch | None:
+        """The batch that holds `offset`; None when there is no such message, or its record is lost.
+
+        Raises StorageError.
+        """
+        place = self.queue.locate(offset)
+        if place is None:
+            return None
+        position, size = place
+        batches = self._log.batches
+        batch = batches.get(position)
+        if batch is None:
+            try:
+                record = self._log.segments.read_record(position, size)
+            except RecordLostError:
+                return None
+            header = record.header
+            if header.topic_number != self.number or not header.first_offset <= offset < header.end_offset:
+                raise StorageError(
+                    f"the consume queue of {self.name} and the log disagree about offset {offset}: "
+                    f"position {position} holds topic {header.topic_number}"
+                )
+            damaged = frozenset(header.first_offset + index for index in record.damaged)
+            run = record.run(0, header.count, self.id_base)
+            batch = LoggedBatch(header.first_offset, header.time_ns, run, damaged)
+            batches.put(position, batch)
+        return batch
+
+    def lost_until(self, offset: int) -> int:
+        """Where the messages end that share the lost record of `offset`."""
+        place = self.queue.locate(offset)
+        end = offset + 1
+        while end < self.queue.end_offset and place is not None and self.queue.locate(end) == place:
+            end += 1
+        return end
+
+    def next_present(self, offset: int) -> int | None:
+        return self.queue.next_present(offset)
+
+    def count_between(self, first: int, end: int) -> int:
+        return self.queue.count_between(first, end)
+
+    def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        return self.queue.deferred_between(first, end)
+
+    def offset_before_end(self, count: int) -> int:
+        """The offset behind which at most `count` messages are released."""
+        return max(0, self.released - count)
+
+    def note_damaged(self, first: int, count: int) -> None:
+        self.damaged_count += count
+        self._log.note_damaged(self, first, count)
+
+    def note_work(self) -> None:
+        """Something waits for the end of the turn."""
+        self._log.note_work()
+
+    def time_ns(self) -> int:
+        return self._log.clock.time_ns()
+
+    def time_of(self, monotonic_ns: int) -> int:
+        """Unix ns of a monotonic time."""
+        clock = self._log.clock
+        return clock.time_ns() + monotonic_ns - clock.monotonic_ns()
+
+    def monotonic_of(self, time_ns: int) -> int:
+        clock = self._log.clock
+        return clock.monotonic_ns() + time_ns - clock.time_ns()

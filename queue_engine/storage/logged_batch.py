@@ -1,0 +1,59 @@
+"""Batches of the log that were written or read a moment ago, kept in memory for the channels that want them next."""
+
+from collections import OrderedDict
+
+from queue_engine.run import Run
+
+# What a message costs beside its bytes: an id, a place in a list, a share of the batch.
+_MESSAGE_COST_BYTES = 100
+_BATCH_COST_BYTES = 400
+
+
+class LoggedBatch:
+    """One record's messages, as the frames of their first delivery.
+
+    first, end: the offsets from `first` up to but not including `end`. damaged: offsets whose bodies are lost.
+    """
+
+    __slots__ = ("damaged", "end", "first", "run", "time_ns")
+
+    def __init__(self, first: int, time_ns: int, run: Run, damaged: frozenset[int] = frozenset()) -> None:
+        self.first = first
+        self.end = first + len(run)
+        self.time_ns = time_ns
+        self.run = run
+        self.damaged = damaged
+
+
+class BatchCache:
+    """The batches used last, by their record's position; bounded in bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._batches: OrderedDict[int, LoggedBatch] = OrderedDict()
+
+    def get(self, position: int) -> LoggedBatch | None:
+        batch = self._batches.get(position)
+        if batch is not None:
+            self._batches.move_to_end(position)
+        return batch
+
+    def put(self, position: int, batch: LoggedBatch) -> None:
+        """Keep a batch; those unused for the longest time go."""
+        batches = self._batches
+        old = batches.pop(position, None)
+        if old is not None:
+            self._bytes -= _cost_bytes(old)
+        batches[position] = batch
+        self._bytes += _cost_bytes(batch)
+        while self._bytes > self._bytes_max and len(batches) > 1:
+            self._bytes -= _cost_bytes(batches.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        self._batches.clear()
+        self._bytes = 0
+
+
+def _cost_bytes(batch: LoggedBatch) -> int:
+    return _BATCH_COST_BYTES + len(batch.run.frames) + _MESSAGE_COST_BYTES * len(batch.run)

@@ -1,0 +1,91 @@
+"""Offsets that wait in a line, kept as ranges: a million messages that follow each other cost one entry."""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+Range = tuple[int, int]
+"""(first offset, count), the count above 0."""
+
+
+class OffsetLine:
+    """A line of offsets, front to back."""
+
+    def __init__(self) -> None:
+        self._ranges: deque[Range] = deque()
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def append(self, first: int, count: int) -> None:
+        """Add behind all others."""
+        ranges = self._ranges
+        if ranges and sum(ranges[-1]) == first:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + count)
+        else:
+            ranges.append((first, count))
+        self.count += count
+
+    def prepend(self, first: int, count: int) -> None:
+        """Add before all others."""
+        self._ranges.appendleft((first, count))
+        self.count += count
+
+    def first(self) -> Range:
+        """The range in front. The line must not be empty."""
+        return self._ranges[0]
+
+    def drop(self, count: int) -> None:
+        """Remove `count` offsets from the range in front, which has at least so many."""
+        first, length = self._ranges[0]
+        assert 0 < count <= length
+        if count == length:
+            self._ranges.popleft()
+        else:
+            self._ranges[0] = (first + count, length - count)
+        self.count -= count
+
+    def ranges(self) -> Iterable[Range]:
+        """All ranges, front to back."""
+        return iter(self._ranges)
+
+    def clear(self) -> None:
+        self._ranges.clear()
+        self.count = 0
+
+
+class DueOffsets:
+    """Offsets by the time they are due (monotonic ns): a heap of ranges."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int]] = []
+        self.count = 0
+
+    def put(self, first: int, count: int, due_ns: int) -> None:
+        heappush(self._heap, (due_ns, first, count))
+        self.count += count
+
+    def next_due_ns(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ns: int, count_max: int) -> list[Range]:
+        """Remove and return what is due, earliest first, at most `count_max` offsets."""
+        due: list[Range] = []
+        heap = self._heap
+        while heap and count_max > 0 and heap[0][0] <= now_ns:
+            due_ns, first, count = heappop(heap)
+            taken = min(count, count_max)
+            if taken < count:
+                heappush(heap, (due_ns, first + taken, count - taken))
+            due.append((first, taken))
+            count_max -= taken
+            self.count -= taken
+        return due
+
+    def drain(self) -> list[Range]:
+        """Remove everything, earliest first."""
+        drained = [(first, count) for _, first, count in sorted(self._heap)]
+        self._heap.clear()
+        self.count = 0
+        return drained
