@@ -90,9 +90,10 @@ class LogBacklog:
         if not deferred:
             self._returned.append(first, count)
             return
+        now_ns = self._topic.time_ns()
         for offset in range(first, first + count):
-            due_ns = deferred.get(offset)
-            if due_ns is None:
+            due_ns = deferred.get(offset, 0)
+            if due_ns <= now_ns:
                 self._returned.append(offset, 1)
             else:
                 self._due.put(offset, 1, self._topic.monotonic_of(due_ns))

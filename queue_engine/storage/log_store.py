@@ -8,19 +8,23 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
+from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_recovery import RecoveredLog, recover_log
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
+from queue_engine.storage.record import RecordHeader
 from queue_engine.storage.segment import LogSegments
 from queue_engine.ticket import Ticket
 
@@ -29,6 +33,31 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES_MAX = 16 << 20
 # Memory that consume queues may wait in before the longest tails are written.
 TAILS_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOpening:
+    """What topology.json knows of a topic. reserved_offset: all offsets below may have been given. released: where
+    it was frozen, None when it flowed. channels: number → offset it began at."""
+
+    name: str
+    number: int
+    id_base: int
+    reserved_offset: int = 0
+    released: int | None = None
+    channels: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpening:
+    """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more."""
+
+    topics: dict[int, LogTopicStore]
+    channels: dict[int, ChannelProgress]
+    log: RecoveredLog
+    progress: RecoveredProgress
+    unknown_records: int
+
 
 _Pending = tuple[int, LogTopicStore, int, Batch, int, int, Sequence[int] | None, Ticket]
 
@@ -79,22 +108,71 @@ class LogStore:
 
     # Start and stop.
 
-    def open(
-        self, *, start_position: int, durable_upto: int, last_time_ns: int, channels: Mapping[int, tuple[int, int]]
-    ) -> RecoveredProgress:
-        """Begin to write behind what there is. channels: number → (start offset, topic's end). Raises StorageError."""
-        found = recover_progress(self._progress_directory, self._files, channels)
+    def open(self, topics: Sequence[TopicOpening]) -> LogOpening:
+        """Recover what there is and go on behind it. topics: all that exist, with their channels.
+
+        Raises StorageError; then nothing may be published.
+        """
+        openings = {opening.number: opening for opening in topics}
+        queues: dict[int, ConsumeQueue] = {}
+        counts = {"unknown": 0}
+
+        def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
+            number = header.topic_number
+            if number not in openings:
+                counts["unknown"] += 1  # of a topic that was deleted
+                return
+            queue = queues.get(number)
+            if queue is None:
+                queue = queues[number] = self._new_queue(number, header.first_offset)
+            queue.append(header.first_offset, header.count, position, header.size, dues_ns)
+
+        try:
+            self.segments.load()
+            # Made anew from the log, whatever they held.
+            self._queue_files.remove_tree(os.path.join(self._directory, "queues"))
+            recovered = recover_log(
+                self.segments,
+                files=self._files,
+                on_record=on_record,
+                is_dead=lambda header: header.topic_number not in openings,
+            )
+            wanted: dict[int, tuple[int, int]] = {}
+            for opening in topics:
+                queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
+                wanted |= {number: (start, queue.end_offset) for number, start in opening.channels.items()}
+            progress = recover_progress(self._progress_directory, self._files, wanted)
+            self._begin(recovered, progress)
+        except OSError as exc:
+            raise StorageError(f"the log in {self._directory} can't be opened: {exc}") from exc
+        for opening in topics:
+            queue = queues[opening.number]
+            self._topics[opening.number] = LogTopicStore(
+                opening.name,
+                opening.number,
+                id_base=opening.id_base,
+                log=self,
+                queue=queue,
+                # Nobody knows what was given of the reserved offsets: none of them is given again.
+                next_offset=max(queue.end_offset, opening.reserved_offset),
+                released=opening.released,
+                memory_count_max=self._memory_count_max,
+            )
+        self._next_channel = max([0, *wanted]) + 1
+        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"])
+
+    def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
             self._progress_directory,
-            number=found.next_journal,
+            number=progress.next_journal,
             files=self._files,
             clock=self.clock,
             worker=self._worker,
         )
         self.log = CommitLog(
             self.segments,
-            start_position=start_position,
-            durable_upto=durable_upto,
+            start_position=recovered.next_position,
+            durable_upto=recovered.end,
             files=self._files,
             clock=self.clock,
             policy=self._policy,
@@ -105,41 +183,29 @@ class LogStore:
             worker=self._worker,
             on_visible=self._became_visible,
             on_failed=self._failed,
-            last_time_ns=last_time_ns,
+            last_time_ns=recovered.last_time_ns,
         )
         self.log.open()
-        self.journal.open(found.channels, found.on_disk, found.old_journals)
-        self._next_channel = max([0, *channels]) + 1
-        return found
+        self.journal.open(progress.channels, progress.on_disk, progress.old_journals)
 
-    def open_topic(
-        self,
-        name: str,
-        number: int,
-        *,
-        id_base: int,
-        oldest_offset: int = 0,
-        end_offset: int = 0,
-        next_offset: int | None = None,
-        gaps: Sequence[tuple[int, int]] = (),
-        released: int | None = 0,
-    ) -> LogTopicStore:
-        """A topic: a new one, or one with what recovery found of it."""
-        queue = ConsumeQueue(
+    def _new_queue(self, number: int, first_offset: int) -> ConsumeQueue:
+        return ConsumeQueue(
             os.path.join(self._directory, "queues", str(number)),
             self._queue_files,
-            oldest_offset=oldest_offset,
-            end_offset=end_offset,
-            gaps=gaps,
+            oldest_offset=first_offset,
+            end_offset=first_offset,
         )
+
+    def open_topic(self, name: str, number: int, *, id_base: int) -> LogTopicStore:
+        """A new topic; `number` was never given before, `id_base` is at most ID_BASE_MAX."""
         topic = self._topics[number] = LogTopicStore(
             name,
             number,
             id_base=id_base,
             log=self,
-            queue=queue,
-            next_offset=end_offset if next_offset is None else next_offset,
-            released=released,
+            queue=self._new_queue(number, 0),
+            next_offset=0,
+            released=0,
             memory_count_max=self._memory_count_max,
         )
         return topic

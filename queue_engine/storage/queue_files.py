@@ -101,6 +101,15 @@ class QueueFiles:
             self.remove(os.path.join(directory, name))
         self._files.remove_directory(directory)
 
+    def remove_tree(self, directory: str) -> None:
+        """Remove the directories of all queues."""
+        try:
+            names = self._files.listdir(directory)
+        except FileNotFoundError:
+            return
+        for name in names:
+            self.remove_all(os.path.join(directory, name))
+
     # Syncing.
 
     def take_unsynced(self) -> list[str]:

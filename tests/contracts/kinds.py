@@ -66,8 +66,7 @@ def _log(policy: SyncPolicy) -> Callable[["Shelf"], TopicStore]:
             sync_background=InlineBackground(),
             worker=InlineBackground(),
         )
-        log.segments.load()
-        log.open(start_position=0, durable_upto=0, last_time_ns=0, channels={})
+        log.open([])
         shelf.log = log
         return log.open_topic("t", 1, id_base=0x1000)
 

@@ -2,6 +2,7 @@
 
 import errno
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from queue_engine.run import Run
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.log_backlog import RETURNED_MAX, LogBacklog
-from queue_engine.storage.log_store import LogStore
+from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.ticket import Ticket
 from tests.support.background import HeldBackground
@@ -24,26 +25,46 @@ class Bench:
     """A log store on a test's disk. `forget` empties its caches, so that what is read comes from files."""
 
     def __init__(self, path: Path, policy: SyncPolicy = SyncPolicy.OS, *, segment_bytes: int = 1 << 16) -> None:
-        self.files = FaultyFiles()
+        self.path = path
+        self.policy = policy
+        self.segment_bytes = segment_bytes
         self.clock = ManualClock()
+        self.start()
+        self.topic = self.open_topic("t", 1)
+
+    def start(self, *openings: TopicOpening) -> LogOpening:
+        """A process begins, with what topology.json told it."""
+        self.files = FaultyFiles()
         self.sync: InlineBackground | HeldBackground = InlineBackground()
-        if policy is SyncPolicy.ALWAYS:
+        if self.policy is SyncPolicy.ALWAYS:
             self.sync = HeldBackground()
         self.log = LogStore(
-            str(path / "log"),
+            str(self.path / "log"),
             files=self.files,
             clock=self.clock,
-            policy=policy,
+            policy=self.policy,
             sync_interval_ms=1_000,
             sync_interval_bytes=1 << 20,
-            segment_bytes=segment_bytes,
+            segment_bytes=self.segment_bytes,
             memory_count_max=100,
             sync_background=self.sync,
             worker=InlineBackground(),
         )
-        self.log.segments.load()
-        self.log.open(start_position=0, durable_upto=0, last_time_ns=0, channels={})
-        self.topic = self.open_topic("t", 1)
+        opening = self.log.open(openings)
+        for topic in opening.topics.values():
+            topic.set_flowing(True)
+        return opening
+
+    def kill(self) -> None:
+        """The process is gone: nothing is closed, nothing more is written."""
+        self.files.abandon()
+
+    def restart(self, channels: dict[int, int], *, reserved: int = 0, released: int | None = None) -> LogOpening:
+        """After a kill, with topic 1 and its channels (number → start)."""
+        self.kill()
+        opening = self.start(TopicOpening("t", 1, 1 << 40, reserved, released, channels))
+        self.topic = opening.topics[1]
+        return opening
 
     def open_topic(self, name: str, number: int) -> LogTopicStore:
         topic = self.log.open_topic(name, number, id_base=number << 40)
@@ -370,6 +391,122 @@ def test_the_least_that_a_channel_needs_holds_the_log(bench: Bench) -> None:
     assert bench.topic.hold_offset == 4
 
 
+# Restarts.
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_what_was_settled_stays_so_and_the_rest_comes_again_with_its_attempts(bench: Bench, is_killed: bool) -> None:
+    backlog = bench.topic.open_channel("c", 7)
+    bench.topic.open_channel("other", 8)
+    bench.publish(*[b"%d" % number for number in range(8)])
+    run = take(backlog, 5)
+    backlog.settle([run.ids[0], run.ids[3]])
+    backlog.give_back(run, [run.ids[4]], counted=True)
+    again = take(backlog, 1)
+    assert bodies(again) == [b"4"]
+    bench.log.end_turn()
+    if not is_killed:
+        bench.log.close()
+    opening = bench.restart({7: 0, 8: 0})
+    assert opening.log.damages == []
+    assert (opening.unknown_records, opening.progress.dropped) == (0, 0)
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    other = bench.topic.open_channel("other", 8, opening.channels[8])
+    assert (backlog.depth, other.depth, bench.topic.depth) == (6, 8, 0)
+    found: dict[bytes, int] = {}
+    while backlog.depth:
+        run = take(backlog)
+        for index, body in enumerate(bodies(run)):
+            found[body] = int.from_bytes(run.frame_at(index)[16:18], "big")
+    assert found == {b"1": 2, b"2": 2, b"4": 3, b"5": 1, b"6": 1, b"7": 1}
+
+
+def test_deferred_messages_are_still_deferred_and_released_ones_are_not(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c", 7)
+    bench.publish(b"at publish", due_ms=10_000)
+    bench.publish(b"plain", b"by requeue")
+    run = take(backlog)
+    backlog.settle(run.ids[:1])
+    backlog.give_back(run, run.ids[1:], counted=True, due_ns=bench.clock.monotonic_ns() + 20_000_000_000)
+    bench.log.end_turn()
+    opening = bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    assert (backlog.depth, backlog.deferred_count) == (0, 2)
+    bench.clock.advance(ms=10_000)
+    backlog.release_due(bench.clock.monotonic_ns(), 10)
+    assert bodies(take(backlog)) == [b"at publish"]
+    backlog.release_all_deferred()
+    bench.log.end_turn()
+    opening = bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    assert (backlog.depth, backlog.deferred_count) == (2, 0)
+    run = take(backlog)
+    assert sorted(bodies(run)) == [b"at publish", b"by requeue"]
+    assert [int.from_bytes(run.frame_at(index)[16:18], "big") for index in range(2)] == [2, 2]
+
+
+def test_offsets_that_may_have_been_given_are_not_given_again_and_are_no_depth(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c", 7)
+    bench.publish(b"a", b"b")
+    opening = bench.restart({7: 0}, reserved=1_000)
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.publish(b"c")
+    assert backlog.depth == 3
+    run = take(backlog)
+    assert bodies(run) == [b"a", b"b", b"c"]
+    assert [int(one, 16) - (1 << 40) for one in run.ids] == [0, 1, 1_000]
+    backlog.settle(run.ids)
+    bench.log.end_turn()
+    assert backlog.progress.floor == 1_001
+    opening = bench.restart({7: 0}, reserved=2_000)
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    assert (backlog.depth, bench.topic.queue.gaps) == (0, [(2, 998)])
+
+
+def test_nothing_of_a_deleted_topic_or_channel_appears_again(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c", 7)
+    bench.publish(b"old", b"old")
+    take(backlog)
+    bench.topic.delete()
+    bench.log.end_turn()
+    bench.kill()
+    opening = bench.start(TopicOpening("t", 2, 2 << 40, 0, None, {9: 0}))
+    assert opening.unknown_records == 1
+    topic = opening.topics[2]
+    again = topic.open_channel("c", 9, opening.channels[9])
+    assert (topic.depth, again.depth) == (0, 0)
+    bench.publish(b"new", topic=topic)
+    assert list(everything(again)) == [b"new"]
+
+
+def test_what_waited_at_a_paused_topic_waits_there_again(bench: Bench) -> None:
+    bench.topic.open_channel("c", 7)
+    bench.publish(b"a")
+    bench.topic.set_flowing(False)
+    bench.publish(b"b", b"c")
+    opening = bench.restart({7: 0}, released=1)
+    bench.topic.set_flowing(False)
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    assert (bench.topic.depth, backlog.depth) == (2, 1)
+    bench.topic.set_flowing(True)
+    assert bench.topic.pump(10) == 2
+    assert list(everything(backlog)) == [b"a", b"b", b"c"]
+
+
+def test_all_that_is_derived_may_be_gone(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c", 7)
+    for number in range(20):
+        bench.publish(b"%d" % number, b"x")
+    bench.publish(b"later", due_ms=5_000)
+    backlog.settle(take(backlog, 11).ids)
+    bench.log.close()
+    shutil.rmtree(bench.path / "log" / "queues")
+    opening = bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    assert (backlog.depth, backlog.deferred_count) == (29, 1)
+    assert next(everything(backlog)) == b"x"
+
+
 # All together.
 
 
@@ -418,3 +555,57 @@ def test_random_work_loses_and_doubles_nothing(bench: Bench) -> None:
             done[which] += everything(backlog)
             assert sorted(done[which]) == sorted(published)
             assert (backlog.progress.floor, backlog.deferred_count) == (topic.end_offset, 0)
+
+
+def test_random_work_with_kills_in_between_loses_nothing_and_repeats_nothing_settled(tmp_path: Path) -> None:
+    for seed in range(6):
+        bench = Bench(tmp_path / str(seed), segment_bytes=4_096)
+        rng = random.Random(seed)
+        backlog = bench.topic.open_channel("c", 7)
+        published: set[bytes] = set()
+        settled: set[bytes] = set()
+        attempts: dict[bytes, int] = {}
+        held: list[Run] = []
+        for step in range(300):
+            act = rng.random()
+            if act < 0.3:
+                some = [b"%d-%d" % (step, index) for index in range(rng.randrange(1, 9))]
+                published.update(some)
+                bench.publish(*some, due_ms=rng.choice([None, None, None, 20]))
+            elif act < 0.6:
+                run = backlog.take(rng.randrange(1, 12), 10_000)
+                if run is not None:
+                    backlog.sent(run)
+                    for index, body in enumerate(bodies(run)):
+                        assert body not in settled
+                        made = int.from_bytes(run.frame_at(index)[16:18], "big")
+                        assert made == attempts.get(body, 0) + 1
+                        attempts[body] = made
+                    held.append(run)
+            elif act < 0.85 and held:
+                run = held.pop(rng.randrange(len(held)))
+                cut = rng.randrange(len(run) + 1)
+                backlog.settle(run.ids[:cut])
+                settled.update(bodies(run)[:cut])
+                if run.ids[cut:]:
+                    due = rng.choice([None, bench.clock.monotonic_ns() + 5_000_000])
+                    backlog.give_back(run, run.ids[cut:], counted=True, due_ns=due)
+                bench.log.end_turn()
+            elif act < 0.95:
+                bench.clock.advance(ms=rng.randrange(3_000))
+                backlog.release_due(bench.clock.monotonic_ns(), 100)
+                bench.log.tick(bench.clock.monotonic_ns())
+            else:
+                before = backlog.depth + backlog.deferred_count + sum(map(len, held))
+                if rng.random() < 0.3:
+                    bench.log.close()
+                opening = bench.restart({7: 0})
+                backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+                held.clear()
+                assert opening.log.damages == []
+                assert backlog.depth + backlog.deferred_count == before == len(published - settled)
+        for run in held:
+            backlog.give_back(run, run.ids, counted=True)
+        backlog.release_all_deferred()
+        assert set(everything(backlog)) == published - settled
+        bench.kill()
