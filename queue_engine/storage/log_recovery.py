@@ -116,6 +116,7 @@ class _Recovery:
         self._accepted: list[SegmentInfo] = []
         self._quarantined: list[tuple[int, bytes]] = []
         self._ends_in: SegmentInfo | None = None
+        self._end_before = 0
         self._is_sealed = True
         self._chunk = b""
         self._chunk_at = 0
@@ -133,6 +134,7 @@ class _Recovery:
             start = max(from_position, segment.position + SEGMENT_HEADER_BYTES)
             self._accepted.append(segment)
             self._ends_in = segment
+            self._end_before = found.end
             found.end, self._is_sealed = self._read_segment(segment, start)
             segment.is_sealed = self._is_sealed
             segment.end = found.end
@@ -301,6 +303,7 @@ class _Recovery:
         if found.end == last.position + SEGMENT_HEADER_BYTES and not found.damages:
             # Nothing was ever in it: its place is free.
             self._segments.remove(last)
+            found.end = self._end_before
             found.next_position = last.position
             return
         self._seal(last)

@@ -1,0 +1,104 @@
+"""The commit log under crash states, and the proof that these would notice what they are there to notice."""
+
+import logging
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from tests.faults.log_crash_states import PromiseBrokenError, explore
+from tests.faults.mutants import MUTANTS, Mutant
+from tests.support.simulated_disk import SECTOR_BYTES, SimulatedFiles
+
+STATES = 50_000
+MUTANT_STATES = 5_000
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of full disks and I/O errors have nothing to tell anybody."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.timeout(300)
+def test_every_promise_of_the_log_holds_in_every_state() -> None:
+    tally = explore(STATES, 1)
+    assert tally.states == STATES
+    assert tally.nested > STATES // 10
+    assert len(tally.kinds) == 6, "each policy, after a kill and after a power cut"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_fault_made_on_purpose_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.apply(monkeypatch)
+    with pytest.raises(PromiseBrokenError):
+        explore(MUTANT_STATES, 1)
+
+
+# The disk itself.
+
+
+@pytest.fixture
+def disk() -> SimulatedFiles:
+    files = SimulatedFiles()
+    files.make_directory("/d")
+    return files
+
+
+def test_what_was_synced_is_left_and_what_was_not_may_be() -> None:
+    outcomes: set[bytes | None] = set()
+    for seed in range(200):
+        files = SimulatedFiles()
+        files.make_directory("/d")
+        files.write_synced("/d/f", b"a" * 2_000)
+        files.sync_directory("/d")
+        fd = files.open("/d/f", 2)
+        files.write_at(fd, b"b" * 2_000, 0)
+        left = files.after_power_cut(Random(seed)).read_whole("/d/f", 9_999)
+        assert left is not None
+        assert len(left) == 2_000
+        outcomes.add(left)
+        assert files.after_kill().read_whole("/d/f", 9_999) == b"b" * 2_000
+        files.sync(fd)
+        assert files.after_power_cut(Random(seed)).read_whole("/d/f", 9_999) == b"b" * 2_000
+    assert {b"a" * 2_000, b"b" * 2_000} < outcomes
+    torn = outcomes - {b"a" * 2_000, b"b" * 2_000}
+    assert all(len(set(one[at : at + SECTOR_BYTES])) == 1 for one in torn for at in range(0, 2_000, SECTOR_BYTES))
+
+
+def test_names_are_left_when_their_directory_was_synced_and_a_rename_is_both_or_neither() -> None:
+    seen: set[tuple[str, ...]] = set()
+    for seed in range(200):
+        files = SimulatedFiles()
+        files.make_directory("/d")
+        files.write_synced("/d/old", b"old")
+        files.sync_directory("/d")
+        files.write_synced("/d/new", b"new")
+        files.rename("/d/new", "/d/old")
+        left = files.after_power_cut(Random(seed))
+        seen.add(tuple(sorted(left.listdir("/d"))))
+        assert left.read_whole("/d/old", 9) in (b"old", b"new")
+        files.sync_directory("/d")
+        assert files.after_power_cut(Random(seed)).contents() == {"/d/old": b"new"}
+    assert seen == {("old",), ("new", "old")}
+
+
+def test_a_killed_process_leaves_what_it_had_not_synced_to_a_power_cut_later(disk: SimulatedFiles) -> None:
+    fd = disk.open("/d/f", 0o102)
+    disk.write_at(fd, b"x", 0)
+    killed = disk.after_kill()
+    assert killed.contents() == {"/d/f": b"x"}
+    assert {str(killed.after_power_cut(Random(seed)).contents()) for seed in range(50)} > {"{}"}
+
+
+def test_a_full_disk_writes_short_and_then_not_at_all(disk: SimulatedFiles) -> None:
+    fd = disk.open("/d/f", 0o102)
+    disk.bytes_free = 5
+    assert disk.write_at(fd, b"1234567", 0) == 5
+    with pytest.raises(OSError, match="No space"):
+        disk.write_at(fd, b"67", 5)
+    assert disk.write_at(fd, b"abc", 0) == 3
