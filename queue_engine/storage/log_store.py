@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from queue_engine.clock import Clock
+from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES_MAX = 16 << 20
 # Memory that consume queues may wait in before the longest tails are written.
 TAILS_BYTES_MAX = 4 << 20
+# How often it is looked for segments that nobody needs.
+REMOVE_INTERVAL_NS = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class LogStore:
         self._pending: deque[_Pending] = deque()
         self._has_work = False
         self._next_channel = 1
+        self._remove_at_ns = 0
         self.log: CommitLog
         self.journal: ProgressJournal
 
@@ -271,6 +274,42 @@ class LogStore:
         self.log.tick(now_ns)
         self.journal.tick(now_ns)
         self._bound_tails()
+        if now_ns >= self._remove_at_ns:
+            self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
+            try:
+                self.remove_unneeded()
+            except StorageError as exc:
+                # Whether they are needed can't be told now.
+                logger.warning("segments not removed error=%s", exc)
+
+    def remove_unneeded(self) -> int:
+        """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
+
+        Raises StorageError when a consume queue can't be read; then nothing is removed.
+        """
+        needed = self.log.first_open_position
+        for topic in self._topics.values():
+            needed = min(needed, topic.needed_position(needed))
+        removed = [one for one in self.segments.list if one.is_sealed and one.next_position <= needed]
+        if not removed:
+            return 0
+        for topic in self._topics.values():
+            topic.forget_before(removed[-1].next_position)
+        for segment in removed:
+            self.segments.forget(segment)
+
+        def job() -> None:
+            for segment in removed:
+                self._files.unlink(segment.path)
+            self._files.sync_directory(self.segments.directory)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                # They are found again, and removed again, after the next start.
+                logger.warning("segments not removed count=%d error=%s", len(removed), error)
+
+        self._worker.submit(job, done)
+        return len(removed)
 
     def _bound_tails(self) -> None:
         if sum(topic.queue.tail_bytes for topic in self._topics.values()) > TAILS_BYTES_MAX:

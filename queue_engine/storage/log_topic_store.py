@@ -84,6 +84,29 @@ class LogTopicStore:
         """The first offset that the topic or one of its channels still needs."""
         return min([self.released, *(channel.hold_offset for channel in self._channels.values())])
 
+    def needed_position(self, end: int) -> int:
+        """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
+        present = self.queue.next_present(self.hold_offset)
+        place = None if present is None else self.queue.locate(present)
+        return end if place is None else place[0]
+
+    def forget_before(self, position: int) -> None:
+        """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""
+        queue = self.queue
+        first, end = queue.oldest_offset, self.hold_offset
+        while first < end:
+            middle = (first + end) // 2
+            present = queue.next_present(middle)
+            place = None if present is None or present >= end else queue.locate(present)
+            if present is None or place is None or place[0] >= position:
+                end = middle
+            else:
+                first = present + 1
+        try:
+            queue.trim(first)
+        except OSError as exc:
+            raise StorageError(f"the consume queue of {self.name} can't be trimmed: {exc}") from exc
+
     def oldest_ns(self) -> int | None:
         head = self.queue.next_present(self.released)
         batch = None if head is None else self.batch_at(head)

@@ -391,6 +391,81 @@ def test_the_least_that_a_channel_needs_holds_the_log(bench: Bench) -> None:
     assert bench.topic.hold_offset == 4
 
 
+# Space.
+
+
+def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096)
+    fast, slow = bench.topic.open_channel("fast", 7), bench.topic.open_channel("slow", 8)
+    idle = bench.open_topic("idle", 2)
+    idle.open_channel("c", 9)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    assert len(bench.log.segments.list) > 5
+    assert len(list(everything(fast))) == 50
+    assert bench.log.remove_unneeded() == 0
+    run = take(slow, 25)
+    slow.settle(run.ids[:20])
+    removed = bench.log.remove_unneeded()
+    assert removed >= 1
+    assert len(list((tmp_path / "log" / "segments").iterdir())) == len(bench.log.segments.list)
+    oldest = bench.topic.oldest_offset
+    assert 0 < oldest <= 20
+    position, _ = bench.topic.queue.locate(oldest) or (0, 0)
+    assert bench.log.segments.list[0].position <= position < bench.log.segments.list[0].next_position
+    # What is left can be read again, from the oldest there is.
+    bench.log.batches.clear()
+    fast.seek(0)
+    assert [int(one[:2]) for one in everything(fast)][:1] == [oldest]
+    slow.give_back(run, run.ids[20:], counted=True)
+    assert len(list(everything(slow))) == 30
+    assert bench.log.remove_unneeded() > 0
+    bench.log.end_turn()
+    opening = bench.restart({7: 0, 8: 0})
+    slow = bench.topic.open_channel("slow", 8, opening.channels[8])
+    assert slow.depth == 0
+    bench.publish(b"new")
+    assert list(everything(slow)) == [b"new"]
+
+
+def test_a_topic_without_channels_and_a_paused_one_hold_what_waits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096)
+    for _ in range(30):
+        bench.publish(b"x" * 300)
+    assert bench.log.remove_unneeded() == 0
+    bench.topic.empty()
+    assert bench.log.remove_unneeded() > 0
+    assert bench.topic.depth == 0
+
+
+def test_a_deleted_topic_holds_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096)
+    bench.topic.open_channel("c", 7)
+    for _ in range(30):
+        bench.publish(b"x" * 300)
+    bench.topic.delete()
+    assert bench.log.remove_unneeded() > 1
+    assert len(bench.log.segments.list) <= 2, "the one written to, and the one made ahead"
+
+
+def test_what_can_not_be_told_to_be_unneeded_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096)
+    backlog = bench.topic.open_channel("c", 7)
+    for _ in range(30):
+        bench.publish(b"x" * 300)
+    backlog.settle(take(backlog, 20).ids)
+    bench.forget()
+    bench.files.fail("read", errno.EIO, count=5)
+    before = len(bench.log.segments.list)
+    bench.clock.advance(ms=1_000)
+    bench.log.tick(bench.clock.monotonic_ns())
+    assert len(bench.log.segments.list) == before
+    bench.files.heal()
+    bench.clock.advance(ms=1_000)
+    bench.log.tick(bench.clock.monotonic_ns())
+    assert len(bench.log.segments.list) < before
+
+
 # Restarts.
 
 
