@@ -417,6 +417,15 @@ class LogBacklog:
             cursor = max(cursor, first + count)
         return self._topic.next_present(cursor)
 
+    def deferred_offsets(self) -> dict[int, int]:
+        """Offset → due time (Unix ns) of what is deferred."""
+        time_at = self._topic.time_of
+        return {
+            offset: time_at(due_ns)
+            for due_ns, first, count in self._due.entries()
+            for offset in range(first, first + count)
+        }
+
     def heads(self, count_max: int) -> list[int]:
         """The offsets that come next, in the order they would be taken from each line; nothing moves."""
         found: list[int] = []

@@ -21,7 +21,7 @@ from queue_engine.storage.files import Files
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache
-from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.record import RecordHeader
@@ -84,6 +84,7 @@ class LogStore:
         sync_background: Background,
         worker: Background,
         on_work: Callable[[], None] = lambda: None,
+        journal_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
@@ -100,6 +101,7 @@ class LogStore:
         self._sync_background = sync_background
         self._worker = worker
         self._on_work = on_work
+        self._journal_reserve_bytes = journal_reserve_bytes
         self._queue_files = QueueFiles(files)
         self._topics: dict[int, LogTopicStore] = {}
         self._pending: deque[_Pending] = deque()
@@ -171,6 +173,7 @@ class LogStore:
             files=self._files,
             clock=self.clock,
             worker=self._worker,
+            reserve_bytes=self._journal_reserve_bytes,
         )
         self.log = CommitLog(
             self.segments,

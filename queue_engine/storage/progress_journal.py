@@ -132,14 +132,15 @@ class ProgressJournal:
             self._files.close(fd)
 
     def _begin_file(self) -> None:
-        self._salt = int.from_bytes(os.urandom(8), "big")
+        salt = int.from_bytes(os.urandom(8), "big")
         fd = self._files.open(journal_path(self._directory, self._number), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            self._files.write_all(fd, encode_header(self._number, self._salt), 0)
+            self._files.write_all(fd, encode_header(self._number, salt), 0)
         except OSError:
             self._files.close_quietly(fd)
             raise
         self._fd = fd
+        self._salt = salt
         self._at = HEADER_BYTES
         self._is_named = False
 
@@ -203,6 +204,11 @@ class ProgressJournal:
         if count > 1 and (first + count - 1) // INDEX_OFFSETS != index:
             dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something that was noted is in memory alone."""
+        return bool(self._entries)
+
     def flush(self) -> None:
         """Write what was noted. Never fails: what the disk has no room for stays in memory and is tried again."""
         entries = self._entries
@@ -255,7 +261,7 @@ class ProgressJournal:
         self.flush()
         if self.error is not None:
             return failed(self.error)
-        if self._unsynced_since_ns is None and not self._is_syncing:
+        if self._unsynced_since_ns is None and not self._is_syncing and not self._is_merging:
             return DONE
         ticket = Ticket()
         self._awaiting.append(ticket)
@@ -283,8 +289,9 @@ class ProgressJournal:
                     self._is_named = True
             else:
                 self._break(error)
+            # A merge that came before may have failed to sync the journal that these tickets' entries are in.
             for ticket in awaiting:
-                ticket.resolve() if error is None else ticket.reject(self._failure(error))
+                ticket.reject(self.error or self._failure(error)) if self._is_broken else ticket.resolve()
             if self._awaiting:
                 self._start_sync()
 

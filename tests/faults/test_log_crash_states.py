@@ -8,9 +8,12 @@ import pytest
 
 from tests.faults.log_crash_states import PromiseBrokenError, explore
 from tests.faults.mutants import MUTANTS, Mutant
+from tests.faults.store_crash_states import explore as explore_store
+from tests.faults.store_mutants import STORE_MUTANTS
 from tests.support.simulated_disk import SECTOR_BYTES, SimulatedFiles
 
 STATES = 50_000
+STORE_STATES = 5_000
 MUTANT_STATES = 5_000
 
 pytestmark = pytest.mark.slow
@@ -32,11 +35,30 @@ def test_every_promise_of_the_log_holds_in_every_state() -> None:
     assert len(tally.kinds) == 6, "each policy, after a kill and after a power cut"
 
 
+@pytest.mark.timeout(300)
+def test_every_promise_of_the_whole_store_holds_in_every_state() -> None:
+    tally = explore_store(STORE_STATES, 1)
+    assert tally.states == STORE_STATES
+    assert tally.nested > STORE_STATES // 10
+    assert len(tally.kinds) == 4
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_fault_made_on_purpose_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.apply(monkeypatch)
     with pytest.raises(PromiseBrokenError):
         explore(MUTANT_STATES, 1)
+
+
+@pytest.mark.parametrize("mutant", STORE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_fault_made_on_purpose_above_the_log_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.apply(monkeypatch)
+    with pytest.raises(PromiseBrokenError):
+        explore_store(MUTANT_STATES, 1)
+
+
+def test_there_are_enough_faults_on_purpose() -> None:
+    assert len({mutant.name for mutant in [*MUTANTS, *STORE_MUTANTS]}) >= 20
 
 
 # The disk itself.

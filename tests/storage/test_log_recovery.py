@@ -101,6 +101,7 @@ class Recovery:
             on_record=self._note,
             **options,  # type: ignore[arg-type]
         )
+        self.segments.close()
 
     def _note(self, header: RecordHeader, position: int, dues: object) -> None:
         self.headers.append((position, header))
@@ -119,6 +120,7 @@ class Recovery:
                 assert run.ids == [b"%016x" % (BASE + header.first_offset + index)]
                 assert header.first_offset + index not in found
                 found[header.first_offset + index] = run.frames[34:]
+        self.segments.close()
         return found
 
 

@@ -229,6 +229,21 @@ def test_a_ticket_asked_for_during_a_sync_waits_for_the_next(bench: Bench) -> No
     assert second.done
 
 
+def test_a_ticket_asked_for_during_a_merge_waits_for_the_old_journal(bench: Bench) -> None:
+    bench.ack(1, 0, 1)
+    bench.journal.merge()
+    ticket = bench.journal.synced()
+    assert not ticket.done
+    bench.worker.finish()
+    assert (ticket.done, ticket.error) == (True, None)
+    bench.ack(1, 1, 1)
+    bench.journal.merge()
+    bench.files.fail("sync_data", errno.EIO)
+    ticket = bench.journal.synced()
+    bench.worker.finish()
+    assert ticket.error is not None
+
+
 @pytest.mark.parametrize(("entries", "wait_ms"), [(ENTRIES_MAX, 0), (1, 2_000)])
 def test_a_merge_comes_with_the_count_and_with_rest(bench: Bench, entries: int, wait_ms: int) -> None:
     for offset in range(entries):
@@ -266,6 +281,20 @@ def test_a_full_disk_keeps_entries_and_the_reserve_lets_them_through(tmp_path: P
     journal.flush()
     assert journal.error is None
     assert "reserve" not in bench.names()
+
+
+@pytest.mark.parametrize("operation", ["create", "write"])
+def test_a_merge_that_can_not_begin_leaves_the_journal_usable(bench: Bench, operation: str) -> None:
+    bench.deliver(1, 0, 3)
+    bench.journal.flush()
+    bench.files.fail(operation, errno.ENOSPC)
+    bench.merge()
+    assert bench.journal.error is not None
+    bench.ack(1, 0, 2)
+    bench.journal.flush()
+    expected = bench.channels
+    bench.kill()
+    assert bench.start().channels == expected
 
 
 def test_an_error_of_a_sync_is_final_and_told(bench: Bench) -> None:

@@ -1,0 +1,348 @@
+"""Crash states of the whole log store: topics, two channels, their progress, merges and removed segments.
+
+    python -m tests.faults.store_crash_states --states 100000 --seed 7
+
+As in `log_crash_states`, an end of the process or of the power is tried at operations all through a script, and a real
+start is judged by what its channels then deliver:
+
+- what was acknowledged and not settled comes: always after the end of the process, after a power cut with `always`
+- what was settled, and noted on the disk, never comes again; nothing comes twice, altered, or from nowhere
+- attempts never go down: exact after the end of the process, after a power cut what the last sync knew
+- what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
+"""
+
+import argparse
+import errno
+import os
+import time
+from random import Random
+
+from queue_engine.errors import StorageError
+from queue_engine.run import Run
+from queue_engine.storage.background import InlineBackground
+from queue_engine.storage.commit_log import SyncPolicy
+from queue_engine.storage.log_backlog import LogBacklog
+from queue_engine.storage.log_store import LogStore, TopicOpening
+from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
+from tests.support.background import HeldBackground
+from tests.support.clock import ManualClock
+from tests.support.simulated_disk import SimulatedFiles
+
+SEGMENT_BYTES = 4_096
+STEPS = 70
+ID_BASE = 1 << 40
+RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
+
+Known = dict[bytes, tuple[int, int]]  # body → (deliveries made, due Unix ns)
+
+
+def new_store(
+    files: SimulatedFiles, clock: ManualClock, policy: SyncPolicy, sync: HeldBackground, worker: HeldBackground
+) -> LogStore:
+    return LogStore(
+        "/log",
+        files=files,
+        clock=clock,
+        policy=policy,
+        sync_interval_ms=50,
+        sync_interval_bytes=1_500,
+        segment_bytes=SEGMENT_BYTES,
+        memory_count_max=1_000,
+        sync_background=sync,
+        worker=worker,
+        journal_reserve_bytes=0,
+    )
+
+
+class ChannelBook:
+    """What a channel did, and how much of that the disk knows for sure."""
+
+    def __init__(self, backlog: LogBacklog) -> None:
+        self.backlog = backlog
+        self.held: list[Run] = []
+        self.attempts: dict[bytes, int] = {}
+        self.due: dict[bytes, int] = {}  # of those deferred now
+        self.settled: set[bytes] = set()
+        self.noted: set[bytes] = set()  # settled, and written
+        self.synced: set[bytes] = set()  # settled, and on the disk whatever happens
+        self.synced_attempts: dict[bytes, int] = {}
+
+
+class StoreScript:
+    """One process's life."""
+
+    def __init__(self, seed: int, tally: Tally, *, states_max: int) -> None:
+        self.rng = Random(seed)
+        self.tally = tally
+        self.states_max = states_max
+        self.policy = self.rng.choice([SyncPolicy.ALWAYS, SyncPolicy.ALWAYS, SyncPolicy.OS])
+        self.files = SimulatedFiles()
+        self.clock = ManualClock()
+        self.sync = HeldBackground()
+        self.worker = HeldBackground()
+        self.store = new_store(self.files, self.clock, self.policy, self.sync, self.worker)
+        self.published: dict[bytes, int] = {}  # body → due Unix ns, 0 for none
+        self.acknowledged: set[bytes] = set()
+        self.store.open([])
+        self.topic = self.store.open_topic("t", 1, id_base=ID_BASE)
+        self.topic.set_flowing(True)
+        self.books = {number: ChannelBook(self.topic.open_channel(f"c{number}", number)) for number in (7, 8)}
+        self.files.before_operation = self._before
+        self.fault: tuple[str, int] | None = None
+        self._is_judging = False
+
+    def _before(self, operation: str) -> None:
+        if self.rng.random() < 0.25:
+            self.take_state()
+        if self.fault is not None and self.fault[0] == operation:
+            error = self.fault[1]
+            self.fault = None
+            raise OSError(error, os.strerror(error))
+
+    def run(self) -> None:
+        for step in range(STEPS):
+            if self.tally.states >= self.states_max:
+                return
+            self._step(step)
+            if self.rng.random() < 0.3:
+                self.take_state()
+        self.tally.scripts += 1
+
+    def _step(self, step: int) -> None:
+        rng = self.rng
+        act = rng.random()
+        book = self.books[rng.choice([7, 8])]
+        if act < 0.25:
+            self._publish(step)
+        elif act < 0.45:
+            self._take(book)
+        elif act < 0.65 and book.held:
+            self._answer(book)
+        elif act < 0.8:
+            self._end_turn()
+            self.sync.finish()
+        elif act < 0.9:
+            self.clock.advance(ms=rng.choice([5, 150, 2_500]))
+            for one in self.books.values():
+                one.backlog.release_due(self.clock.monotonic_ns(), 100)
+            self.store.tick(self.clock.monotonic_ns())
+            self._note_written()
+            if rng.random() < 0.7:
+                self.worker.finish()
+        elif act < 0.94:
+            self._sync_progress()
+        elif act < 0.96:
+            self.files.bytes_free = rng.choice([None, None, 200, 2_000])
+        elif act < 0.97:
+            self.fault = rng.choice([("write", errno.ENOSPC), ("rename", errno.ENOSPC), ("create", errno.ENOSPC)])
+        else:
+            self.worker.work()
+
+    def _publish(self, step: int) -> None:
+        rng = self.rng
+        bodies = [
+            b"%d-%d-" % (step, index) + rng.randbytes(rng.choice([0, 9, 90])) for index in range(rng.randrange(1, 6))
+        ]
+        due_ns = self.clock.monotonic_ns() + 1_000_000_000 if rng.random() < 0.2 else None
+        batch = self.topic.make_batch(bodies)
+        for body in bodies:
+            self.published[body] = 0 if due_ns is None else self.clock.time_ns() + 1_000_000_000
+        ticket = self.topic.append(batch, due_ns)
+        ticket.when_done(lambda one: None if one.error else self.acknowledged.update(bodies))
+        if rng.random() < 0.7:
+            self._end_turn()
+
+    def _take(self, book: ChannelBook) -> None:
+        try:
+            run = book.backlog.take(self.rng.randrange(1, 9), 4_096)
+        except StorageError:
+            return
+        if run is None:
+            return
+        for body in bodies_of(run):
+            if body in book.settled:
+                raise PromiseBrokenError(f"{body!r} was settled and comes again without a restart")
+            book.due.pop(body, None)
+        book.backlog.sent(run)
+        if self.store.journal.error is None:
+            # Now the bytes leave: from here on the attempt counts. A full disk may keep it from being noted.
+            book.attempts |= zip(bodies_of(run), attempts_of(run), strict=True)
+        self._note_written()
+        book.held.append(run)
+
+    def _answer(self, book: ChannelBook) -> None:
+        run = book.held.pop(self.rng.randrange(len(book.held)))
+        bodies = bodies_of(run)
+        cut = self.rng.randrange(len(run) + 1)
+        book.settled.update(bodies[:cut])
+        book.backlog.settle(run.ids[:cut])
+        if run.ids[cut:]:
+            due_ns = self.clock.monotonic_ns() + 700_000_000 if self.rng.random() < 0.3 else None
+            if due_ns is not None:
+                for body in bodies[cut:]:
+                    book.due[body] = self.clock.time_ns() + 700_000_000
+            book.backlog.give_back(run, run.ids[cut:], counted=True, due_ns=due_ns)
+
+    def _end_turn(self) -> None:
+        self.store.end_turn()
+        self._note_written()
+
+    def _note_written(self) -> None:
+        """The journal was flushed, if the disk let it."""
+        if self.store.journal.error is None and not self.store.journal.has_unwritten:
+            for book in self.books.values():
+                book.noted = set(book.settled)
+
+    def _sync_progress(self) -> None:
+        ticket = self.store.journal.synced()
+        books = [(book, set(book.settled), dict(book.attempts)) for book in self.books.values()]
+
+        def synced(one: object) -> None:
+            if ticket.error is None:
+                for book, settled, attempts in books:
+                    book.synced |= settled
+                    book.synced_attempts |= attempts
+
+        self._note_written()
+        ticket.when_done(synced)
+        self.worker.finish()
+
+    # States.
+
+    def take_state(self) -> None:
+        if self.tally.states >= self.states_max or self._is_judging:
+            return
+        self._is_judging = True
+        try:
+            self._take_state()
+        finally:
+            self._is_judging = False
+
+    def _take_state(self) -> None:
+        rng = self.rng
+        is_kill = rng.random() < 0.3
+        disk = self.files.after_kill() if is_kill else self.files.after_power_cut(rng)
+        self.tally.states += 1
+        self.tally.kinds[f"{self.policy.value}, {'kill' if is_kill else 'power cut'}"] += 1
+        if rng.random() < 0.2:
+            self.tally.nested += 1
+            disk = self._cut_start(disk, is_kill=is_kill)
+        store, found = self._start(disk)
+        for number, book in self.books.items():
+            self._judge(book, found[number], is_kill=is_kill)
+        store_again, again = self._start(disk.after_kill())
+        if again != found:
+            raise PromiseBrokenError("another start finds something else")
+        del store, store_again
+
+    def _cut_start(self, disk: SimulatedFiles, *, is_kill: bool) -> SimulatedFiles:
+        left = self.rng.randrange(25)
+
+        def before(operation: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PowerOffError
+
+        disk.before_operation = before
+        try:
+            self._open(disk)
+        except PowerOffError:
+            pass
+        disk.before_operation = lambda operation: None
+        return disk.after_kill() if is_kill else disk.after_power_cut(self.rng)
+
+    def _open(self, disk: SimulatedFiles) -> tuple[LogStore, dict[int, LogBacklog]]:
+        clock = ManualClock(monotonic_ns=self.clock.monotonic_ns(), time_ns=self.clock.time_ns())
+        store = new_store(disk, clock, SyncPolicy.OS, HeldBackground(), InlineBackground())  # type: ignore[arg-type]
+        opening = store.open([TopicOpening("t", 1, ID_BASE, RESERVED, None, dict.fromkeys(self.books, 0))])
+        if opening.log.damages or opening.progress.damaged:
+            raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damaged}")
+        topic = opening.topics[1]
+        topic.set_flowing(True)
+        return store, {
+            number: topic.open_channel(f"c{number}", number, opening.channels[number]) for number in self.books
+        }
+
+    def _start(self, disk: SimulatedFiles) -> tuple[LogStore, dict[int, Known]]:
+        """What each channel has after a start: everything it would deliver, now and when it is due."""
+        store, backlogs = self._open(disk)
+        found: dict[int, Known] = {}
+        for number, backlog in backlogs.items():
+            known: Known = {}
+            due_by_offset = backlog.deferred_offsets()
+            expected = backlog.depth, backlog.deferred_count
+            counts = [0, 0]
+            backlog_ids = ID_BASE
+            backlog.release_all_deferred()
+            while (run := backlog.take(50, 1 << 20)) is not None:
+                for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
+                    if body in known:
+                        raise PromiseBrokenError(f"{body!r} comes twice")
+                    due_ns = due_by_offset.get(int(one, 16) - backlog_ids, 0)
+                    counts[1 if due_ns else 0] += 1
+                    known[body] = made - 1, due_ns
+            if expected != tuple(counts):
+                raise PromiseBrokenError(f"depth and deferred were {expected}, and {counts} came")
+            found[number] = known
+        return store, found
+
+    def _judge(self, book: ChannelBook, found: Known, *, is_kill: bool) -> None:
+        alien = found.keys() - self.published.keys()
+        if alien:
+            raise PromiseBrokenError(f"{alien} was never published")
+        if is_kill or self.policy is SyncPolicy.ALWAYS:
+            lost = self.acknowledged - book.settled - found.keys()
+            if lost:
+                raise PromiseBrokenError(f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:3]}")
+        again = found.keys() & (book.noted if is_kill else book.synced)
+        if again:
+            raise PromiseBrokenError(f"{again} was settled and comes again")
+        known_attempts = book.attempts if is_kill else book.synced_attempts
+        for body, (made, due_ns) in found.items():
+            if made < known_attempts.get(body, 0):
+                raise PromiseBrokenError(f"{body!r} was delivered {known_attempts[body]} times and says {made}")
+            due = self.published[body]
+            if due > self.clock.time_ns() and not made and due_ns != due:
+                raise PromiseBrokenError(f"{body!r} is due at {due} and would come at {due_ns}")
+
+
+def bodies_of(run: Run) -> list[bytes]:
+    return [run.frame_at(index)[34:] for index in range(len(run))]
+
+
+def attempts_of(run: Run) -> list[int]:
+    return [int.from_bytes(run.frame_at(index)[16:18], "big") for index in range(len(run))]
+
+
+def explore(states: int, seed: int) -> Tally:
+    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
+    tally = Tally()
+    while tally.states < states:
+        script = StoreScript(seed, tally, states_max=states)
+        try:
+            script.run()
+        except PromiseBrokenError as exc:
+            raise PromiseBrokenError(f"seed {seed}, {script.policy.value}, state {tally.states}: {exc}") from exc
+        seed += 1
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--states", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    began = time.perf_counter()
+    tally = explore(arguments.states, arguments.seed)
+    rate = tally.states / (time.perf_counter() - began)
+    print(
+        f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}, {tally.nested} of them cut again"
+    )
+    print(f"in the next start: every promise held. {rate:.0f} states/s")
+    for kind, count in sorted(tally.kinds.items()):
+        print(f"  {kind}: {count}")
+
+
+if __name__ == "__main__":
+    main()

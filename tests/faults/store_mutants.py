@@ -1,0 +1,93 @@
+"""Faults made on purpose above the log: each breaks a rule of progress, of due times or of space."""
+
+from typing import Any
+
+from queue_engine.storage import progress_journal, progress_recovery
+from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.log_backlog import LogBacklog
+from queue_engine.storage.log_store import LogStore
+from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.storage.progress_journal import ProgressJournal
+from tests.faults.mutants import Mutant, Patch, _nothing
+
+
+def _delivery_noted_too_late(patch: Patch) -> None:
+    sent = LogBacklog.sent
+
+    def late(self: LogBacklog, run: Any) -> None:
+        flush = ProgressJournal.flush
+        ProgressJournal.flush = _nothing  # type: ignore[assignment,method-assign]
+        try:
+            sent(self, run)
+        finally:
+            ProgressJournal.flush = flush  # type: ignore[method-assign]
+
+    patch.setattr(LogBacklog, "sent", late)
+
+
+def _settled_before_it_is_known(patch: Patch) -> None:
+    sent = LogBacklog.sent
+
+    def eager(self: LogBacklog, run: Any) -> None:
+        sent(self, run)
+        self._journal.ack(self.number, *self._first_range(run))  # type: ignore[union-attr,attr-defined]
+
+    patch.setattr(
+        LogBacklog, "_first_range", lambda self, run: (int(run.ids[0], 16) - self._topic.id_base, 1), raising=False
+    )
+    patch.setattr(LogBacklog, "sent", eager)
+
+
+def _merge_without_segments(patch: Patch) -> None:
+    patch.setattr(ProgressJournal, "_write_segments", _nothing)
+
+
+def _only_the_newest_journal_replayed(patch: Patch) -> None:
+    journals = progress_recovery._journals
+    patch.setattr(progress_recovery, "_journals", lambda directory, files: journals(directory, files)[-1:])
+
+
+def _no_floor(patch: Patch) -> None:
+    raise_floor = ChannelProgress._raise_floor
+    patch.setattr(ChannelProgress, "_raise_floor", lambda self, floor: raise_floor(self, max(floor - 1, self.floor)))
+
+
+def _due_times_forgotten(patch: Patch) -> None:
+    patch.setattr(LogTopicStore, "deferred_between", lambda self, first, end: [])
+
+
+def _segments_go_too_early(patch: Patch) -> None:
+    patch.setattr(LogTopicStore, "needed_position", lambda self, end: end)
+    patch.setattr(LogTopicStore, "forget_before", _nothing)
+
+
+def _tickets_of_progress_done_at_once(patch: Patch) -> None:
+    def synced(self: ProgressJournal) -> Any:
+        self.flush()
+        return progress_journal.DONE
+
+    patch.setattr(ProgressJournal, "synced", synced)
+
+
+def _visible_before_the_log_says_so(patch: Patch) -> None:
+    append = LogStore.append
+
+    def hasty(self: LogStore, topic: Any, batch: Any, dues_ns: Any) -> Any:
+        ticket = append(self, topic, batch, dues_ns)
+        self._became_visible(self.log.end)
+        return ticket
+
+    patch.setattr(LogStore, "append", hasty)
+
+
+STORE_MUTANTS = [
+    Mutant("a delivery is noted too late", _delivery_noted_too_late),
+    Mutant("settled before a consumer said so", _settled_before_it_is_known),
+    Mutant("merged without segments", _merge_without_segments),
+    Mutant("only the newest journal is replayed", _only_the_newest_journal_replayed),
+    Mutant("a floor one too low", _no_floor),
+    Mutant("due times are forgotten", _due_times_forgotten),
+    Mutant("segments go too early", _segments_go_too_early),
+    Mutant("progress is said to be synced at once", _tickets_of_progress_done_at_once),
+    Mutant("visible before the log says so", _visible_before_the_log_says_so),
+]
