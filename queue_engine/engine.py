@@ -19,19 +19,19 @@ from queue_engine.errors import (
     ChannelNotFoundError,
     ClosedError,
     InvalidChannelError,
+    InvalidStorageError,
     InvalidTopicError,
     LimitError,
     StorageError,
     TopicNotFoundError,
+    TopologyError,
 )
-from queue_engine.message_id import MessageIds
 from queue_engine.names import is_ephemeral, is_valid_name
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
-from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
-from queue_engine.storage.disk_queue_store import LARGEST_MSG_SIZE_MIN, DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.files import Files
 from queue_engine.storage.store import TopicStore
+from queue_engine.stores import KINDS, Stores
 from queue_engine.ticket import DONE, Ticket, all_of
 from queue_engine.topology import ChannelEntry, TopicEntry, Topology, TopologyFile, load_topology
 from queue_engine.version import VERSION
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 HEALTHY = "OK"
 TOPOLOGY_RETRY_NS = NS_PER_S
+# topology.json promises that so many numbers more than it was told of may be given.
+NUMBERS_AHEAD = 65_536
 # How often every channel lets go of what only costs memory, and how many do at once: 5,000 have their turn in time.
 TIDY_INTERVAL_NS = 5 * NS_PER_S
 TIDY_CHANNELS_MAX = 200
@@ -60,6 +62,7 @@ class Engine:
     """All queue state of one process.
 
     on_work: called when `turn` has something to do and had nothing before.
+    background: a thread for slow disk work. sync_background: one for the log's syncs alone; the same when None.
     open_store: makes a topic's store; the default is by storage kind in the data directory.
     """
 
@@ -70,6 +73,7 @@ class Engine:
         clock: Clock,
         files: Files,
         background: Background,
+        sync_background: Background | None = None,
         on_work: Callable[[], None] = lambda: None,
         open_store: Callable[[str], TopicStore] | None = None,
     ) -> None:
@@ -82,11 +86,20 @@ class Engine:
         self.on_work = on_work
         self._clock = clock
         self.started_at_ns = clock.time_ns()
-        self._node_id = options.effective_node_id
-        self._folder = DiskQueueFolder(options.data_path, options, files, background, clock)
-        self._open_store = open_store or self._open_disk_queue_store
+        self._stores = Stores(
+            options,
+            clock=clock,
+            files=files,
+            background=background,
+            sync_background=sync_background or background,
+            on_work=lambda: self.on_work(),
+            on_reserve=self._reserve_offsets,
+        )
+        self._open_store = open_store
         self._topology_file = TopologyFile(options.data_path, files, background, self._compose_topology)
         self._next_number = 1
+        self._durable_number = 0  # numbers below it may be given
+        self._is_closed = False
         self._largest_msg_size = options.max_msg_size
         self._next_client_key = 1
         self._workload = Workload(clock, on_work=lambda: self.on_work())
@@ -99,7 +112,7 @@ class Engine:
     @property
     def health(self) -> str:
         """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
-        error = self._topology_file.error or self._folder.sync_error or self._publish_error or self._workload.error
+        error = self._topology_file.error or self._stores.error or self._publish_error or self._workload.error
         return HEALTHY if error is None else f"NOK - {error}"
 
     # Start and stop.
@@ -108,28 +121,30 @@ class Engine:
         """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
         disk was changed, and `close` changes nothing either."""
         topology = load_topology(self.options.data_path)
-        self._next_number = first_free = topology.next_number
+        # Those that nsqd's file names have no number yet; all are durable before anything else is done.
+        self._next_number = topology.next_number
+        self._durable_number = self._next_number + NUMBERS_AHEAD
         self._largest_msg_size = max(self.options.max_msg_size, topology.largest_msg_size)
-        self._folder.set_largest_msg_size(self._largest_msg_size)
+        self._stores.disk_queues.set_largest_msg_size(self._largest_msg_size)
+        self._stores.open(topology.topics)
         for entry in topology.topics:
-            if entry.storage != DISK_QUEUE_KIND:
-                raise StorageError(
-                    f"topic {entry.name} has storage kind {entry.storage!r}, which this version does not know"
-                )
-        for entry in topology.topics:
-            topic = self._add_topic(entry.name, entry.number or self._take_number())
+            topic = self._add_topic(entry.name, entry.number or self._take_number(), entry.storage)
             for channel_entry in entry.channels:
                 channel = topic.open_channel(channel_entry.name, channel_entry.number or self._take_number())
                 channel.paused = channel_entry.paused
             if entry.paused:
                 topic.pause()
         self._is_open = True
-        if self._next_number != first_free or self._largest_msg_size > max(
-            topology.largest_msg_size, LARGEST_MSG_SIZE_MIN
-        ):
-            # Numbers were given to what had none, as in nsqd's file: they must be the same next time. And larger
-            # messages may come than ever before: whoever reads the queues later must know.
-            self._topology_file.save()
+        # Numbers and offsets are promised before they are given; larger messages may come than ever before, and
+        # whoever reads the queues later must know.
+        try:
+            self._topology_file.write_now()
+        except TopologyError as exc:
+            # No room, perhaps: what there is can be consumed, and the write is tried again.
+            logger.error("topology not written error=%s", exc)
+            self._durable_number = self._next_number
+        else:
+            self._stores.remove_unknown()
 
     def close(self) -> None:
         """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
@@ -137,6 +152,7 @@ class Engine:
         self.is_closing = True
         if not self._is_open:
             # What is on disk was not understood, or not all of it: it stays as it is.
+            self._stores.abandon()
             return
         self.flush()
         errors: list[str] = []
@@ -150,6 +166,11 @@ class Engine:
                 if not isinstance(exc, StorageError):
                     logger.exception("topic not closed topic=%s", topic.name)
                 errors.append(f"topic {topic.name}: {exc}")
+        try:
+            self._stores.close()
+        except StorageError as exc:
+            errors.append(str(exc))
+        self._is_closed = True
         saved = self._topology_file.save()
         if saved.done and saved.error is not None:
             errors.append(str(saved.error))
@@ -214,25 +235,29 @@ class Engine:
 
     def _take_number(self) -> int:
         number = self._next_number
+        if number >= self._durable_number:
+            raise TopologyError(f"nothing new can be created while topology.json can't be: {self._topology_file.error}")
         self._next_number += 1
         return number
 
-    def _open_disk_queue_store(self, topic_name: str) -> TopicStore:
-        return DiskQueueStore(topic_name, self._folder, self.options.mem_queue_size)
+    def _reserve_offsets(self) -> None:
+        self._save_topology()
 
-    def _add_topic(self, name: str, number: int) -> Topic:
+    def _save_topology(self) -> Ticket:
+        """Write the present state; with it, numbers and offsets are promised."""
+        return self._topology_file.save()
+
+    def _add_topic(self, name: str, number: int, storage: str) -> Topic:
         topic = Topic(
             name,
             number,
-            self._open_store(name),
-            MessageIds(self._clock, self._node_id),
+            self._open_store(name) if self._open_store is not None else self._stores.make(name, number, storage),
             deferred_max=self.options.max_deferred_per_channel,
             wake=self._workload.wake,
             schedule=self._workload.schedule,
             pump_later=self._workload.pump_later,
             flush_later=self._workload.flush_later,
             on_appended=self.note_append,
-            clock=self._clock,
         )
         self.topics[name] = topic
         self._sorted_names = None
@@ -244,8 +269,9 @@ class Engine:
         # What was published before comes before what is asked now, though it is the same turn.
         self.flush()
 
-    def _topic_for(self, name: str) -> tuple[Topic, Ticket]:
-        """The topic `name`, created when new, and the ticket of its creation."""
+    def _topic_for(self, name: str, storage: str = "") -> tuple[Topic, Ticket]:
+        """The topic `name`, created when new, and the ticket of its creation. storage: its kind if it is new; ""
+        for the default."""
         self._check_open()
         topic = self.topics.get(name)
         if topic is not None:
@@ -254,9 +280,9 @@ class Engine:
             raise InvalidTopicError(f"topic name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
         if len(self.topics) >= self.options.max_topics:
             raise LimitError(f"topic {name} is not created: {len(self.topics)} exist and the most is --max-topics")
-        topic = self._add_topic(name, self._take_number())
+        topic = self._add_topic(name, self._take_number(), self._stores.kind_of(name, storage))
         if not is_ephemeral(name):
-            topic.created = self._topology_file.save()
+            topic.created = self._save_topology()
         return topic, topic.created
 
     def _channel_for(self, topic: Topic, name: str) -> tuple[Channel, Ticket]:
@@ -275,14 +301,14 @@ class Engine:
         topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
         channel = topic.open_channel(name, self._take_number())
         if not (is_ephemeral(name) or is_ephemeral(topic.name)):
-            channel.created = self._topology_file.save()
+            channel.created = self._save_topology()
         return channel, channel.created
 
     def _creation_of(self, one: Topic | Channel) -> Ticket:
         """Whether what was created before is on disk by now; it is written once more when that failed."""
         created = one.created
         if created.done:
-            one.created = DONE if created.error is None else self._topology_file.save()
+            one.created = DONE if created.error is None else self._save_topology()
         return one.created
 
     def topic(self, name: str) -> Topic:
@@ -302,9 +328,17 @@ class Engine:
 
     # Acts. Each returns what it did, and the ticket after which that is durable.
 
-    def create_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+    def create_topic(self, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:
+        """storage: the kind of a new topic, "" for the default. Raises InvalidStorageError when there is no such
+        kind, or the topic exists and has another."""
+        if storage and storage not in KINDS:
+            raise InvalidStorageError(f"storage kind {storage!r} does not exist: it can be {' or '.join(KINDS)}")
         is_new = topic not in self.topics
-        _, ticket = self._topic_for(topic)
+        if not is_new and storage and self.topics[topic].store.kind != storage:
+            raise InvalidStorageError(
+                f"topic {topic} exists with storage kind {self.topics[topic].store.kind} and can't become {storage}"
+            )
+        _, ticket = self._topic_for(topic, storage)
         return Outcome(created=is_new), ticket
 
     def create_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
@@ -316,14 +350,22 @@ class Engine:
     def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Drop a topic, its channels and all their messages; their consumers are disconnected."""
         self._check_open()
-        return self._delete(self.topic(topic)), self._topology_file.save()
+        durable = Ticket()
+        outcome = self._delete(self.topic(topic), durable)
+        return outcome, self._saved_as(durable)
 
-    def _delete(self, topic: Topic) -> Outcome:
+    def _saved_as(self, durable: Ticket) -> Ticket:
+        """Write what was deleted out of topology.json; that is what `durable` says."""
+        saved = self._save_topology()
+        saved.when_done(lambda done: durable.reject(done.error) if done.error else durable.resolve())
+        return saved
+
+    def _delete(self, topic: Topic, durable: Ticket = DONE) -> Outcome:
         topic.flush()
         depth, in_flight, deferred, clients = topic.store.depth, 0, 0, 0
         channels = len(topic.channels)
         for name in list(topic.channels):
-            dropped = topic.delete_channel(name)
+            dropped = topic.delete_channel(name, durable)
             depth += dropped.depth
             in_flight += dropped.in_flight
             deferred += dropped.deferred
@@ -340,10 +382,11 @@ class Engine:
         self._check_open()
         self.channel(topic, channel)
         owner = self.topic(topic)
-        outcome = owner.delete_channel(channel)
+        durable = Ticket()
+        outcome = owner.delete_channel(channel, durable)
         if not owner.channels and is_ephemeral(topic):
             self._delete(owner)
-        return outcome, self._topology_file.save()
+        return outcome, self._saved_as(durable)
 
     def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
         """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
@@ -358,38 +401,42 @@ class Engine:
                 in_flight += emptied.in_flight
                 deferred += emptied.deferred
                 channels += 1
-        return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels), DONE
+        outcome = Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels)
+        # How far a topic of the log has come while it does not flow is known to topology.json alone.
+        is_frozen = owner.store.positions().released is not None
+        return outcome, all_of((self._save_topology() if is_frozen else DONE, owner.store.synced()))
 
     def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Drop all that a channel holds: waiting, deferred and in flight."""
         self._check_open()
-        return self.channel(topic, channel).empty(), DONE
+        outcome = self.channel(topic, channel).empty()
+        return outcome, self.topics[topic].store.synced()
 
     def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the topic to its channels."""
         self._check_open()
         owner = self.topic(topic)
         owner.pause()
-        return Outcome(depth=owner.store.depth), self._topology_file.save()
+        return Outcome(depth=owner.store.depth), self._save_topology()
 
     def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         self._check_open()
         owner = self.topic(topic)
         owner.unpause()
-        return Outcome(depth=owner.store.depth), self._topology_file.save()
+        return Outcome(depth=owner.store.depth), self._save_topology()
 
     def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the channel to its consumers; what is in flight stays so."""
         self._check_open()
         one = self.channel(topic, channel)
         one.pause()
-        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._topology_file.save()
+        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._save_topology()
 
     def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         self._check_open()
         one = self.channel(topic, channel)
         one.unpause()
-        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._topology_file.save()
+        return Outcome(depth=one.backlog.depth, in_flight=one.in_flight_count), self._save_topology()
 
     def requeue_in_flight(
         self, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
@@ -398,12 +445,14 @@ class Engine:
         self._check_open()
         one = self.channel(topic, channel)
         encoded = None if message_id is None else message_id.encode("ascii", "replace")
-        return one.requeue_in_flight(client_key=client_key, message_id=encoded), DONE
+        outcome = one.requeue_in_flight(client_key=client_key, message_id=encoded)
+        return outcome, self.topics[topic].store.synced()
 
     def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Let all deferred messages of a channel wait like the others now."""
         self._check_open()
-        return self.channel(topic, channel).release_deferred(), DONE
+        outcome = self.channel(topic, channel).release_deferred()
+        return outcome, self.topics[topic].store.synced()
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first."""
@@ -413,16 +462,19 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return self._workload.is_waiting
+        return self._workload.is_waiting or self._stores.has_work
 
     def flush(self) -> None:
         """Append what was published in this turn; their tickets are settled now or when the store says."""
         self._workload.flush()
+        self._stores.commit()
 
     def turn(self) -> None:
         """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
         next turn (`has_work`)."""
+        self.flush()
         self._workload.turn(delivers=not self.is_closing)
+        self._stores.end_turn()
 
     def scan_pass(self) -> tuple[int, int]:
         """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.
@@ -438,10 +490,10 @@ class Engine:
     def tick(self) -> None:
         """Start the syncs whose time has come, and try again what the disk refused."""
         now_ns = self._clock.monotonic_ns()
-        self._folder.sync_used(now_ns)
+        self._stores.tick(now_ns)
         if self._topology_file.error is not None and now_ns >= self._topology_retry_ns:
             self._topology_retry_ns = now_ns + TOPOLOGY_RETRY_NS
-            self._topology_file.save()
+            self._save_topology()
         self._workload.retry_stalled()
         self._tidy(now_ns)
 
@@ -515,7 +567,8 @@ class Engine:
     def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
         return tuple(self.clients[key].stats() for key in channel.consumers if key in self.clients)
 
-    def _compose_topology(self) -> bytes:
+    def _compose_topology(self) -> tuple[bytes, Callable[[], None]]:
+        """topology.json as of now, and what is to be called once it is on the disk: what it promises may be given."""
         entries = [
             TopicEntry(
                 name=topic.name,
@@ -523,14 +576,28 @@ class Engine:
                 number=topic.number,
                 storage=topic.store.kind,
                 channels=tuple(
-                    ChannelEntry(name=channel.name, paused=channel.paused, number=channel.number)
+                    ChannelEntry(
+                        name=channel.name,
+                        paused=channel.paused,
+                        number=channel.number,
+                        start=positions.channel_starts.get(channel.name, 0),
+                    )
                     for channel in topic.channels.values()
                     if not is_ephemeral(channel.name)
                 ),
+                id_base=positions.id_base,
+                reserved_offset=positions.reserved_offset,
+                released=positions.released,
             )
-            for topic in self.topics.values()
+            for topic, positions in [(topic, topic.store.positions()) for topic in self.topics.values()]
             if not is_ephemeral(topic.name)
         ]
-        return Topology(
-            topics=tuple(entries), next_number=self._next_number, largest_msg_size=self._largest_msg_size
-        ).to_json(VERSION)
+        next_number = self._next_number if self._is_closed else self._next_number + NUMBERS_AHEAD
+        reserving = self._stores.reserving()
+
+        def durable() -> None:
+            self._durable_number = next_number
+            self._stores.reserved(reserving)
+
+        content = Topology(tuple(entries), next_number, self._largest_msg_size).to_json(VERSION)
+        return content, durable

@@ -40,6 +40,12 @@ class InvalidChannelError(RequestError):
     code = "INVALID_CHANNEL"
 
 
+class InvalidStorageError(RequestError):
+    """There is no such storage kind, or the topic has another."""
+
+    code = "INVALID_STORAGE"
+
+
 class TopicNotFoundError(RequestError):
     code = "TOPIC_NOT_FOUND"
 

@@ -49,8 +49,14 @@ def format_duration(value_ms: int) -> str:
     return f"{value_ms}ms"
 
 
-def _option(default: Any, help: str, *, low: int | None = None, high: int | None = None) -> Any:
-    return field(default=default, metadata={"help": help, "low": low, "high": high})
+def _option(
+    default: Any, help: str, *, low: int | None = None, high: int | None = None, choices: tuple[str, ...] = ()
+) -> Any:
+    return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
+
+
+# What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and 65 in a record.
+LOG_BYTES_PER_BODY_BYTE_MAX = 16
 
 
 def _node_id() -> int:
@@ -69,6 +75,17 @@ class Options:
     broadcast_address: str = _option("", "the name other machines reach this one by (default: the host name)")
     allowed_host: tuple[str, ...] = _option((), "a further Host name that the HTTP API and the console accept")
     node_id: int = _option(-1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023)
+
+    # Storage: what a new topic gets, and when what was published to a `log` topic counts as kept.
+    storage: str = _option("log", "storage kind of new topics: log or diskqueue", choices=("log", "diskqueue"))
+    sync: str = _option(
+        "always",
+        "when the log is on the disk: always (before OK), interval, or os (safe against kill -9, not a power cut)",
+        choices=("always", "interval", "os"),
+    )
+    sync_interval_ms: int = _option(500, "with --sync interval: longest time between syncs", low=1)
+    sync_interval_bytes: int = _option(4 << 20, "with --sync interval: most bytes between syncs", low=1)
+    log_segment_bytes: int = _option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
 
     # Queues.
     mem_queue_size: int = _option(10_000, "messages kept in memory per topic and per channel", low=0)
@@ -122,6 +139,9 @@ class Options:
                 complaints.append(f"{flag_of(spec.name)} is {value}: the least is {low}")
             if high is not None and value > high:
                 complaints.append(f"{flag_of(spec.name)} is {value}: the most is {high}")
+            choices = spec.metadata["choices"]
+            if choices and value not in choices:
+                complaints.append(f"{flag_of(spec.name)} is {value!r}: it can be {', '.join(choices)}")
         for name in ("tcp_address", "http_address"):
             try:
                 split_address(getattr(self, name))
@@ -132,6 +152,12 @@ class Options:
         if self.msg_timeout_ms > self.max_msg_timeout_ms:
             complaints.append(
                 f"--msg-timeout {self.msg_timeout_ms}ms is more than --max-msg-timeout {self.max_msg_timeout_ms}ms"
+            )
+        segment_bytes_min = LOG_BYTES_PER_BODY_BYTE_MAX * self.max_body_size
+        if self.log_segment_bytes < segment_bytes_min:
+            complaints.append(
+                f"--log-segment-bytes {self.log_segment_bytes} is less than {segment_bytes_min}, "
+                f"which an MPUB of --max-body-size {self.max_body_size} may need"
             )
         if complaints:
             raise OptionsError(complaints)

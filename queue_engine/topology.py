@@ -2,15 +2,21 @@
 
 The JSON of nsqd's metadata file, with keys of our own beside its:
 
-    {"version": "0.1.0", "next_number": 7, "largest_msg_size": 1048576,
+    {"version": "0.1.0", "next_number": 65543, "largest_msg_size": 1048576,
      "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
-                 "channels": [{"name": "billing", "paused": true, "number": 2}]}]}
+                 "channels": [{"name": "billing", "paused": true, "number": 2}]},
+                {"name": "clicks", "paused": true, "number": 3, "storage": "log",
+                 "id_base": 81985529216486895, "reserved_offset": 4194304, "released": 17,
+                 "channels": [{"name": "counts", "paused": false, "number": 4, "start": 0}]}]}
 
-Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of
-the same name. `largest_msg_size` is the largest --max-msg-size there ever was: messages of that size may be on
-disk though only smaller ones may be published now. A topic without `storage` is `diskqueue`. Ephemeral names are
-left out. Where there is no topology.json but an nsqd.dat, that is read instead: nsqd's keys are a subset. To go
-back, copy topology.json over nsqd.dat.
+Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of the
+same name: `next_number` is ahead of what was given by more than is given between two writes of this file, and exact
+after a clean stop. A topic of the log has an `id_base` (offset + base = message id), `reserved_offset` (offsets below
+it may have been given; exact after a clean stop) and `released` (how far its messages went on to its channels, where
+they don't flow; null where they do), and its channels the offset where they start. `largest_msg_size` is the largest
+--max-msg-size there ever was: messages of that size may be on disk though only smaller ones may be published now. A
+topic without `storage` is `diskqueue`. Ephemeral names are left out. Where there is no topology.json but an nsqd.dat,
+that is read instead: nsqd's keys are a subset. To go back, copy topology.json over nsqd.dat.
 
 To change the format: add keys, never give an old key another meaning, keep reading files without the new key,
 and keep a file of each version among the tests.
@@ -39,6 +45,7 @@ class ChannelEntry:
     name: str
     paused: bool = False
     number: int = 0  # 0: none given yet
+    start: int = 0  # the offset it began at; of a `log` topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,9 @@ class TopicEntry:
     number: int = 0
     storage: str = "diskqueue"
     channels: tuple[ChannelEntry, ...] = ()
+    id_base: int = 0
+    reserved_offset: int = 0
+    released: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +70,33 @@ class Topology:
 
     def to_json(self, version: str) -> bytes:
         document = {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "paused": topic.paused,
-                    "number": topic.number,
-                    "storage": topic.storage,
-                    "channels": [
-                        {"name": channel.name, "paused": channel.paused, "number": channel.number}
-                        for channel in topic.channels
-                    ],
-                }
-                for topic in self.topics
-            ],
+            "topics": [_topic_document(topic) for topic in self.topics],
             "next_number": self.next_number,
             "largest_msg_size": self.largest_msg_size,
             "version": version,
         }
         return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def _topic_document(topic: TopicEntry) -> dict[str, object]:
+    document: dict[str, object] = {
+        "name": topic.name,
+        "paused": topic.paused,
+        "number": topic.number,
+        "storage": topic.storage,
+    }
+    channels: list[dict[str, object]] = [
+        {"name": channel.name, "paused": channel.paused, "number": channel.number} for channel in topic.channels
+    ]
+    if topic.id_base:
+        document |= {
+            "id_base": topic.id_base,
+            "reserved_offset": topic.reserved_offset,
+            "released": topic.released,
+        }
+        for channel, entry in zip(topic.channels, channels, strict=True):
+            entry["start"] = channel.start
+    return document | {"channels": channels}
 
 
 def parse_topology(text: bytes, file_name: str) -> Topology:
@@ -100,10 +119,14 @@ def parse_topology(text: bytes, file_name: str) -> Topology:
                         name=channel["name"],
                         paused=_flag(channel),
                         number=_number(channel, "number", 0),
+                        start=_number(channel, "start", 0),
                     )
                     for channel in topic.get("channels") or ()
                     if _is_usable(channel["name"], file_name)
                 ),
+                id_base=_number(topic, "id_base", 0),
+                reserved_offset=_number(topic, "reserved_offset", 0),
+                released=None if topic.get("released") is None else _number(topic, "released", 0),
             )
             for topic in document.get("topics") or ()
             if _is_usable(topic["name"], file_name)
@@ -167,9 +190,18 @@ def load_topology(directory: str) -> Topology:
 
 
 class TopologyFile:
-    """Writes topology.json away from the engine's thread; changes that come meanwhile share the next write."""
+    """Writes topology.json away from the engine's thread; changes that come meanwhile share the next write.
 
-    def __init__(self, directory: str, files: Files, background: Background, compose: Callable[[], bytes]) -> None:
+    compose: the file's content as of now, and what is to be called once that is on the disk.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        background: Background,
+        compose: Callable[[], tuple[bytes, Callable[[], None]]],
+    ) -> None:
         self._path = str(Path(directory) / FILE_NAME)
         self._files = files
         self._background = background
@@ -177,6 +209,18 @@ class TopologyFile:
         self._is_writing = False
         self._next: Ticket | None = None  # of the write that follows the one under way
         self.error: TopologyError | None = None  # why the newest write failed; None after one that did not
+
+    def write_now(self) -> None:
+        """Write the present state in this thread, while none is being written. Raises TopologyError."""
+        assert not self._is_writing
+        content, durable = self._compose()
+        try:
+            self._files.replace(self._path, content)
+        except OSError as exc:
+            self.error = TopologyError(f"{self._path} can't be written: {exc}")
+            raise self.error from exc
+        self.error = None
+        durable()
 
     def save(self) -> Ticket:
         """Write the present state; the ticket is done when it is on disk, and rejected with TopologyError."""
@@ -193,12 +237,13 @@ class TopologyFile:
         self._next = None
         self._is_writing = True
         # Composed now: everything that was changed before this moment, and nothing after.
-        content = self._compose()
+        content, durable = self._compose()
 
         def written(error: Exception | None) -> None:
             self._is_writing = False
             if error is None:
                 self.error = None
+                durable()
                 ticket.resolve()
             else:
                 logger.error("topology not written path=%s error=%s", self._path, error)

@@ -1,8 +1,26 @@
-"""What every test gets: an audit table that can be emptied between tests, and a throttle without memory."""
+"""What every test gets: an audit table that can be emptied between tests, a throttle without memory, a storage kind."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from admin_console.accounts.throttle import throttle
+from tests.support import storage_kinds
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    kinds = storage_kinds.kinds_of(metafunc.function.__name__, metafunc.definition.path.parent.name)
+    if kinds:
+        metafunc.parametrize("storage_kind", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The storage kind that engines of this test get; "" for the default."""
+    kind = getattr(request, "param", "")
+    storage_kinds.choose(kind)
+    yield kind
+    storage_kinds.choose("")
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from queue_engine.clock import Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.errors import LimitError
-from queue_engine.message_id import MessageIds
 from queue_engine.run import Batch
 from queue_engine.storage.store import TopicStore
 from queue_engine.ticket import DONE, Ticket
@@ -15,6 +13,7 @@ from queue_engine.ticket import DONE, Ticket
 PUMP_MESSAGES_MAX = 2_000
 # So many messages are appended without waiting for the end of the turn.
 GATHERED_MESSAGES_MAX = 4_096
+GATHERED_BYTES_MAX = 1 << 20
 
 
 class Topic:
@@ -31,9 +30,7 @@ class Topic:
         name: str,
         number: int,
         store: TopicStore,
-        message_ids: MessageIds,
         *,
-        clock: Clock,
         deferred_max: int,
         wake: Callable[[Channel], None],
         schedule: Callable[[Channel], None],
@@ -48,15 +45,14 @@ class Topic:
         self.is_deleted = False
         self.created = DONE  # belongs to the engine: done when the topology on disk knows this topic
         self.channels: dict[str, Channel] = {}
-        self._message_ids = message_ids
         self._deferred_max = deferred_max
         self._wake = wake
         self._schedule = schedule
         self._pump_later = pump_later
         self._flush_later = flush_later
         self._on_appended = on_appended
-        self._clock = clock
         self._gathered: list[bytes] | None = None  # bodies of this turn
+        self._gathered_bytes = 0
         self._gathered_ticket = DONE
         self.message_count = 0
         self.message_bytes = 0
@@ -69,13 +65,20 @@ class Topic:
         message costs its place in a list. The ticket, which they share, is done when OK may be said, and
         rejected with StorageError when it may not.
         """
+        size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
         gathered = self._gathered
+        if gathered is not None and self._gathered_bytes + size > GATHERED_BYTES_MAX:
+            # What a client sent at once stays whole, and alone where it is large: it must fit a file of the log.
+            self.flush()
+            gathered = None
         if gathered is None:
             self._gathered = [*bodies]
+            self._gathered_bytes = size
             self._gathered_ticket = Ticket()
             self._flush_later(self)
             return self._gathered_ticket
         gathered += bodies
+        self._gathered_bytes += size
         ticket = self._gathered_ticket
         if len(gathered) >= GATHERED_MESSAGES_MAX:
             self.flush()
@@ -88,7 +91,7 @@ class Topic:
             return
         self._gathered = None
         ticket = self._gathered_ticket
-        batch = self._batch_of(bodies)
+        batch = self.store.make_batch(bodies)
         stored = self.store.append(batch)
         stored.when_done(self._on_appended)
         if stored is DONE:
@@ -110,14 +113,12 @@ class Topic:
                 raise LimitError(
                     f"{waiting} messages are deferred in {self.name}/{channel.name}: the most is {self._deferred_max}"
                 )
-        batch = self._batch_of(bodies)
+        self.flush()  # what came before comes before
+        batch = self.store.make_batch(bodies)
         ticket = self.store.append(batch, due_ns)
         ticket.when_done(self._on_appended)
         ticket.when_done(lambda settled: None if settled.error else self._published(batch, is_deferred=True))
         return ticket
-
-    def _batch_of(self, bodies: Sequence[bytes]) -> Batch:
-        return Batch(self._clock.time_ns(), self._message_ids.take(len(bodies)), bodies)
 
     def _settled(self, batch: Batch, stored: Ticket, ticket: Ticket) -> None:
         if stored.error is None:
@@ -144,25 +145,26 @@ class Topic:
             self.name,
             name,
             number,
-            self.store.open_channel(name),
+            self.store.open_channel(name, number),
             deferred_max=self._deferred_max,
             wake=self._wake,
             schedule=self._schedule,
         )
         self.channels[name] = channel
+        self._schedule(channel)  # what it kept over a restart may be deferred
         if not self.paused and self.store.depth:
             self._pump_later(self)
         return channel
 
-    def delete_channel(self, name: str) -> Outcome:
-        """Drop a channel with all it holds; its consumers are disconnected."""
+    def delete_channel(self, name: str, durable: Ticket = DONE) -> Outcome:
+        """Drop a channel with all it holds; its consumers are disconnected. durable: that it is gone."""
         channel = self.channels.pop(name)
         channel.is_deleted = True
         clients = len(channel.consumers)
         for consumer in list(channel.consumers.values()):
             consumer.sink.close_consumer()
         dropped = channel.empty()
-        self.store.delete_channel(name)
+        self.store.delete_channel(name, durable)
         return Outcome(depth=dropped.depth, in_flight=dropped.in_flight, deferred=dropped.deferred, clients=clients)
 
     def pump(self) -> bool:

@@ -153,9 +153,17 @@ class EngineRunner:
         self._stop_asked = asyncio.Event()
         with DirectoryLock(self.options.data_path):
             clock = SystemClock()
-            background = BackgroundThread(loop)
+            background = BackgroundThread(loop, "penstock-disk")
+            sync_background = BackgroundThread(loop, "penstock-sync")
             turns = Turns()
-            engine = Engine(self.options, clock=clock, files=Files(), background=background, on_work=turns.soon)
+            engine = Engine(
+                self.options,
+                clock=clock,
+                files=Files(),
+                background=background,
+                sync_background=sync_background,
+                on_work=turns.soon,
+            )
             turns.drive(engine)
             self._engine = engine
             self._loop = loop
@@ -164,6 +172,7 @@ class EngineRunner:
                 await self._serve(engine, clock, turns)
             finally:
                 self._loop = None
+                sync_background.finish()
                 background.finish()
                 # What the worker finished is told to the loop: let it hear before the files are closed.
                 await asyncio.sleep(0)

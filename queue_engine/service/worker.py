@@ -1,4 +1,4 @@
-"""The engine's second thread: slow disk work, one job after the other."""
+"""The engine's other threads: slow disk work, one job after the other in each."""
 
 import asyncio
 import logging
@@ -14,10 +14,10 @@ _Job = tuple[Callable[[], None], Callable[[Exception | None], None]]
 class BackgroundThread:
     """Implements `Background`: jobs run on a thread of their own, their ends are told on the engine's loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="penstock-disk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self._is_stopped = False
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
 from queue_engine.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
+from queue_engine.message_id import MessageIds
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
 from queue_engine.run import Batch, Run, join_runs
@@ -19,7 +20,7 @@ from queue_engine.storage.deferred import DeferredMessages
 from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.files import Files
 from queue_engine.storage.overflow_queue import OverflowQueue
-from queue_engine.storage.store import EmptyResult
+from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, failed
 
 KIND = "diskqueue"
@@ -44,6 +45,7 @@ class DiskQueueFolder:
         self._files = files
         self._background = background
         self._clock = clock
+        self._node_id = options.effective_node_id
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: dict[DiskQueue, None] = {}  # those that waited longest first
         self._due: deque[DiskQueue] = deque()
@@ -59,6 +61,11 @@ class DiskQueueFolder:
     def set_largest_msg_size(self, largest_msg_size: int) -> None:
         """Tell the bytes of the largest body that may be on disk: a longer record is taken for damage."""
         self._largest_msg_size = max(largest_msg_size, LARGEST_MSG_SIZE_MIN)
+
+    def batch_maker(self) -> Callable[[Sequence[bytes]], Batch]:
+        """What makes one topic's batches."""
+        ids, clock = MessageIds(self._clock, self._node_id), self._clock
+        return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
 
     def open(self, name: str) -> OverflowQueue:
         """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
@@ -307,6 +314,7 @@ class DiskQueueStore:
         self._folder = folder
         self._memory_count_max = memory_count_max
         self._queue = folder.open(topic_name)
+        self.make_batch = folder.batch_maker()
         self._withheld = DeferredMessages()  # deferred messages that wait for a channel
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
@@ -381,7 +389,7 @@ class DiskQueueStore:
             moved += len(taken)
         return moved
 
-    def open_channel(self, name: str) -> DiskQueueBacklog:
+    def open_channel(self, name: str, number: int = 0) -> DiskQueueBacklog:
         full_name = f"{self._topic_name}:{name}"
         if is_ephemeral(self._topic_name) and not is_ephemeral(name):
             full_name = f"{full_name}#ephemeral"  # nothing of an ephemeral topic touches the disk
@@ -389,8 +397,15 @@ class DiskQueueStore:
         self._channels[name] = backlog
         return backlog
 
-    def delete_channel(self, name: str) -> None:
+    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
+        # Nothing waits for the topology: whoever has this name next begins with nothing, as in nsqd.
         self._channels.pop(name).delete()
+
+    def synced(self) -> Ticket:
+        return DONE
+
+    def positions(self) -> StorePositions:
+        return NO_POSITIONS
 
     def oldest_ns(self) -> int | None:
         return self._queue.oldest_ns()

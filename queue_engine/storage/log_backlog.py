@@ -49,7 +49,7 @@ class LogBacklog:
         self._topic = topic
         self._journal = journal
         self._cursor = progress.floor
-        self._seen_from = topic.released  # what came to this channel since the process started
+        self._released_before = topic.released_count
         self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
         self._aside_count = 0
         self._unsent = OffsetLine()
@@ -60,6 +60,10 @@ class LogBacklog:
         self._taken: tuple[Run, list[Range]] | None = None
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._resume()
+
+    def detach(self) -> None:
+        """The channel was deleted: nothing that is still done to it is noted."""
+        self._journal = None
 
     # What a restart finds.
 
@@ -83,7 +87,7 @@ class LogBacklog:
             self._put_aside(at, passed_end - at)
         for offset, due_ns in deferred_at_publish.items():
             if progress.made_at(offset) == 0 and not progress.is_settled(offset):
-                self._note_deferred(offset, progress.deferred.get(offset, due_ns))
+                self._note_deferred(offset, progress.deferred.get(offset, due_ns), topic.time_ns())
 
     def _place_again(self, first: int, count: int) -> None:
         deferred = self.progress.deferred
@@ -103,11 +107,12 @@ class LogBacklog:
         self._aside.append((first, count))
         self._aside_count += self._topic.count_between(first, first + count)
 
-    def _note_deferred(self, offset: int, due_ns: int) -> None:
-        """An offset that was published with a due time (Unix ns)."""
+    def _note_deferred(self, offset: int, due_ns: int, past_ns: int = 0) -> None:
+        """An offset that was published with a due time (Unix ns). Up to `past_ns` it waits already; otherwise it is
+        deferred, and those who count releases hear of it when they look what is due."""
         if offset >= self._cursor:
             self._insert_aside(offset)
-        if due_ns <= self._topic.time_ns():
+        if due_ns <= past_ns:
             self._returned.append(offset, 1)
         else:
             self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
@@ -140,6 +145,8 @@ class LogBacklog:
 
     @property
     def depth(self) -> int:
+        if self._journal is None:
+            self._drop_surplus()
         return self._ahead_count + self._unsent.count + self._returned.count
 
     @property
@@ -152,7 +159,7 @@ class LogBacklog:
 
     @property
     def message_count(self) -> int:
-        return self._topic.count_between(self._seen_from, max(self._seen_from, self._topic.released))
+        return self._topic.released_count - self._released_before
 
     @property
     def next_offset(self) -> int:
@@ -472,7 +479,6 @@ class LogBacklog:
             self._cursor = max(self._cursor, offset)
         else:
             self._put_aside(first, offset - first)
-        self._seen_from += self._topic.count_between(self._topic.released, offset)
         self._settle_range(first, offset - first)
         self._topic.note_work()
 

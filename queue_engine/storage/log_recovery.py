@@ -63,7 +63,7 @@ class Damage:
 @dataclass(slots=True)
 class RecoveredLog:
     """end: behind the last record that holds. next_position: where the next segment begins. cut_bytes: of a torn
-    tail."""
+    tail. was_clean: the log was closed in order."""
 
     end: int = 0
     next_position: int = 0
@@ -72,6 +72,7 @@ class RecoveredLog:
     scanned_records: int = 0
     scanned_bytes: int = 0
     cut_bytes: int = 0
+    was_clean: bool = True
     damages: list[Damage] = field(default_factory=list)
 
 
@@ -294,6 +295,7 @@ class _Recovery:
             found.next_position = last.next_position
             self._remove_unusable(last.next_position)
             return
+        found.was_clean = False
         self._zero(last)
         for segment in [one for one in self._segments.list if one.position > last.position]:
             self._segments.forget(segment)

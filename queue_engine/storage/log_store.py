@@ -24,6 +24,7 @@ from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
+from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.record import RecordHeader
 from queue_engine.storage.segment import LogSegments
 from queue_engine.ticket import Ticket
@@ -35,12 +36,14 @@ CACHE_BYTES_MAX = 16 << 20
 TAILS_BYTES_MAX = 4 << 20
 # How often it is looked for segments that nobody needs.
 REMOVE_INTERVAL_NS = NS_PER_S
+# Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
+RESERVED_OFFSETS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOpening:
     """What topology.json knows of a topic. reserved_offset: all offsets below may have been given. released: where
-    it was frozen, None when it flowed. channels: number → offset it began at."""
+    it was frozen, None when it flowed. channels: number → offset it began at. channel_starts: the same by name."""
 
     name: str
     number: int
@@ -48,6 +51,7 @@ class TopicOpening:
     reserved_offset: int = 0
     released: int | None = None
     channels: Mapping[int, int] = field(default_factory=dict)
+    channel_starts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ _Pending = tuple[int, LogTopicStore, int, Batch, int, int, Sequence[int] | None,
 class LogStore:
     """The log of one data directory. Belongs to the engine's thread.
 
-    on_work: called when something waits for `end_turn`.
+    on_work: called when something waits for `end_turn`. on_reserve: called when topology.json is to be written
+    because a topic needs more offsets; `reserved` tells that it was.
     """
 
     def __init__(
@@ -84,12 +89,14 @@ class LogStore:
         sync_background: Background,
         worker: Background,
         on_work: Callable[[], None] = lambda: None,
+        on_reserve: Callable[[], None] = lambda: None,
         journal_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(CACHE_BYTES_MAX)
         self.damaged_count = 0
+        self.is_closed = False  # and everything is on the disk
         self._directory = directory
         self._progress_directory = os.path.join(directory, "progress")
         self._files = files
@@ -101,12 +108,15 @@ class LogStore:
         self._sync_background = sync_background
         self._worker = worker
         self._on_work = on_work
+        self._on_reserve = on_reserve
         self._journal_reserve_bytes = journal_reserve_bytes
         self._queue_files = QueueFiles(files)
         self._topics: dict[int, LogTopicStore] = {}
         self._pending: deque[_Pending] = deque()
         self._has_work = False
         self._next_channel = 1
+        self._recovered: dict[int, ChannelProgress] = {}
+        self._known_channels: frozenset[int] = frozenset()
         self._remove_at_ns = 0
         self.log: CommitLog
         self.journal: ProgressJournal
@@ -160,10 +170,15 @@ class LogStore:
                 queue=queue,
                 # Nobody knows what was given of the reserved offsets: none of them is given again.
                 next_offset=max(queue.end_offset, opening.reserved_offset),
+                reserved_offset=max(queue.end_offset, opening.reserved_offset),
                 released=opening.released,
                 memory_count_max=self._memory_count_max,
+                channel_starts=opening.channel_starts,
             )
+            self._topics[opening.number].wanted_offset += RESERVED_OFFSETS
         self._next_channel = max([0, *wanted]) + 1
+        self._recovered = dict(progress.channels)
+        self._known_channels = frozenset(progress.channels)
         return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"])
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
@@ -203,7 +218,10 @@ class LogStore:
         )
 
     def open_topic(self, name: str, number: int, *, id_base: int) -> LogTopicStore:
-        """A new topic; `number` was never given before, `id_base` is at most ID_BASE_MAX."""
+        """A new topic; `number` was never given before, `id_base` is at most ID_BASE_MAX.
+
+        Its first offsets are reserved from the start: until topology.json knows the topic, what is published to it
+        is nothing that a restart would find."""
         topic = self._topics[number] = LogTopicStore(
             name,
             number,
@@ -211,6 +229,7 @@ class LogStore:
             log=self,
             queue=self._new_queue(number, 0),
             next_offset=0,
+            reserved_offset=RESERVED_OFFSETS,
             released=0,
             memory_count_max=self._memory_count_max,
         )
@@ -227,6 +246,7 @@ class LogStore:
         self.segments.close()
         if errors:
             raise StorageError("; ".join(errors))
+        self.is_closed = True
 
     def _close_queues(self) -> None:
         for topic in self._topics.values():
@@ -249,6 +269,14 @@ class LogStore:
     def append(self, topic: LogTopicStore, batch: Batch, dues_ns: Sequence[int] | None) -> Ticket:
         """Take a topic's batch; visible and done after `end_turn`, by the sync policy. Raises StorageError."""
         first = topic.next_offset
+        left = topic.reserved_offset - first
+        if left < RESERVED_OFFSETS // 2:
+            self._reserve(topic)
+            if left < len(batch):
+                raise StorageError(
+                    f"topic {topic.name} has {left} reserved offsets left for {len(batch)} messages: "
+                    "topology.json could not be written in time"
+                )
         position, size = self.log.append(topic.number, first, batch, dues_ns=dues_ns)
         topic.next_offset = first + len(batch)
         ticket = Ticket()
@@ -256,10 +284,45 @@ class LogStore:
         self.note_work()
         return ticket
 
+    def _reserve(self, topic: LogTopicStore) -> None:
+        if topic.wanted_offset <= topic.reserved_offset:
+            topic.wanted_offset = topic.next_offset + RESERVED_OFFSETS
+            self._on_reserve()
+
+    def reserving(self) -> list[tuple[int, int]]:
+        """(topic number, offset) that `positions` tells at this moment and that is not known to be durable."""
+        return [
+            (number, topic.wanted_offset)
+            for number, topic in self._topics.items()
+            if topic.wanted_offset > topic.reserved_offset
+        ]
+
+    def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
+        """What `reserving` told is in topology.json, durably."""
+        for number, offset in reserving:
+            topic = self._topics.get(number)
+            if topic is not None:
+                topic.reserved_offset = max(topic.reserved_offset, offset)
+
+    def remove_unknown(self) -> None:
+        """Remove what deleted channels left behind. topology.json is durable as `open` was told it."""
+        try:
+            removed = remove_unknown(self._progress_directory, self._known_channels, self._files)
+        except OSError as exc:
+            logger.warning("progress of deleted channels not removed error=%s", exc)
+        else:
+            if removed:
+                logger.info("progress of deleted channels removed count=%d", removed)
+
     def note_work(self) -> None:
         if not self._has_work:
             self._has_work = True
             self._on_work()
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why something is not on the disk as it should be, or can't be; None when all is well."""
+        return self.log.error or self.journal.error
 
     @property
     def has_work(self) -> bool:
@@ -271,6 +334,10 @@ class LogStore:
         self._has_work = False
         self.log.commit()
         self.journal.flush()
+
+    def commit(self) -> None:
+        """Write what was published; where no sync is waited for it is visible now."""
+        self.log.commit()
 
     def tick(self, now_ns: int) -> None:
         """What is due by time: syncs, merges, another try of what the disk refused."""
@@ -323,7 +390,8 @@ class LogStore:
         pending = self._pending
         while pending and pending[0][0] <= visible_end:
             _, topic, first, batch, position, size, dues_ns, ticket = pending.popleft()
-            topic.appeared(first, batch, position, size, dues_ns)
+            if topic.number in self._topics:  # else it was deleted meanwhile, and this with it
+                topic.appeared(first, batch, position, size, dues_ns)
             ticket.resolve()
 
     def _failed(self, error: StorageError) -> None:
@@ -335,6 +403,10 @@ class LogStore:
             ticket.reject(error)
 
     # Channels and topics.
+
+    def take_recovered(self, number: int) -> ChannelProgress | None:
+        """What a channel had done before the start; None when it is new."""
+        return self._recovered.pop(number, None)
 
     def take_channel_number(self) -> int:
         number = self._next_channel

@@ -4,7 +4,8 @@
 the topic is paused or has no channel. What lies behind it waits at the topic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from queue_engine.errors import StorageError
@@ -15,8 +16,8 @@ from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.record import RecordLostError, message_ids
-from queue_engine.storage.store import EmptyResult
-from queue_engine.ticket import Ticket, failed
+from queue_engine.storage.store import EmptyResult, StorePositions
+from queue_engine.ticket import DONE, Ticket, failed
 
 if TYPE_CHECKING:
     from queue_engine.storage.log_store import LogStore
@@ -38,22 +39,31 @@ class LogTopicStore:
         log: "LogStore",
         queue: ConsumeQueue,
         next_offset: int,
+        reserved_offset: int,
         released: int | None,
         memory_count_max: int,
+        channel_starts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """next_offset: of the next message, at or behind the queue's end. released: where it was frozen, None when
-        it was not."""
+        """next_offset: of the next message, at or behind the queue's end. reserved_offset: offsets below it may be
+        given, topology.json knows. released: where it was frozen, None when it was not. channel_starts: where the
+        channels that there were began."""
         self.name = name
         self.number = number
         self.id_base = id_base
         self.queue = queue
         self.memory_count_max = memory_count_max
         self.next_offset = next_offset
-        self.released = queue.end_offset if released is None else min(released, queue.end_offset)
+        self.reserved_offset = reserved_offset
+        self.wanted_offset = reserved_offset  # what `reserved_offset` will be when topology.json is written
+        # What lies before the oldest offset is gone because nobody needed it.
+        frozen = queue.end_offset if released is None else released
+        self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)
+        self.released_count = 0  # messages given to channels since the process started
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
         self._log = log
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
+        self._channel_starts = dict(channel_starts)
 
     # Figures.
 
@@ -137,6 +147,7 @@ class LogTopicStore:
 
     def _release_to(self, offset: int) -> None:
         before, self.released = self.released, offset
+        self.released_count += self.queue.count_between(before, offset)
         deferred = self.queue.deferred_between(before, offset)
         if deferred:
             for channel in self._channels.values():
@@ -163,23 +174,40 @@ class LogTopicStore:
 
     # Channels.
 
-    def open_channel(self, name: str, number: int = 0, progress: ChannelProgress | None = None) -> LogBacklog:
-        """number: the channel's, never given before. progress: what it had done before a restart; a new channel
-        begins at `released`."""
+    def open_channel(self, name: str, number: int = 0) -> LogBacklog:
+        """A channel whose number the log knows from before a restart goes on; a new one begins at `released`."""
         log = self._log
+        progress = log.take_recovered(number)
         if progress is None:
             number = number or log.take_channel_number()
             progress = ChannelProgress(self.released)
+            self._channel_starts[name] = self.released
             if not is_ephemeral(name):
                 log.journal.register(number, progress)
         backlog = LogBacklog(self, number, progress, None if is_ephemeral(name) else log.journal)
         self._channels[name] = backlog
         return backlog
 
-    def delete_channel(self, name: str) -> None:
+    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
         channel = self._channels.pop(name)
-        if channel.hold_offset <= self.end_offset:
-            self._log.forget_channel(channel.number)
+        self._channel_starts.pop(name, None)
+        if is_ephemeral(name):
+            return
+        channel.detach()
+        # While topology.json still names the channel, what it has done must stand.
+        durable.when_done(lambda done: None if done.error else self._log.forget_channel(channel.number))
+
+    def synced(self) -> Ticket:
+        return self._log.journal.synced()
+
+    def positions(self) -> StorePositions:
+        is_frozen = not self._is_flowing or not self._channels
+        return StorePositions(
+            id_base=self.id_base,
+            reserved_offset=self.next_offset if self._log.is_closed else self.wanted_offset,
+            released=self.released if is_frozen else None,
+            channel_starts=self._channel_starts,
+        )
 
     def empty(self) -> EmptyResult:
         result = EmptyResult(self.depth, self.deferred_count)

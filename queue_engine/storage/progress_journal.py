@@ -36,6 +36,7 @@ from queue_engine.storage.queue_index import (
     index_contents,
     index_directory,
     index_path,
+    remove_directory,
 )
 from queue_engine.ticket import DONE, Ticket, failed
 
@@ -340,7 +341,7 @@ class ProgressJournal:
             for channel, index in removed:
                 self._unlink(index_path(self._directory, channel, index))
             for channel in gone:
-                self._remove_directory(channel)
+                remove_directory(index_directory(self._directory, channel), self._files)
             self._files.sync_directory(self._directory)
 
         def done(error: Exception | None) -> None:
@@ -399,15 +400,6 @@ class ProgressJournal:
     def _unlink(self, path: str) -> None:
         try:
             self._files.unlink(path)
-        except FileNotFoundError:
-            pass
-
-    def _remove_directory(self, channel: int) -> None:
-        directory = index_directory(self._directory, channel)
-        try:
-            for name in self._files.listdir(directory):
-                self._unlink(os.path.join(directory, name))
-            self._files.remove_directory(directory)
         except FileNotFoundError:
             pass
 

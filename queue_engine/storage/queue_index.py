@@ -22,7 +22,7 @@ altogether is removed only after the floor that covers it is on the disk. (The s
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -146,6 +146,27 @@ def indexes_on_disk(directory: str, channel: int, files: Files) -> list[int]:
         raise StorageError(f"{index_directory(directory, channel)} can't be read: {exc}") from exc
     stems = [name.removesuffix(_INDEX_SUFFIX) for name in names if name.endswith(_INDEX_SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def remove_unknown(directory: str, known: Container[int], files: Files) -> int:
+    """Remove the index segments of channels that are not in `known`, deleted before a crash could finish it; returns
+    of how many channels. Raises OSError."""
+    removed = 0
+    for name in files.listdir(directory):
+        if name.isascii() and name.isdigit() and int(name) not in known:
+            remove_directory(index_directory(directory, int(name)), files)
+            removed += 1
+    return removed
+
+
+def remove_directory(directory: str, files: Files) -> None:
+    """Remove a channel's index segments, if there are any. Raises OSError."""
+    try:
+        for name in files.listdir(directory):
+            files.unlink(os.path.join(directory, name))
+        files.remove_directory(directory)
+    except FileNotFoundError:
+        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ channel (storage kind `diskqueue`) or one copy for all (`log`); delivery can't t
 complete later: its `Ticket` says when.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from queue_engine.run import Batch, Run
-from queue_engine.ticket import Ticket
+from queue_engine.ticket import DONE, Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,24 @@ class EmptyResult:
 
     depth: int
     deferred: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorePositions:
+    """What topology.json has to keep of a topic's store; all zero where the store needs nothing kept.
+
+    id_base: what is added to an offset to make a message's id. reserved_offset: all offsets below it may have been
+    given. released: how far its messages went on to its channels, None while they flow. channel_starts: the offset
+    each channel began at.
+    """
+
+    id_base: int = 0
+    reserved_offset: int = 0
+    released: int | None = None
+    channel_starts: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_POSITIONS = StorePositions()
 
 
 class Backlog(Protocol):
@@ -114,6 +132,10 @@ class TopicStore(Protocol):
         """The part of `depth` that is deferred."""
         ...
 
+    def make_batch(self, bodies: Sequence[bytes]) -> Batch:
+        """The batch that `append` takes next: with ids and a publish time."""
+        ...
+
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         """Take a batch, all or nothing, for every channel there is (or, withheld, for the topic itself).
 
@@ -135,13 +157,22 @@ class TopicStore(Protocol):
         """
         ...
 
-    def open_channel(self, name: str) -> Backlog:
+    def open_channel(self, name: str, number: int = 0) -> Backlog:
         """The backlog of a channel: what it had before a restart, else nothing; the first channel of a topic
-        gets what waits at the topic, through `pump`."""
+        gets what waits at the topic, through `pump`. number: the channel's, never another's."""
         ...
 
-    def delete_channel(self, name: str) -> None:
-        """Drop a channel's backlog and all that it has on disk."""
+    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
+        """Drop a channel's backlog and all that it has on disk; what can't be made again only once `durable` is
+        done: then topology.json does not know the channel any more."""
+        ...
+
+    def synced(self) -> Ticket:
+        """Done when what was dropped or moved so far is on disk, as far as this kind keeps it there."""
+        ...
+
+    def positions(self) -> StorePositions:
+        """What topology.json has to keep of this store, as of now."""
         ...
 
     def oldest_ns(self) -> int | None:

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queue_engine.message_id import MessageIds
 from queue_engine.options import Options
-from queue_engine.run import Batch, Run
+from queue_engine.run import Run
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.log_store import LogStore
-from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.store import Backlog, TopicStore
 from queue_engine.ticket import Ticket
 from tests.support.clock import ManualClock
@@ -96,7 +94,11 @@ KINDS = [
         has_own_files=False,
     ),
     StorageKind(
-        "delayed", lambda shelf: DelayedStore(), survives_close=False, writes_at_append=False, writes_at_close=False
+        "delayed",
+        lambda shelf: DelayedStore(shelf.clock),
+        survives_close=False,
+        writes_at_append=False,
+        writes_at_close=False,
     ),
 ]
 
@@ -113,7 +115,6 @@ class Shelf:
     def __post_init__(self) -> None:
         self.log: LogStore | None = None
         self.topic_number = 1
-        self._ids = MessageIds(self.clock, 1)
         self.store: TopicStore
         self.open()
 
@@ -124,10 +125,7 @@ class Shelf:
 
     def append(self, *bodies: bytes, due_ms: int | None = None) -> Ticket:
         """Publish and let the store complete it."""
-        if isinstance(self.store, LogTopicStore):
-            batch = self.store.make_batch(list(bodies))
-        else:
-            batch = Batch(self.clock.time_ns(), self._ids.take(len(bodies)), list(bodies))
+        batch = self.store.make_batch(list(bodies))
         due_ns = None if due_ms is None else self.clock.monotonic_ns() + due_ms * 1_000_000
         ticket = self.store.append(batch, due_ns)
         if isinstance(self.store, DelayedStore):

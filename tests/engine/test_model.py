@@ -2,13 +2,14 @@
 comes twice without a reason, nothing comes early, and every count is right.
 
 The model knows sets, not orders: which of the waiting messages is sent, and to whom, the engine decides; the model
-says whether it may. Queues in memory are short, so that the disk takes part; restarts are clean ones.
+says whether it may.
 """
 
 import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,7 @@ from queue_engine.engine import Engine
 from queue_engine.errors import NotInFlightError, NotOwnerError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.files import FaultyFiles
 
 TOPICS = ("orders", "events")
 CHANNELS = ("billing", "archive")
@@ -112,13 +114,18 @@ class EngineMachine(RuleBasedStateMachine):
         self.next_body = 0
         self.id_of: dict[bytes, bytes] = {}
 
+    options: ClassVar[dict[str, object]]
+
     def open(self) -> None:
-        self.engine = make_engine(self.path, self.clock, mem_queue_size=3, max_bytes_per_file=1_024)
+        self.files = FaultyFiles()
+        self.engine = make_engine(self.path, self.clock, files=self.files, **self.options)
 
     def teardown(self) -> None:
         try:
             self.drain_everything()
+            self.engine.close()
         finally:
+            self.files.abandon()
             shutil.rmtree(self.path)
 
     # What the model and the engine do after every step.
@@ -419,15 +426,20 @@ class EngineMachine(RuleBasedStateMachine):
         self.follow()
         self.engine.close()
         self.clock.advance(ms=2)  # no process starts in less; ids are unique from one unit of the clock to the next
+        self.start_again()
+
+    def start_again(self) -> None:
         self.open()
         for topic in self.topics.values():
-            topic.waiting = dict.fromkeys(topic.waiting)  # when something is due is not kept on disk
+            self.resume(topic)
             for channel in topic.channels.values():
-                channel.waiting |= channel.deferred.keys()
-                channel.deferred.clear()
                 channel.message_count = channel.finish_count = 0
                 channel.requeue_count = channel.timeout_count = channel.disconnect_count = 0
         self.follow()
+
+    def resume(self, topic: ModelTopic) -> None:
+        """What a restart does to messages."""
+        raise NotImplementedError
 
     # What always holds.
 
@@ -493,12 +505,56 @@ class EngineMachine(RuleBasedStateMachine):
                 assert sorted(client.bodies) == sorted(channel.waiting | channel.deferred.keys())
 
 
-EngineMachine.TestCase.settings = settings(
-    max_examples=50,
+class DiskQueueMachine(EngineMachine):
+    """Queues in memory are short, so that the disk takes part."""
+
+    options: ClassVar = {"storage": "diskqueue", "mem_queue_size": 3, "max_bytes_per_file": 1_024}
+
+    def resume(self, topic: ModelTopic) -> None:
+        topic.waiting = dict.fromkeys(topic.waiting)  # when something is due is not kept on disk
+        for channel in topic.channels.values():
+            channel.waiting |= channel.deferred.keys()
+            channel.deferred.clear()
+
+
+class LogMachine(EngineMachine):
+    """Segments are short, so that there are many; the process may also be killed."""
+
+    options: ClassVar = {
+        "storage": "log",
+        "sync": "os",
+        "log_segment_bytes": 1 << 16,
+        "max_body_size": 4_096,
+        "max_msg_size": 4_096,
+    }
+
+    def resume(self, topic: ModelTopic) -> None:
+        """Everything is as it was, due times too."""
+        now_ns = self.clock.monotonic_ns()
+        for channel in topic.channels.values():
+            channel.waiting |= {body for body, due_ns in channel.deferred.items() if due_ns <= now_ns}
+            channel.deferred = {body: due_ns for body, due_ns in channel.deferred.items() if due_ns > now_ns}
+
+    @rule()
+    def kill(self) -> None:
+        """What was acknowledged is there, with its attempts and due times."""
+        for client in list(self.clients):
+            for body in self.held_by(client):
+                self.channel_of(client).give_back(body)
+        self.clients.clear()
+        self.files.abandon()
+        self.start_again()
+
+
+_SETTINGS = settings(
+    max_examples=25,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-TestEngineAgainstTheModel = EngineMachine.TestCase
+TestDiskQueueAgainstTheModel = DiskQueueMachine.TestCase
+TestDiskQueueAgainstTheModel.settings = _SETTINGS
+TestLogAgainstTheModel = LogMachine.TestCase
+TestLogAgainstTheModel.settings = _SETTINGS

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from queue_engine.engine import Engine
-from queue_engine.options import Options
 from queue_engine.storage.background import InlineBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.files import FaultyFiles
+from tests.support.storage_kinds import engine_options
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_message_larger_than_is_allowed_now_is_kept_over_a_stop(tmp_path: Path
 
 def test_a_kill_loses_what_was_in_memory_and_nothing_else(tmp_path: Path, clock: ManualClock) -> None:
     files = FaultyFiles()
-    options = Options(data_path=str(tmp_path), mem_queue_size=10)
+    options = engine_options(data_path=str(tmp_path), mem_queue_size=10)
     engine = Engine(options, clock=clock, files=files, background=InlineBackground())
     engine.open()
     engine.create_topic("orders")
@@ -149,7 +149,7 @@ def test_a_kill_loses_what_was_in_memory_and_nothing_else(tmp_path: Path, clock:
 
 def test_a_kill_may_bring_messages_again_but_loses_none_that_was_on_disk(tmp_path: Path, clock: ManualClock) -> None:
     files = FaultyFiles()
-    options = Options(data_path=str(tmp_path), mem_queue_size=0)
+    options = engine_options(data_path=str(tmp_path), mem_queue_size=0)
     engine = Engine(options, clock=clock, files=files, background=InlineBackground())
     engine.open()
     client = Client(engine, "orders", "billing", ready=3)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from queue_engine.engine import Engine
-from queue_engine.options import Options
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.disk_queue_store import SYNCS_OUTSTANDING_MAX
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, settle
 from tests.support.files import FaultyFiles
+from tests.support.storage_kinds import engine_options
 
 QUEUES = 300
 
@@ -34,7 +34,12 @@ class CountingBackground(HeldBackground):
 
 def test_syncs_are_given_out_a_few_at_a_time_and_none_is_forgotten(tmp_path: Path) -> None:
     clock, files, background = ManualClock(), FaultyFiles(), CountingBackground()
-    engine = Engine(Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=background)
+    engine = Engine(
+        engine_options(data_path=str(tmp_path), mem_queue_size=0),
+        clock=clock,
+        files=files,
+        background=background,
+    )
     engine.open()
     engine.create_topic("orders")
     for number in range(QUEUES):
@@ -64,7 +69,12 @@ def test_syncs_are_given_out_a_few_at_a_time_and_none_is_forgotten(tmp_path: Pat
 
 def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) -> None:
     clock, files, background = ManualClock(), FaultyFiles(), CountingBackground()
-    engine = Engine(Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=background)
+    engine = Engine(
+        engine_options(data_path=str(tmp_path), mem_queue_size=0),
+        clock=clock,
+        files=files,
+        background=background,
+    )
     engine.open()
     engine.publish("orders", [b"x"])
     settle(engine)
@@ -85,7 +95,10 @@ def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) 
 def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_path: Path) -> None:
     clock, files = ManualClock(), FaultyFiles()
     engine = Engine(
-        Options(data_path=str(tmp_path), mem_queue_size=0), clock=clock, files=files, background=InlineBackground()
+        engine_options(data_path=str(tmp_path), mem_queue_size=0),
+        clock=clock,
+        files=files,
+        background=InlineBackground(),
     )
     engine.open()
     client = Client(engine, "orders", "billing")

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine import NUMBERS_AHEAD, Engine
 from queue_engine.errors import StorageError, TopologyError
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
 from queue_engine.storage.background import Background, InlineBackground
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_store import RESERVED_OFFSETS
 from queue_engine.topology import Topology, load_topology, parse_topology
 from queue_engine.version import VERSION
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, settle
 from tests.support.files import FaultyFiles
+from tests.support.storage_kinds import engine_options
 
 
 def open_engine(
@@ -29,7 +30,7 @@ def open_engine(
     clock: ManualClock | None = None,
 ) -> Engine:
     engine = Engine(
-        Options(data_path=str(directory)),
+        engine_options(data_path=str(directory)),
         clock=clock or ManualClock(),
         files=files or Files(),
         background=background or InlineBackground(),
@@ -68,10 +69,43 @@ def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
             },
             {"name": "idle", "paused": True, "number": 5, "storage": "diskqueue", "channels": []},
         ],
-        "next_number": 6,
+        "next_number": 6 + NUMBERS_AHEAD,
         "largest_msg_size": 1048576,
         "version": VERSION,
     }
+    engine.close()
+    assert written(tmp_path)["next_number"] == 6
+
+
+def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine.publish("orders", [b"a", b"b"])
+    settle(engine)
+    engine.create_channel("orders", "billing")
+    settle(engine)
+    engine.publish("orders", [b"c"])
+    engine.create_channel("orders", "late")
+    settle(engine)
+    engine.pause_topic("orders")
+    (topic,) = written(tmp_path)["topics"]
+    base = topic.pop("id_base")
+    assert 0 < base < 1 << 62
+    assert topic == {
+        "name": "orders",
+        "paused": True,
+        "number": 1,
+        "storage": "log",
+        "reserved_offset": RESERVED_OFFSETS,
+        "released": 3,
+        "channels": [
+            {"name": "billing", "paused": False, "number": 2, "start": 0},
+            {"name": "late", "paused": False, "number": 3, "start": 3},
+        ],
+    }
+    engine.unpause_topic("orders")
+    assert written(tmp_path)["topics"][0]["released"] is None
+    engine.close()
+    assert written(tmp_path)["topics"][0]["reserved_offset"] == 3
 
 
 def test_everything_is_as_it_was_after_a_restart(tmp_path: Path) -> None:
@@ -123,10 +157,19 @@ def test_topology_json_comes_before_nsqds_file(tmp_path: Path) -> None:
     assert list(open_engine(tmp_path).topics) == ["new"]
 
 
-def test_no_file_is_an_empty_topology_and_none_is_written_before_there_is_something(tmp_path: Path) -> None:
+def test_no_file_is_an_empty_topology_and_numbers_are_promised_before_any_is_given(tmp_path: Path) -> None:
     assert load_topology(str(tmp_path)) == Topology()
     open_engine(tmp_path)
-    assert not (tmp_path / "topology.json").exists()
+    assert load_topology(str(tmp_path)) == Topology(next_number=1 + NUMBERS_AHEAD, largest_msg_size=1 << 20)
+
+
+def test_numbers_given_before_a_kill_are_not_given_again(tmp_path: Path) -> None:
+    background = HeldBackground()
+    engine = open_engine(tmp_path, background=background)
+    engine.create_topic("orders")  # its topology is never written
+    again = open_engine(tmp_path)
+    again.create_topic("orders")
+    assert again.topic("orders").number > engine.topic("orders").number
 
 
 DAMAGED: dict[str, object] = {
@@ -150,7 +193,9 @@ DAMAGED: dict[str, object] = {
 def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, document: object) -> None:
     path = put_file(tmp_path, document)
     before = path.read_bytes()
-    runner = EngineRunner(Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(tmp_path)))
+    runner = EngineRunner(
+        engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(tmp_path))
+    )
     with pytest.raises(TopologyError, match=r"topology\.json can't be read: .*; it was left as it is"):
         runner.start()
     assert path.read_bytes() == before
@@ -159,7 +204,9 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, document: object
 def test_an_unknown_storage_kind_is_told_and_nothing_is_changed(tmp_path: Path) -> None:
     document = {"topics": [{"name": "plain"}, {"name": "orders", "storage": "cloud"}]}
     path = put_file(tmp_path, document)
-    runner = EngineRunner(Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(tmp_path)))
+    runner = EngineRunner(
+        engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(tmp_path))
+    )
     with pytest.raises(StorageError, match="topic orders has storage kind 'cloud'"):
         runner.start()
     assert json.loads(path.read_bytes()) == document
@@ -214,6 +261,7 @@ class RecordingFiles(Files):
 
 def test_a_write_is_a_synced_temporary_renamed_in_a_synced_directory(tmp_path: Path) -> None:
     files = RecordingFiles()
+    files.done.clear()
     engine = open_engine(tmp_path, files=files)
     engine.create_topic("orders")
     assert files.done == [
@@ -237,7 +285,7 @@ def test_changes_during_a_write_share_the_next_one(tmp_path: Path) -> None:
     background.finish()
     assert all(ticket.done and ticket.error is None for ticket in tickets)
     assert [topic["name"] for topic in written(tmp_path)["topics"]] == [f"t{number}" for number in range(10)]
-    assert sum(done.startswith("rename") for done in files.done) == 2
+    assert sum(done.startswith("rename") for done in files.done) == 3  # with that of the start
 
 
 def test_who_asks_for_what_is_still_being_written_waits_too(tmp_path: Path) -> None:
@@ -253,12 +301,14 @@ def test_who_asks_for_what_is_still_being_written_waits_too(tmp_path: Path) -> N
     assert all(ticket.done and ticket.error is None for ticket in [*asked, late])
     third = engine.publish("orders", [b"third"])
     settle(engine)
+    background.finish()
     assert third.done
 
 
 def test_when_the_disk_refuses_the_asker_is_told_and_a_later_write_makes_it_good(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = open_engine(tmp_path, files=files, clock=clock)
+    (tmp_path / "topology.json").unlink()
     files.fail("write", errno.ENOSPC, count=2)
     _, ticket = engine.create_topic("orders")
     assert isinstance(ticket.error, TopologyError)

@@ -260,9 +260,7 @@ class StoreScript:
             raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damaged}")
         topic = opening.topics[1]
         topic.set_flowing(True)
-        return store, {
-            number: topic.open_channel(f"c{number}", number, opening.channels[number]) for number in self.books
-        }
+        return store, {number: topic.open_channel(f"c{number}", number) for number in self.books}
 
     def _start(self, disk: SimulatedFiles) -> tuple[LogStore, dict[int, Known]]:
         """What each channel has after a start: everything it would deliver, now and when it is due."""

@@ -9,14 +9,14 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.errors import ClosedError, PenstockError
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
+from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
 
 
 def runner_on(path: Path) -> EngineRunner:
-    return EngineRunner(Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(path)))
+    return EngineRunner(engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(path)))
 
 
 def test_a_watcher_that_breaks_does_not_stop_the_queues(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_taken_port_is_told_and_leaves_nothing_running(tmp_path: Path) -> None
     try:
         host, port = first.tcp_address
         second = EngineRunner(
-            Options(tcp_address=f"{host}:{port}", http_address="127.0.0.1:0", data_path=str(tmp_path / "second"))
+            engine_options(tcp_address=f"{host}:{port}", http_address="127.0.0.1:0", data_path=str(tmp_path / "second"))
         )
         with pytest.raises(PenstockError, match=f"can't listen on 127.0.0.1:{port}: "):
             second.start()

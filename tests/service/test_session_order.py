@@ -11,7 +11,6 @@ import pytest
 
 from queue_engine.engine import Engine
 from queue_engine.errors import StorageError
-from queue_engine.options import Options
 from queue_engine.service.session import UNREAD_BYTES_MAX, UNSETTLED_BYTES_MAX
 from queue_engine.service.turns import Turns
 from queue_engine.storage.files import Files
@@ -20,6 +19,7 @@ from tests.support.clock import ManualClock
 from tests.support.delayed_store import DelayedStore
 from tests.support.memory_session import MemorySession
 from tests.support.nsq_socket import mpub_body, sized
+from tests.support.storage_kinds import engine_options
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.turns = Turns()
         self.engine = Engine(
-            Options(data_path=str(self.path), max_msg_size=1 << 20),
+            engine_options(data_path=str(self.path), max_msg_size=1 << 20),
             clock=self.clock,
             files=Files(),
             background=self.background,
@@ -248,6 +248,7 @@ async def test_no_message_precedes_subs_ok_that_waits_behind_another_answer(benc
 
 
 async def test_sub_fails_when_the_topology_can_not_be_written(bench: Bench) -> None:
+    (bench.path / "topology.json").unlink()
     (bench.path / "topology.json").mkdir()
     client = bench.client()
     client.send(b"SUB jobs workers\nRDY 5\n")

@@ -51,6 +51,7 @@ class Bench:
             worker=InlineBackground(),
         )
         opening = self.log.open(openings)
+        self.log.reserved(self.log.reserving())
         for topic in opening.topics.values():
             topic.set_flowing(True)
         return opening
@@ -421,8 +422,8 @@ def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) ->
     assert len(list(everything(slow))) == 30
     assert bench.log.remove_unneeded() > 0
     bench.log.end_turn()
-    opening = bench.restart({7: 0, 8: 0})
-    slow = bench.topic.open_channel("slow", 8, opening.channels[8])
+    bench.restart({7: 0, 8: 0})
+    slow = bench.topic.open_channel("slow", 8)
     assert slow.depth == 0
     bench.publish(b"new")
     assert list(everything(slow)) == [b"new"]
@@ -485,8 +486,8 @@ def test_what_was_settled_stays_so_and_the_rest_comes_again_with_its_attempts(be
     opening = bench.restart({7: 0, 8: 0})
     assert opening.log.damages == []
     assert (opening.unknown_records, opening.progress.dropped) == (0, 0)
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
-    other = bench.topic.open_channel("other", 8, opening.channels[8])
+    backlog = bench.topic.open_channel("c", 7)
+    other = bench.topic.open_channel("other", 8)
     assert (backlog.depth, other.depth, bench.topic.depth) == (6, 8, 0)
     found: dict[bytes, int] = {}
     while backlog.depth:
@@ -504,16 +505,16 @@ def test_deferred_messages_are_still_deferred_and_released_ones_are_not(bench: B
     backlog.settle(run.ids[:1])
     backlog.give_back(run, run.ids[1:], counted=True, due_ns=bench.clock.monotonic_ns() + 20_000_000_000)
     bench.log.end_turn()
-    opening = bench.restart({7: 0})
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7)
     assert (backlog.depth, backlog.deferred_count) == (0, 2)
     bench.clock.advance(ms=10_000)
     backlog.release_due(bench.clock.monotonic_ns(), 10)
     assert bodies(take(backlog)) == [b"at publish"]
     backlog.release_all_deferred()
     bench.log.end_turn()
-    opening = bench.restart({7: 0})
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7)
     assert (backlog.depth, backlog.deferred_count) == (2, 0)
     run = take(backlog)
     assert sorted(bodies(run)) == [b"at publish", b"by requeue"]
@@ -523,8 +524,8 @@ def test_deferred_messages_are_still_deferred_and_released_ones_are_not(bench: B
 def test_offsets_that_may_have_been_given_are_not_given_again_and_are_no_depth(bench: Bench) -> None:
     backlog = bench.topic.open_channel("c", 7)
     bench.publish(b"a", b"b")
-    opening = bench.restart({7: 0}, reserved=1_000)
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.restart({7: 0}, reserved=1_000)
+    backlog = bench.topic.open_channel("c", 7)
     bench.publish(b"c")
     assert backlog.depth == 3
     run = take(backlog)
@@ -533,8 +534,8 @@ def test_offsets_that_may_have_been_given_are_not_given_again_and_are_no_depth(b
     backlog.settle(run.ids)
     bench.log.end_turn()
     assert backlog.progress.floor == 1_001
-    opening = bench.restart({7: 0}, reserved=2_000)
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.restart({7: 0}, reserved=2_000)
+    backlog = bench.topic.open_channel("c", 7)
     assert (backlog.depth, bench.topic.queue.gaps) == (0, [(2, 998)])
 
 
@@ -548,7 +549,7 @@ def test_nothing_of_a_deleted_topic_or_channel_appears_again(bench: Bench) -> No
     opening = bench.start(TopicOpening("t", 2, 2 << 40, 0, None, {9: 0}))
     assert opening.unknown_records == 1
     topic = opening.topics[2]
-    again = topic.open_channel("c", 9, opening.channels[9])
+    again = topic.open_channel("c", 9)
     assert (topic.depth, again.depth) == (0, 0)
     bench.publish(b"new", topic=topic)
     assert list(everything(again)) == [b"new"]
@@ -559,9 +560,9 @@ def test_what_waited_at_a_paused_topic_waits_there_again(bench: Bench) -> None:
     bench.publish(b"a")
     bench.topic.set_flowing(False)
     bench.publish(b"b", b"c")
-    opening = bench.restart({7: 0}, released=1)
+    bench.restart({7: 0}, released=1)
     bench.topic.set_flowing(False)
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    backlog = bench.topic.open_channel("c", 7)
     assert (bench.topic.depth, backlog.depth) == (2, 1)
     bench.topic.set_flowing(True)
     assert bench.topic.pump(10) == 2
@@ -576,8 +577,8 @@ def test_all_that_is_derived_may_be_gone(bench: Bench) -> None:
     backlog.settle(take(backlog, 11).ids)
     bench.log.close()
     shutil.rmtree(bench.path / "log" / "queues")
-    opening = bench.restart({7: 0})
-    backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+    bench.restart({7: 0})
+    backlog = bench.topic.open_channel("c", 7)
     assert (backlog.depth, backlog.deferred_count) == (29, 1)
     assert next(everything(backlog)) == b"x"
 
@@ -675,7 +676,7 @@ def test_random_work_with_kills_in_between_loses_nothing_and_repeats_nothing_set
                 if rng.random() < 0.3:
                     bench.log.close()
                 opening = bench.restart({7: 0})
-                backlog = bench.topic.open_channel("c", 7, opening.channels[7])
+                backlog = bench.topic.open_channel("c", 7)
                 held.clear()
                 assert opening.log.damages == []
                 assert backlog.depth + backlog.deferred_count == before == len(published - settled)

@@ -3,10 +3,12 @@
 from collections import deque
 from collections.abc import Sequence
 
+from queue_engine.clock import Clock, SystemClock
+from queue_engine.message_id import MessageIds
 from queue_engine.run import Batch, Run, join_runs
 from queue_engine.storage.deferred import DeferredMessages
-from queue_engine.storage.store import EmptyResult
-from queue_engine.ticket import Ticket, failed
+from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
+from queue_engine.ticket import DONE, Ticket, failed
 
 
 class ListBacklog:
@@ -93,7 +95,9 @@ class DelayedStore:
     kind = "delayed"
     backend_depth = 0
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.ids = MessageIds(self.clock, 1)
         self.pending: deque[tuple[Batch, int | None, Ticket]] = deque()
         self.held: list[tuple[Run, int | None]] = []
         self.channels: dict[str, ListBacklog] = {}
@@ -108,6 +112,9 @@ class DelayedStore:
     @property
     def deferred_count(self) -> int:
         return sum(len(run) for run, due_ns in self.held if due_ns is not None)
+
+    def make_batch(self, bodies: Sequence[bytes]) -> Batch:
+        return Batch(self.clock.time_ns(), self.ids.take(len(bodies)), bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         if self.fail_next is not None:
@@ -146,12 +153,18 @@ class DelayedStore:
             moved += len(run)
         return moved
 
-    def open_channel(self, name: str) -> ListBacklog:
+    def open_channel(self, name: str, number: int = 0) -> ListBacklog:
         self.channels[name] = ListBacklog()
         return self.channels[name]
 
-    def delete_channel(self, name: str) -> None:
+    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
         del self.channels[name]
+
+    def synced(self) -> Ticket:
+        return DONE
+
+    def positions(self) -> StorePositions:
+        return NO_POSITIONS
 
     def oldest_ns(self) -> int | None:
         return self.held[0][0].timestamp_ns_at(0) if self.held else None

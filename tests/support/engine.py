@@ -6,11 +6,11 @@ from queue_engine.clock import NS_PER_MS
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.engine import Engine
-from queue_engine.options import Options
 from queue_engine.run import Run
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.files import Files
 from tests.support.clock import ManualClock
+from tests.support.storage_kinds import engine_options
 
 
 class Received:
@@ -82,12 +82,14 @@ class Client:
         return [message.body for message in self.sink.received]
 
 
-def make_engine(directory: Path, clock: ManualClock, *, open_store: object = None, **options: object) -> Engine:
+def make_engine(
+    directory: Path, clock: ManualClock, *, open_store: object = None, files: Files | None = None, **options: object
+) -> Engine:
     """An open engine on `directory`; its disk work is done at once, in the caller's thread."""
     engine = Engine(
-        Options(data_path=str(directory), **options),
+        engine_options(data_path=str(directory), **options),
         clock=clock,
-        files=Files(),
+        files=files or Files(),
         background=InlineBackground(),
         open_store=open_store,
     )

@@ -5,10 +5,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
 from tests.support.engine_api import EngineApi
 from tests.support.nsq_socket import NsqSocket
+from tests.support.storage_kinds import engine_options
 
 
 class RunningEngine(EngineApi):
@@ -17,7 +17,7 @@ class RunningEngine(EngineApi):
     def __init__(self, data_path: Path, **options: Any) -> None:
         data_path.mkdir(parents=True, exist_ok=True)
         self._runner = EngineRunner(
-            Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
+            engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
         )
         self._clients = ExitStack()
 

@@ -1,0 +1,190 @@
+"""The stores of one data directory: which kind a topic gets, and what all topics of a kind share."""
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.errors import StorageError
+from queue_engine.names import is_ephemeral
+from queue_engine.options import Options
+from queue_engine.storage.background import Background
+from queue_engine.storage.commit_log import SyncPolicy
+from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
+from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.files import Files
+from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.storage.log_topic_store import KIND as LOG_KIND
+from queue_engine.storage.recovery_report import RecoveryReport
+from queue_engine.storage.store import TopicStore
+from queue_engine.topology import TopicEntry
+
+logger = logging.getLogger(__name__)
+
+KINDS = (LOG_KIND, DISK_QUEUE_KIND)
+LOG_DIRECTORY = "log"
+
+
+class Stores:
+    """Makes the stores of topics. Belongs to the engine's thread.
+
+    sync_background: a thread for the log's syncs alone. on_work: called when something waits for `end_turn`.
+    on_reserve: called when topology.json has to be written because a topic of the log needs more offsets.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Clock,
+        files: Files,
+        background: Background,
+        sync_background: Background,
+        on_work: Callable[[], None],
+        on_reserve: Callable[[], None],
+    ) -> None:
+        self.disk_queues = DiskQueueFolder(options.data_path, options, files, background, clock)
+        self.log: LogStore | None = None  # none is made where no topic needs one
+        self.report: RecoveryReport | None = None
+        self._options = options
+        self._clock = clock
+        self._files = files
+        self._background = background
+        self._sync_background = sync_background
+        self._on_work = on_work
+        self._on_reserve = on_reserve
+        self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
+        self._opened: LogOpening | None = None
+
+    def kind_of(self, topic_name: str, wanted: str = "") -> str:
+        """The storage kind of a new topic. Nothing of an ephemeral topic is kept, so it needs no log."""
+        return DISK_QUEUE_KIND if is_ephemeral(topic_name) else wanted or self._options.storage
+
+    def open(self, entries: Sequence[TopicEntry]) -> None:
+        """Open what the topics of topology.json share, each with its number. Raises StorageError."""
+        for entry in entries:
+            if entry.storage not in KINDS:
+                raise StorageError(
+                    f"topic {entry.name} has storage kind {entry.storage!r}, which this version does not know"
+                )
+        logged = [entry for entry in entries if entry.storage == LOG_KIND]
+        for entry in logged:
+            if not entry.id_base:
+                raise StorageError(f"topic {entry.name} is of the log, and topology.json tells no id_base of it")
+        if logged or os.path.isdir(self._directory):
+            self._open_log(logged)
+
+    def _open_log(self, entries: Sequence[TopicEntry]) -> None:
+        options = self._options
+        began_ns = self._clock.monotonic_ns()
+        log = LogStore(
+            self._directory,
+            files=self._files,
+            clock=self._clock,
+            policy=SyncPolicy(options.sync),
+            sync_interval_ms=options.sync_interval_ms,
+            sync_interval_bytes=options.sync_interval_bytes,
+            segment_bytes=options.log_segment_bytes,
+            memory_count_max=options.mem_queue_size,
+            sync_background=self._sync_background,
+            worker=self._background,
+            on_work=self._on_work,
+            on_reserve=self._on_reserve,
+        )
+        opened = log.open([_opening(entry) for entry in entries])
+        self.log, self._opened = log, opened
+        self.report = _report(opened, self._clock.time_ns(), self._clock.monotonic_ns() - began_ns)
+        for sentence in self.report.sentences():
+            (logger.warning if self.report.has_damage else logger.info)("recovery of the log: %s", sentence)
+
+    def make(self, name: str, number: int, kind: str) -> TopicStore:
+        """The store of a topic, with what the disk has of it. Raises StorageError."""
+        if kind == DISK_QUEUE_KIND:
+            return DiskQueueStore(name, self.disk_queues, self._options.mem_queue_size)
+        if self.log is None:
+            self._open_log([])
+        assert self.log is not None
+        known = self._opened.topics.pop(number, None) if self._opened is not None else None
+        # 0 is no base: it says that a topic has none.
+        return known or self.log.open_topic(name, number, id_base=secrets.randbelow((1 << 62) - 1) + 1)
+
+    # What topology.json has to say before offsets are given.
+
+    def reserving(self) -> list[tuple[int, int]]:
+        """What `reserved` takes once topology.json, composed now, is durable."""
+        return self.log.reserving() if self.log is not None else []
+
+    def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
+        if self.log is not None:
+            self.log.reserved(reserving)
+
+    def remove_unknown(self) -> None:
+        """topology.json is durable as it was read: what belongs to nobody can go."""
+        if self.log is not None:
+            self.log.remove_unknown()
+
+    # The work of each turn.
+
+    @property
+    def has_work(self) -> bool:
+        return self.log is not None and self.log.has_work
+
+    def commit(self) -> None:
+        """All that is published in this turn was appended."""
+        if self.log is not None:
+            self.log.commit()
+
+    def end_turn(self) -> None:
+        """All that is done in this turn was done."""
+        if self.log is not None and self.log.has_work:
+            self.log.end_turn()
+
+    def tick(self, now_ns: int) -> None:
+        self.disk_queues.sync_used(now_ns)
+        if self.log is not None:
+            self.log.tick(now_ns)
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why something is not on disk as it should be; None when all is."""
+        return self.disk_queues.sync_error or (self.log.error if self.log is not None else None)
+
+    def close(self) -> None:
+        """Put what topics share on disk; each topic's own store was closed before. Raises StorageError."""
+        if self.log is not None:
+            self.log.close()
+
+    def abandon(self) -> None:
+        """Let go of what was opened, and change nothing."""
+        if self.log is not None:
+            with suppress(StorageError):
+                self.log.segments.close()
+
+
+def _opening(entry: TopicEntry) -> TopicOpening:
+    return TopicOpening(
+        entry.name,
+        entry.number,
+        entry.id_base,
+        entry.reserved_offset,
+        entry.released,
+        {channel.number: channel.start for channel in entry.channels},
+        {channel.name: channel.start for channel in entry.channels},
+    )
+
+
+def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryReport:
+    return RecoveryReport(
+        finished_at_ns=finished_at_ns,
+        took_ms=took_ns // NS_PER_MS,
+        was_clean=opened.log.was_clean,
+        scanned_records=opened.log.scanned_records,
+        scanned_bytes=opened.log.scanned_bytes,
+        cut_bytes=opened.log.cut_bytes,
+        unknown_records=opened.unknown_records,
+        dropped_entries=opened.progress.dropped,
+        damages=tuple(opened.log.damages),
+        damaged_files=tuple(opened.progress.damaged),
+    )
