@@ -261,8 +261,8 @@ class RecordingFiles(Files):
 
 def test_a_write_is_a_synced_temporary_renamed_in_a_synced_directory(tmp_path: Path) -> None:
     files = RecordingFiles()
-    files.done.clear()
     engine = open_engine(tmp_path, files=files)
+    files.done.clear()
     engine.create_topic("orders")
     assert files.done == [
         "write temporary",
