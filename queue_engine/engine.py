@@ -334,7 +334,7 @@ class Engine:
         if storage and storage not in KINDS:
             raise InvalidStorageError(f"storage kind {storage!r} does not exist: it can be {' or '.join(KINDS)}")
         is_new = topic not in self.topics
-        if not is_new and storage and self.topics[topic].store.kind != storage:
+        if not is_new and storage and not is_ephemeral(topic) and self.topics[topic].store.kind != storage:
             raise InvalidStorageError(
                 f"topic {topic} exists with storage kind {self.topics[topic].store.kind} and can't become {storage}"
             )
@@ -562,6 +562,7 @@ class Engine:
             producer_count=len(producers),
             topics=tuple(listed),
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
+            log=self._stores.log_stats(),
         )
 
     def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:

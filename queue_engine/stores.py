@@ -15,6 +15,7 @@ from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
 from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.recovery_report import RecoveryReport
@@ -150,6 +151,10 @@ class Stores:
     def error(self) -> StorageError | None:
         """Why something is not on disk as it should be; None when all is."""
         return self.disk_queues.sync_error or (self.log.error if self.log is not None else None)
+
+    def log_stats(self) -> LogStats | None:
+        """The figures of the log; None where there is none."""
+        return self.log.stats(self.report) if self.log is not None else None
 
     def close(self) -> None:
         """Put what topics share on disk; each topic's own store was closed before. Raises StorageError."""

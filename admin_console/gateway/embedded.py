@@ -76,6 +76,8 @@ class EmbeddedGateway:
             version=snapshot.version if snapshot else "",
             max_msg_size=self._options.max_msg_size,
             max_defer_ms=self._options.max_req_timeout_ms,
+            storage=self._options.storage,
+            sync=self._options.sync,
         )
 
     def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.options import format_duration, parse_duration_ms
+from queue_engine.storage.log_stats import LogStats
 
 __all__ = [
     "NAME_LENGTH_MAX",
@@ -17,6 +18,7 @@ __all__ = [
     "EngineUnavailableError",
     "Gateway",
     "InFlightStats",
+    "LogStats",
     "NodeInfo",
     "TopicStats",
     "format_duration",
@@ -43,6 +45,8 @@ class NodeInfo:
     version: str
     max_msg_size: int  # bytes
     max_defer_ms: int
+    storage: str = ""  # the kind that a new topic gets
+    sync: str = ""  # when the log is on the disk: always, interval or os
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
 from admin_console.screens.diagnosis import overview_meaning
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
+from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell, Column, Empty, Figure, SparkCell, StateCell, Table
 from admin_console.screens.vitals import DANGER, WARNING, Vitals, age_s, all_vitals, spark_letters
 
@@ -45,10 +46,12 @@ def parts(reading: Reading | None, role: Role, http_address: str) -> dict[str, A
             "paused": _paused_table(reading),
             "unconsumed": _unconsumed_table(urgent),
             "unchannelled": _unchannelled_table(reading),
+            "log": log_table(reading),
         },
         "flags": {
             "first_run": reading is not None and not reading.snapshot.topics,
             "more": len(urgent) > ROWS_MAX,
+            "log": reading is not None and reading.snapshot.log is not None,
         },
         "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(len(urgent), 'channel')}."},
     }

@@ -7,9 +7,15 @@ from django.urls import reverse
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, format_duration, is_valid_name, parse_duration_ms
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.question import Field, Question, reason_field
+from admin_console.views.question import Choice, Field, Question, reason_field
 
 _NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last client."
+
+
+_STORAGE_KINDS = {
+    "log": "log: kept on disk once for all channels, survives a killed process",
+    "diskqueue": "diskqueue: nsqd's own, in memory first, a copy for each channel",
+}
 
 
 def _checked_name(text: str, kind: str) -> str:
@@ -26,6 +32,7 @@ class CreateTopic(ActPage):
 
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
+        chosen = self.request.POST.get("storage", "") or self.gateway.node().storage
         return Question(
             title="Create a topic",
             button="Create topic",
@@ -33,13 +40,23 @@ class CreateTopic(ActPage):
             cancel_url=reverse("topics"),
             consequences=["A topic is also made by the first message published to it."],
             fields=[
-                Field("topic", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
+                Field("topic", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX),
+                Field(
+                    "storage",
+                    "Storage",
+                    kind="select",
+                    choices=tuple(Choice(kind, label, kind == chosen) for kind, label in _STORAGE_KINDS.items()),
+                    help="It keeps its storage for good. What is #ephemeral is kept in memory alone.",
+                ),
             ],
         )
 
     def details(self) -> dict[str, Any]:
         self.topic = _checked_name(self.request.POST.get("topic", "").strip(), "topic")
-        return {}
+        storage = self.request.POST.get("storage", "")
+        if storage and storage not in _STORAGE_KINDS:
+            raise ComplaintError(f"There is no storage {storage[:40]!r}: it can be {' or '.join(_STORAGE_KINDS)}.")
+        return {"storage": storage}
 
 
 class CreateChannel(ActPage):

@@ -6,6 +6,8 @@ or deferred. `None` means unknown or not asked for, never zero.
 
 from dataclasses import dataclass
 
+from queue_engine.storage.log_stats import LogStats
+
 CLIENT_STATE_INIT = 0
 CLIENT_STATE_DISCONNECTED = 1
 CLIENT_STATE_CONNECTED = 2
@@ -86,6 +88,7 @@ class EngineSnapshot:
     producer_count: int
     topics: tuple[TopicStats, ...]
     producers: tuple[ClientStats, ...] = ()
+    log: LogStats | None = None  # of the log that topics of that kind share; None where there is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import orjson
 from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot, Outcome
 from queue_engine.engine import HEALTHY, Engine
-from queue_engine.errors import ClosedError, LimitError, PenstockError, ProtocolError, RequestError
+from queue_engine.errors import ClosedError, InvalidStorageError, LimitError, PenstockError, ProtocolError, RequestError
 from queue_engine.names import is_valid_name
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
@@ -266,6 +266,8 @@ class HttpApi:
         # The others find no topic of such a name, and say that.
         elif verb in ("create", "empty") and not is_valid_name(topic):
             self._refuse_act(head, f"{verb}_topic", topic, "", Refusal(400, "INVALID_TOPIC"), answer)
+        elif verb == "create" and "storage" in query:
+            self._act(head, "create_topic", topic, "", answer, storage=query["storage"])
         else:
             self._act(head, f"{verb}_topic", topic, "", answer)
 
@@ -299,7 +301,7 @@ class HttpApi:
             self._refuse_act(head, action, "", "", refusal, answer)
             return None
 
-    def _act(self, head: RequestHead, action: str, topic: str, channel: str, answer: Answer) -> None:
+    def _act(self, head: RequestHead, action: str, topic: str, channel: str, answer: Answer, **details: str) -> None:
         engine = self._engine
         acts: dict[str, Callable[..., tuple[Outcome, Ticket]]] = {
             "create_topic": engine.create_topic,
@@ -315,7 +317,7 @@ class HttpApi:
         }
         names = (topic, channel) if channel else (topic,)
         try:
-            outcome, ticket = acts[action](*names)
+            outcome, ticket = acts[action](*names, **details)
         except PenstockError as exc:
             self._refuse_act(head, action, topic, channel, _act_refusal(exc), answer)
             return
@@ -384,5 +386,6 @@ def _act_refusal(error: Exception) -> Refusal:
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
     if isinstance(error, RequestError):
-        return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code)
+        detail = str(error) if isinstance(error, InvalidStorageError) else ""
+        return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
     return Refusal(500, "INTERNAL_ERROR", str(error))

@@ -2,7 +2,8 @@
 
 Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
 not have stands beside its keys: a topic's `storage`, `oldest_age_ms`, a channel's `finish_count`,
-`disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, and `connection_count`.
+`disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, `connection_count`, and `log`:
+the figures of the log that topics of that kind share, null where there is none.
 What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd
 gives when it is off.
 """
@@ -14,6 +15,7 @@ import resource
 import sys
 import time
 from collections import deque
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +23,9 @@ import orjson
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
+from queue_engine.storage.log_stats import LogStats
 
+_LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name != "recovery"]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
@@ -94,11 +98,27 @@ def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
         answer["memory"] = memory_stats()
     answer["producers"] = [_client(client, topic) for client in producers_of(snapshot, topic)]
     answer["connection_count"] = snapshot.connection_count
+    answer["log"] = snapshot.log and _log(snapshot.log)
     try:
         return orjson.dumps(answer)
     except TypeError:
         # A client may call itself what no UTF-8 spells; the standard encoder escapes it.
         return json.dumps(answer, separators=(",", ":")).encode()
+
+
+def _log(log: LogStats) -> dict[str, Any]:
+    figures = {name: getattr(log, name) for name in _LOG_FIGURES}
+    recovery = log.recovery
+    if recovery is not None:
+        figures["recovery"] = {
+            "was_clean": recovery.was_clean,
+            "took_ms": recovery.took_ms,
+            "scanned_bytes": recovery.scanned_bytes,
+            "cut_bytes": recovery.cut_bytes,
+            "lost_count": recovery.lost_count,
+            "report": list(recovery.sentences()),
+        }
+    return figures
 
 
 def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:

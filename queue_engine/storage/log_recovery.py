@@ -33,6 +33,7 @@ from queue_engine.storage.record import (
     parse_header,
     parse_trailer,
 )
+from queue_engine.storage.recovery_report import Damage
 from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo
 
 logger = logging.getLogger(__name__)
@@ -45,19 +46,6 @@ QUARANTINE_NAME = "quarantine"
 
 OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 """Called for each record in order: header, position, due times (Unix ns) or None."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes below the durable mark that are not what was written. `lost` messages of `topic_number` (0: not known)
-    are gone; with 0 lost, all of them could be saved."""
-
-    position: int
-    size: int
-    topic_number: int
-    first_offset: int
-    lost: int
-    reason: str
 
 
 @dataclass(slots=True)

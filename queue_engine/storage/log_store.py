@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from queue_engine.clock import NS_PER_S, Clock
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
@@ -19,6 +19,7 @@ from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
+from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
@@ -26,6 +27,7 @@ from queue_engine.storage.progress_recovery import RecoveredProgress, recover_pr
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.record import RecordHeader
+from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.segment import LogSegments
 from queue_engine.ticket import Ticket
 
@@ -318,6 +320,32 @@ class LogStore:
         if not self._has_work:
             self._has_work = True
             self._on_work()
+
+    def stats(self, recovery: RecoveryReport | None = None) -> LogStats:
+        """recovery: what the start found, to stand beside the figures."""
+        log, counts, segments = self.log, self.log.counts, self.segments.list
+        sealed_bytes = sum([one.end - one.position for one in segments if one.is_sealed])
+        first_open = self.log.first_open_position
+        return LogStats(
+            sync=str(self._policy),
+            segment_count=len(segments),
+            bytes=sealed_bytes + max(log.visible_end - first_open, 0),
+            end=log.visible_end,
+            synced_end=log.synced_end,
+            oldest_unsynced_ms=log.oldest_unsynced_ns() // NS_PER_MS,
+            is_full=log.is_full,
+            error=str(self.error or ""),
+            damaged_count=self.damaged_count,
+            group_count=counts.groups,
+            written_bytes=counts.written_bytes,
+            sync_count=counts.syncs,
+            synced_bytes=counts.synced_bytes,
+            syncs_by_bytes=counts.syncs_by_bytes,
+            syncs_by_time=counts.syncs_by_time,
+            syncs_by_roll=counts.syncs_by_roll,
+            failed_group_count=counts.failed_groups,
+            recovery=recovery,
+        )
 
     @property
     def error(self) -> StorageError | None:

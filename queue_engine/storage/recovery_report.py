@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from queue_engine.storage.log_recovery import Damage
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes below the durable mark that are not what was written. `lost` messages of `topic_number` (0: not known)
+    are gone; with 0 lost, all of them could be saved."""
+
+    position: int
+    size: int
+    topic_number: int
+    first_offset: int
+    lost: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

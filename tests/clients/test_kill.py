@@ -15,7 +15,9 @@ BATCHES = 50
 
 @pytest.mark.parametrize("mem_queue_size", [0, 1_000])
 def test_kill_loses_at_most_what_was_in_memory(tmp_path: Path, mem_queue_size: int) -> None:
-    with ServerProcess(tmp_path / "data", options=[f"--mem-queue-size={mem_queue_size}"]) as server:
+    with ServerProcess(
+        tmp_path / "data", options=["--storage=diskqueue", f"--mem-queue-size={mem_queue_size}"]
+    ) as server:
         for path in (
             "/topic/create?topic=t",
             "/channel/create?topic=t&channel=one",

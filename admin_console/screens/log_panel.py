@@ -1,0 +1,69 @@
+"""The log that topics of storage kind `log` share: how safe it is, how large, and what the last start found."""
+
+from typing import TYPE_CHECKING
+
+from admin_console.live.hub import Reading
+from admin_console.screens import units
+from admin_console.screens.parts import Cell, Column, Empty, Table
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import LogStats
+
+_COLUMNS = (Column("what", "What", "text"), Column("value", "Now", "text"))
+_PROMISES = {
+    "always": "always: OK is said once the message is on the disk",
+    "interval": "interval: a power cut can cost the newest messages, a killed process none",
+    "os": "os: the system decides; a power cut can cost messages, a killed process none",
+}
+# Longer than any disk in order takes, and than the longest interval that is sensible.
+UNSYNCED_LATE_MS = 5_000
+
+
+def log_table(reading: Reading | None) -> Table:
+    """One row for each thing to know; empty where no topic is of the log."""
+    log = reading.snapshot.log if reading is not None else None
+    rows = _rows(log) if log is not None else []
+    return Table.build("log", "The log", _COLUMNS, rows, Empty("", "No topic is of storage kind log."))
+
+
+def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
+    rows = [
+        ("state", Cell("State"), _state(log)),
+        ("sync", Cell("Sync policy"), Cell(_PROMISES.get(log.sync, log.sync))),
+        ("unsynced", Cell("Oldest unsynced"), _unsynced(log)),
+        (
+            "size",
+            Cell("On disk"),
+            Cell(
+                f"{units.byte_count(log.bytes)} in {units.plural(log.segment_count, 'segment')}", f"{log.bytes:,} bytes"
+            ),
+        ),
+        (
+            "syncs",
+            Cell("Syncs since start"),
+            Cell(f"{units.number(log.sync_count)} for {units.number(log.group_count)} writes"),
+        ),
+    ]
+    if log.damaged_count:
+        lost = f"{units.plural(log.damaged_count, 'message')} passed over: their bodies are lost"
+        rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
+    if log.recovery is not None:
+        for index, sentence in enumerate(log.recovery.sentences()):
+            tone = "danger" if index and sentence.startswith("Damage") else ""
+            rows.append((f"recovery{index}", Cell("Last start" if index == 0 else ""), Cell(sentence, tone=tone)))
+    return [(key, (what, value)) for key, what, value in rows]
+
+
+def _state(log: "LogStats") -> Cell:
+    if log.error:
+        return Cell(f"▲ {log.error}", tone="danger")
+    if log.is_full:
+        return Cell("▲ refuses publishes: no room on the disk; goes on by itself when there is", tone="danger")
+    return Cell("takes messages", tone="ok")
+
+
+def _unsynced(log: "LogStats") -> Cell:
+    if not log.oldest_unsynced_ms:
+        return Cell("everything is on the disk")
+    is_late = log.sync != "os" and log.oldest_unsynced_ms > UNSYNCED_LATE_MS
+    return Cell(units.duration(log.oldest_unsynced_ms / 1000), tone="warning" if is_late else "")

@@ -1,0 +1,31 @@
+"""The figures of the log that all topics of kind `log` share."""
+
+from dataclasses import dataclass
+
+from queue_engine.storage.recovery_report import RecoveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """sync: the policy. bytes: of what the segments hold. end, synced_end: positions. oldest_unsynced_ms: how long the
+    oldest byte that is not known to be on the disk has waited, 0 when all are. damaged_count: messages passed over
+    because their bodies are lost. Counts are since the start; syncs are counted by what began them under `interval`."""
+
+    sync: str
+    segment_count: int
+    bytes: int
+    end: int
+    synced_end: int
+    oldest_unsynced_ms: int
+    is_full: bool
+    error: str
+    damaged_count: int
+    group_count: int
+    written_bytes: int
+    sync_count: int
+    synced_bytes: int
+    syncs_by_bytes: int
+    syncs_by_time: int
+    syncs_by_roll: int
+    failed_group_count: int
+    recovery: RecoveryReport | None

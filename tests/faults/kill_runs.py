@@ -1,0 +1,180 @@
+"""kill -9 of the real server under 8 producers and 4 consumers: whatever was answered OK is there after the restart.
+
+    python -m tests.faults.kill_runs [KILLS] [SEED]     (1,000 kills by default; about three seconds each)
+
+Each round starts the server on the same data directory, loads it from threads, kills it at a moment of chance, starts
+it again, and takes everything that waits. A message is accounted for when a consumer sent FIN for it before the kill,
+or when it comes after it.
+"""
+
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.nsq_socket import Message, NsqSocket, mpub_body, sized
+from tests.support.server import ServerProcess
+
+TOPIC = "orders"
+CHANNELS = ("billing", "archive")
+PRODUCERS = 8
+CONSUMERS_EACH = 2
+POLICIES = ("always", "interval", "os")
+# Segments of a megabyte: every round fills some.
+OPTIONS = ("--log-segment-bytes=1048576", "--max-body-size=65536", "--max-msg-size=65536", "--sync-interval=50ms")
+
+
+class LostError(AssertionError):
+    """The server broke its promise; the text says which."""
+
+
+class Round:
+    """The load of one round, and what it knows when the server is gone."""
+
+    def __init__(self, number: int, port: int, rng: random.Random) -> None:
+        self._number = number
+        self._port = port
+        self._seeds = [rng.random() for _ in range(PRODUCERS + CONSUMERS_EACH * len(CHANNELS))]
+        self._lock = threading.Lock()
+        self.errors: list[Exception] = []
+        self.sent: set[bytes] = set()
+        self.acknowledged: set[bytes] = set()
+        self.finished: dict[str, set[bytes]] = {channel: set() for channel in CHANNELS}
+        self.attempts: dict[str, dict[bytes, int]] = {channel: {} for channel in CHANNELS}
+
+    def start(self) -> list[threading.Thread]:
+        works: list[Callable[[random.Random], None]] = [
+            lambda rng, who=number: self._produce(who, rng)
+            for number in range(PRODUCERS)  # type: ignore[misc]
+        ]
+        for channel in CHANNELS:
+            works += [lambda rng, where=channel: self._consume(where, rng)] * CONSUMERS_EACH  # type: ignore[misc]
+        threads = [
+            threading.Thread(target=self._until_the_end, args=(work, random.Random(seed)))
+            for work, seed in zip(works, self._seeds, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _until_the_end(self, work: Callable[[random.Random], None], rng: random.Random) -> None:
+        try:
+            work(rng)
+        except (EOFError, OSError):
+            pass  # killed
+        except Exception as exc:
+            self.errors.append(exc)
+
+    def _produce(self, who: int, rng: random.Random) -> None:
+        with NsqSocket(self._port) as client:
+            count = 0
+            while True:
+                size = rng.choice((1, 1, 5, 50))
+                bodies = [b"%d.%d.%d" % (self._number, who, count + index) for index in range(size)]
+                bodies = [body.ljust(rng.choice((20, 200, 1_000)), b".") for body in bodies]
+                count += size
+                with self._lock:
+                    self.sent.update(bodies)
+                if size == 1:
+                    client.send(b"PUB %b\n" % TOPIC.encode() + sized(bodies[0]))
+                else:
+                    client.send(b"MPUB %b\n" % TOPIC.encode() + sized(mpub_body(bodies)))
+                client.expect_ok()
+                with self._lock:
+                    self.acknowledged.update(bodies)
+
+    def _consume(self, channel: str, rng: random.Random) -> None:
+        with NsqSocket(self._port) as client:
+            client.subscribe(TOPIC, channel, rdy=50)
+            while True:
+                message = client.read_message(timeout_s=30)
+                with self._lock:
+                    seen = self.attempts[channel]
+                    seen[message.body] = max(seen.get(message.body, 0), message.attempts)
+                if rng.random() < 0.1:
+                    client.send(b"REQ %b 0\n" % message.id)
+                elif rng.random() < 0.9:
+                    with self._lock:
+                        self.finished[channel].add(message.body)
+                    client.finish(message)
+
+
+def judge(load: Round, channel: str, found: list[Message]) -> None:
+    """Raises LostError when what came after the restart does not fit what was known before the kill."""
+    bodies = {message.body for message in found}
+    if len(bodies) != len(found):
+        raise LostError(f"{channel}: {len(found) - len(bodies)} messages came twice")
+    alien = bodies - load.sent
+    if alien:
+        raise LostError(f"{channel}: {len(alien)} messages were never published, such as {min(alien)[:40]!r}")
+    lost = load.acknowledged - load.finished[channel] - bodies
+    if lost:
+        raise LostError(f"{channel}: {len(lost)} acknowledged messages are lost, such as {min(lost)[:40]!r}")
+    for message in found:
+        made = load.attempts[channel].get(message.body, 0)
+        if message.attempts <= made:
+            raise LostError(f"{channel}: attempt {message.attempts} of {message.body[:40]!r} after attempt {made}")
+
+
+def drain(server: ServerProcess, channel: str) -> list[Message]:
+    """Everything that waits, finished; as many as the server says."""
+    depth = int(server.channel_stats(TOPIC, channel)["depth"])
+    found = []
+    with NsqSocket(server.tcp_port) as client:
+        client.subscribe(TOPIC, channel, rdy=2_500)
+        for _ in range(depth):
+            message = client.read_message()
+            client.finish(message)
+            found.append(message)
+        client.expect_silence(0.05)
+        client.send(b"CLS\n")
+        assert client.read_response() == b"CLOSE_WAIT"
+    return found
+
+
+def run(directory: Path, kills: int, seed: int, *, policy: str, tell: Callable[[str], None] = lambda text: None) -> int:
+    """So many kills on one data directory; returns how many messages were acknowledged. Raises LostError."""
+    rng = random.Random(seed)
+    total = 0
+    server = ServerProcess(directory, options=[*OPTIONS, f"--sync={policy}"])
+    server.start()
+    try:
+        for channel in CHANNELS:
+            server.http("POST", f"/topic/create?topic={TOPIC}")
+            server.http("POST", f"/channel/create?topic={TOPIC}&channel={channel}")
+        for number in range(kills):
+            load = Round(number, server.tcp_port, rng)
+            threads = load.start()
+            time.sleep(rng.uniform(0.1, 0.6))
+            server.kill9()
+            for thread in threads:
+                thread.join()
+            if load.errors:
+                raise load.errors[0]
+            server.start()
+            for channel in CHANNELS:
+                judge(load, channel, drain(server, channel))
+            total += len(load.acknowledged)
+            tell(f"{policy} {number + 1}/{kills}: {total} messages acknowledged, none lost")
+        server.stop()
+    except BaseException:
+        sys.stderr.write(server.log[-4_000:])
+        server.kill9()
+        raise
+    return total
+
+
+def main() -> None:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+    print(f"seed {seed}")
+    for policy in POLICIES:
+        with tempfile.TemporaryDirectory(prefix="penstock-kill-") as directory:
+            run(Path(directory) / "data", -(-kills // len(POLICIES)), seed, policy=policy, tell=print)
+
+
+if __name__ == "__main__":
+    main()
