@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path, register_convert
 
 from admin_console.accounts import views as accounts
 from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts, pages
+from admin_console.views import acts, confirmed_acts, messages, pages, seek
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -25,6 +25,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_TOPIC}/", pages.topic, name="topic"),
     path(f"{_CHANNEL}/", pages.channel, name="channel"),
     path("audit/", audit.audit_list, name="audit"),
+    path(f"{_TOPIC}/~messages/", messages.topic_messages, name="topic_messages"),
+    path(f"{_CHANNEL}/~messages/", messages.channel_messages, name="channel_messages"),
     # Acts.
     path("topics/~create/", acts.create_topic, name="create_topic"),
     path(f"{_TOPIC}/~create-channel/", acts.create_channel, name="create_channel"),
@@ -40,5 +42,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_CHANNEL}/~delete/", confirmed_acts.delete_channel, name="delete_channel"),
     path(f"{_CHANNEL}/~requeue/", confirmed_acts.requeue_channel, name="requeue_channel"),
     path(f"{_CHANNEL}/~release-deferred/", confirmed_acts.release_deferred, name="release_deferred"),
+    path(f"{_CHANNEL}/~seek/", seek.seek_channel, name="seek_channel"),
     path("api/", include("admin_console.api.urls")),
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
+from queue_engine import log_acts
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
@@ -30,6 +31,7 @@ from queue_engine.names import is_ephemeral, is_valid_name
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_reader import Frames, MessagePage
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import KINDS, Stores
 from queue_engine.ticket import DONE, Ticket, all_of
@@ -341,10 +343,21 @@ class Engine:
         _, ticket = self._topic_for(topic, storage)
         return Outcome(created=is_new), ticket
 
-    def create_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+    def create_channel(
+        self, topic: str, channel: str, *, start: log_acts.Target | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """start: where a new channel of a log topic begins; as always when None: with what is published from now on,
+        or with what waits at the topic when it is the first. Raises InvalidStorageError."""
         owner = self.topic(topic)
         is_new = channel not in owner.channels
-        _, ticket = self._channel_for(owner, channel)
+        if start is not None:
+            log_acts.log_store_of(owner)
+        one, ticket = self._channel_for(owner, channel)
+        if is_new and start is not None:
+            while owner.pump():
+                pass  # the whole topic is its to choose from
+            _, sought = log_acts.seek(owner, one, start)
+            ticket = all_of((ticket, sought))
         return Outcome(created=is_new), ticket
 
     def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
@@ -453,6 +466,31 @@ class Engine:
         self._check_open()
         outcome = self.channel(topic, channel).release_deferred()
         return outcome, self.topics[topic].store.synced()
+
+    # Reading and rewinding, on topics of the log.
+
+    def read_messages(self, topic: str, target: log_acts.Target, count_max: int) -> MessagePage:
+        """Messages from a place of a topic on, without consuming. Raises TopicNotFoundError, InvalidStorageError,
+        LimitError or StorageError."""
+        return log_acts.read_page(self.topic(topic), target, count_max)
+
+    def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
+        """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
+        return log_acts.read_frames(self.topic(topic), offset, bytes_max)
+
+    def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
+        """What a channel would deliver next, without consuming. Raises as `read_messages`."""
+        return log_acts.peek(self.topic(topic), self.channel(topic, channel), count_max)
+
+    def seek_preview(self, topic: str, channel: str, target: log_acts.Target) -> log_acts.SeekPreview:
+        """What `seek_channel` would do. Raises as `read_messages`."""
+        return log_acts.seek_preview(self.topic(topic), self.channel(topic, channel), target)
+
+    def seek_channel(self, topic: str, channel: str, *, target: log_acts.Target) -> tuple[Outcome, Ticket]:
+        """Move a channel back or forth. The outcome tells what waits then, and what was in flight. Raises as
+        `read_messages`."""
+        self._check_open()
+        return log_acts.seek(self.topic(topic), self.channel(topic, channel), target)
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first."""

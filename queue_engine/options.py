@@ -87,6 +87,8 @@ class Options:
     sync_interval_bytes: int = _option(4 << 20, "with --sync interval: most bytes between syncs", low=1)
     log_segment_bytes: int = _option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
 
+    http_token: str = _option("", "who sends it as Authorization: Bearer TOKEN may read bodies by HTTP")
+
     # Queues.
     mem_queue_size: int = _option(10_000, "messages kept in memory per topic and per channel", low=0)
     max_bytes_per_file: int = _option(100 << 20, "bytes per disk queue file before it rolls", low=1 << 10)

@@ -6,7 +6,7 @@ The JSON of nsqd's metadata file, with keys of our own beside its:
      "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
                  "channels": [{"name": "billing", "paused": true, "number": 2}]},
                 {"name": "clicks", "paused": true, "number": 3, "storage": "log",
-                 "id_base": 81985529216486895, "reserved_offset": 4194304, "released": 17,
+                 "id_base": 81985529216486895, "reserved_offset": 1048576, "released": 17,
                  "channels": [{"name": "counts", "paused": false, "number": 4, "start": 0}]}]}
 
 Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of the

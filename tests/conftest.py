@@ -9,7 +9,9 @@ from tests.support import storage_kinds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    kinds = storage_kinds.kinds_of(metafunc.function.__name__, metafunc.definition.path.parent.name)
+    kinds = storage_kinds.kinds_of(
+        metafunc.function.__name__, metafunc.definition.path.parent.name, metafunc.definition.path.name
+    )
     if kinds:
         metafunc.parametrize("storage_kind", kinds, indirect=True)
 

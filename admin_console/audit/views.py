@@ -16,6 +16,7 @@ from admin_console.permissions.table import ACTS
 PAGE_ROWS = 50
 
 _FURTHER_ACTIONS = (
+    "read_messages",
     "log_in",
     "log_out",
     "change_password",

@@ -13,7 +13,11 @@ from admin_console.gateway.gateway import (
     EngineSnapshot,
     EngineUnavailableError,
     InFlightStats,
+    MessagePage,
     NodeInfo,
+    ReadRefusedError,
+    SeekPreview,
+    Target,
 )
 from queue_engine.delivery.stats import Outcome
 from queue_engine.errors import ClosedError, PenstockError, RequestError, StorageError
@@ -41,6 +45,7 @@ _METHODS = {
         "unpause_channel",
         "release_deferred",
         "publish",
+        "seek_channel",
     )
 } | {"requeue_channel": "requeue_in_flight"}
 
@@ -67,6 +72,23 @@ class EmbeddedGateway:
             return tuple(self._ask("in_flight", topic, channel, limit=limit))
         except RequestError:
             return ()
+
+    def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
+        try:
+            if target is None:
+                page: MessagePage = self._ask("peek_channel", topic, channel, count_max)
+            else:
+                page = self._ask("read_messages", topic, target, count_max)
+        except RequestError as exc:
+            raise ReadRefusedError(_sentence(exc, topic)) from exc
+        return page
+
+    def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
+        try:
+            preview: SeekPreview = self._ask("seek_preview", topic, channel, target)
+        except RequestError as exc:
+            raise ReadRefusedError(_sentence(exc, topic)) from exc
+        return preview
 
     def node(self) -> NodeInfo:
         snapshot = self._runner.snapshot

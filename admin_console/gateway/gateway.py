@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.log_acts import SeekPreview, Target
 from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.options import format_duration, parse_duration_ms
+from queue_engine.storage.log_reader import MessagePage, ReadMessage
 from queue_engine.storage.log_stats import LogStats
 
 __all__ = [
@@ -19,7 +21,12 @@ __all__ = [
     "Gateway",
     "InFlightStats",
     "LogStats",
+    "MessagePage",
     "NodeInfo",
+    "ReadMessage",
+    "ReadRefusedError",
+    "SeekPreview",
+    "Target",
     "TopicStats",
     "format_duration",
     "is_ephemeral",
@@ -34,6 +41,10 @@ UNKNOWN = "unknown"
 
 class EngineUnavailableError(Exception):
     """There is no engine to ask, or it does not answer; the text is a sentence for people."""
+
+
+class ReadRefusedError(Exception):
+    """What was asked for can't be read; the text is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,17 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError.
         """
+        ...
+
+    def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
+        """Messages of a topic from a place on, or, without one, what a channel delivers next; nothing is consumed.
+
+        Raises EngineUnavailableError, or ReadRefusedError with a sentence.
+        """
+        ...
+
+    def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
+        """What moving a channel there would do. Raises as `messages`."""
         ...
 
     def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:

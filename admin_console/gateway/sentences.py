@@ -65,6 +65,11 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
             return f"Requeued {counted(outcome.in_flight, 'message')} of {name}."
         case "release_deferred":
             return f"Released {counted(outcome.deferred, 'deferred message')} of {name}."
+        case "seek_channel":
+            taken = f", {counted(outcome.in_flight, 'message')} taken from consumers" if outcome.in_flight else ""
+            return f"Moved {name}: {counted(outcome.depth, 'message')} waiting now{taken}."
+        case "read_messages":
+            return f"Looked at {counted(outcome.depth, 'message')} of {name}."
         case "publish":
             size = sum(len(body) for body in details["bodies"])
             later = f", to be delivered in {format_duration(details['defer_ms'])}" if details.get("defer_ms") else ""

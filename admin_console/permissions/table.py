@@ -17,6 +17,9 @@ PAGES: Mapping[str, Role] = {
     "password": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,
+    # Bodies may be anybody's data; every look is audited.
+    "topic_messages": Role.OPERATOR,
+    "channel_messages": Role.OPERATOR,
 }
 
 ACTS: Mapping[str, Role] = {
@@ -29,7 +32,8 @@ ACTS: Mapping[str, Role] = {
     "unpause_channel": Role.OPERATOR,
     "requeue_channel": Role.OPERATOR,
     "release_deferred": Role.OPERATOR,
-    # These lose messages.
+    # These lose messages, or deliver them again.
+    "seek_channel": Role.ADMIN,
     "empty_topic": Role.ADMIN,
     "empty_channel": Role.ADMIN,
     "delete_topic": Role.ADMIN,

@@ -85,6 +85,7 @@ def parts(
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
         },
         "flags": {
+            "readable": topic.storage == "log",
             "paused": stats.paused,
             "running": not stats.paused,
             "gone": False,

@@ -66,7 +66,12 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
             "channels": _channel_table(reading, topic, role),
             "producers": _producer_table(reading, topic),
         },
-        "flags": {"paused": topic.paused, "running": not topic.paused, "gone": False},
+        "flags": {
+            "paused": topic.paused,
+            "running": not topic.paused,
+            "gone": False,
+            "readable": topic.storage == "log",
+        },
     }
 
 

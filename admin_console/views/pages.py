@@ -19,7 +19,14 @@ _ACTS = {
     "overview": ("create_topic", "pause_channel"),
     "topics": ("create_topic", "pause_topic"),
     "topic": ("publish", "create_channel", "pause_topic", "empty_topic", "delete_topic"),
-    "channel": ("requeue_channel", "release_deferred", "pause_channel", "empty_channel", "delete_channel"),
+    "channel": (
+        "seek_channel",
+        "requeue_channel",
+        "release_deferred",
+        "pause_channel",
+        "empty_channel",
+        "delete_channel",
+    ),
 }
 
 # One page is computed at a time. Computing takes the interpreter's lock, which the engine's thread has to get back

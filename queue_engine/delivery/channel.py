@@ -241,6 +241,16 @@ class Channel:
         self._wake(self)
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
+    def forget_in_flight(self) -> None:
+        """What is in flight is in flight no more; the backlog is told apart what becomes of it."""
+        for delivery, ids in self._in_flight.pop_all():
+            delivery.consumer.in_flight_count -= len(ids)
+
+    def has_moved(self) -> None:
+        """The backlog was changed: other messages wait, and other ones are due."""
+        self._schedule(self)
+        self._wake(self)
+
     def requeue_in_flight(self, *, client_key: int | None = None, message_id: bytes | None = None) -> Outcome:
         """Put messages in flight back now: one, one client's, or all. Raises NotInFlightError for one that is
         not in flight."""

@@ -11,6 +11,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote_plus
 
 import orjson
@@ -19,9 +20,11 @@ from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot, Outcome
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.errors import ClosedError, InvalidStorageError, LimitError, PenstockError, ProtocolError, RequestError
+from queue_engine.log_acts import START, Target
 from queue_engine.names import is_valid_name
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
+from queue_engine.service import http_log
 from queue_engine.service.http_access import HostCheck
 from queue_engine.service.http_connection import (
     JSON,
@@ -32,6 +35,7 @@ from queue_engine.service.http_connection import (
     Response,
     error_response,
 )
+from queue_engine.service.http_log import BodyAccess
 from queue_engine.service.http_stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.ticket import Ticket
 from queue_engine.version import VERSION
@@ -101,6 +105,10 @@ class HttpApi:
             "/pub": {"POST": self._pub},
             "/mpub": {"POST": self._mpub},
         }
+        self._body_access = BodyAccess(options.http_address, options.http_token)
+        self._routes["/topic/messages"] = {"GET": self._messages}
+        self._routes["/log/read"] = {"GET": self._read_log}
+        self._routes["/channel/seek"] = {"POST": self._seek}
         for verb in _TOPIC_ACTS:
             self._routes[f"/topic/{verb}"] = {"POST": self._topic_act}
             self._routes[f"/channel/{verb}"] = {"POST": self._channel_act}
@@ -201,6 +209,72 @@ class HttpApi:
 
         step()
 
+    # Topics of the log.
+
+    def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query, topic: str) -> Response:
+            count_max = http_log.limit_of(query)
+            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="from")
+            channel = query.get("channel", "")
+            if channel and target is not None:
+                raise http_log.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
+            if channel:
+                page = self._engine.peek_channel(topic, channel, count_max)
+            else:
+                page = self._engine.read_messages(topic, target or Target(word=START), count_max)
+            self._tell_read(head, topic, channel, len(page.messages))
+            return http_log.page_response(page)
+
+        self._answer_read(head, answer, read)
+
+    def _read_log(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query, topic: str) -> Response:
+            offset = http_log.whole_number(query, "offset", None, (1 << 62) - 1)
+            frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
+            self._tell_read(head, topic, "", frames.count)
+            return http_log.frames_response(frames)
+
+        self._answer_read(head, answer, read)
+
+    def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query, str], Response]) -> None:
+        """What shows bodies: only to those who may see them, and known to the audit."""
+        complaint = self._body_access.complaint(head)
+        if complaint:
+            refusal = Refusal(403, "TOKEN_REQUIRED", complaint)
+            self._refuse_act(head, "read_messages", "", "", refusal, answer)
+            return
+        query = _parse_query(head.raw_query)
+        topic = _publish_topic(query)
+        try:
+            answer(read(query, topic))
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        except PenstockError as exc:
+            raise _act_refusal(exc) from exc
+
+    def _tell_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
+        self._tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
+
+    def _seek(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = self._act_query(head, "seek_channel", answer)
+        if query is None:
+            return
+        topic, channel = query.get("topic", ""), query.get("channel", "")
+        try:
+            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="to")
+            if target is None:
+                raise http_log.QueryError("where to is missing: offset, time_ms or to=start|end")
+            preview = self._engine.seek_preview(topic, channel, target)
+        except http_log.QueryError as exc:
+            refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+            self._refuse_act(head, "seek_channel", topic, channel, refusal, answer)
+            return
+        except PenstockError as exc:
+            self._refuse_act(head, "seek_channel", topic, channel, _act_refusal(exc), answer)
+            return
+        done = http_log.seek_response(preview)
+        self._act(head, "seek_channel", topic, channel, answer, done, target=target)
+
     # Publishing.
 
     def _pub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -292,7 +366,16 @@ class HttpApi:
         else:
             assert topic is not None
             assert channel is not None
-            self._act(head, action, topic, channel, answer)
+            details: dict[str, Any] = {}
+            try:
+                start = http_log.target_of(query, offset="start_offset", time_ms="start_time_ms", word="start")
+            except http_log.QueryError as exc:
+                refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+                self._refuse_act(head, action, topic, channel, refusal, answer)
+                return
+            if verb == "create" and start is not None:
+                details["start"] = start
+            self._act(head, action, topic, channel, answer, **details)
 
     def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:
         try:
@@ -301,7 +384,16 @@ class HttpApi:
             self._refuse_act(head, action, "", "", refusal, answer)
             return None
 
-    def _act(self, head: RequestHead, action: str, topic: str, channel: str, answer: Answer, **details: str) -> None:
+    def _act(
+        self,
+        head: RequestHead,
+        action: str,
+        topic: str,
+        channel: str,
+        answer: Answer,
+        done_response: Response | None = None,
+        **details: Any,
+    ) -> None:
         engine = self._engine
         acts: dict[str, Callable[..., tuple[Outcome, Ticket]]] = {
             "create_topic": engine.create_topic,
@@ -314,6 +406,7 @@ class HttpApi:
             "empty_channel": engine.empty_channel,
             "pause_channel": engine.pause_channel,
             "unpause_channel": engine.unpause_channel,
+            "seek_channel": engine.seek_channel,
         }
         names = (topic, channel) if channel else (topic,)
         try:
@@ -327,7 +420,7 @@ class HttpApi:
                 self._refuse_act(head, action, topic, channel, _act_refusal(done.error), answer)
                 return
             self._tell(ActRecord(action, topic, channel, head.remote_address, "", outcome))
-            answer(_EMPTY)
+            answer(done_response or _EMPTY)
 
         ticket.when_done(settled)
 

@@ -59,6 +59,7 @@ class Response:
     body: bytes
     content_type: str = TEXT
     nsq_version: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,7 @@ class HttpConnection(asyncio.Protocol):
             ("Content-Type", response.content_type),
             ("Content-Length", str(len(response.body))),
             ("X-Content-Type-Options", "nosniff"),
+            *response.headers,
         ]
         if response.nsq_version:
             headers.append(("X-NSQ-Content-Type", "nsq; version=1.0"))

@@ -58,10 +58,15 @@ class ChannelProgress:
     def settled(self, first: int, count: int) -> None:
         """These are done for good."""
         end = first + count
-        if self.deferred or self.many:
+        known = len(self.deferred) + len(self.many)
+        if known and count <= known:
             for offset in range(first, end):
                 self.deferred.pop(offset, None)
                 self.many.pop(offset, None)
+        elif known:
+            # A gap that is passed may be a million offsets long.
+            self.many = {offset: made for offset, made in self.many.items() if not first <= offset < end}
+            self.deferred = {offset: due for offset, due in self.deferred.items() if not first <= offset < end}
         if end > self.cursor:
             self.cursor = end
         if first <= self.floor:

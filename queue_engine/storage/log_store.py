@@ -39,7 +39,7 @@ TAILS_BYTES_MAX = 4 << 20
 # How often it is looked for segments that nobody needs.
 REMOVE_INTERVAL_NS = NS_PER_S
 # Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
-RESERVED_OFFSETS = 1 << 22
+RESERVED_OFFSETS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,6 +256,11 @@ class LogTopicStore:
             batches.put(position, batch)
         return batch
 
+    @property
+    def synced_position(self) -> int:
+        """Records that end up to here are known to be on the disk."""
+        return self._log.log.synced_end
+
     def lost_until(self, offset: int) -> int:
         """Where the messages end that share the lost record of `offset`."""
         place = self.queue.locate(offset)

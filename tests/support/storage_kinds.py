@@ -13,6 +13,8 @@ from queue_engine.storage.log_topic_store import KIND as LOG
 BOTH = ("client", "conversations", "engine", "service")
 
 ONLY: dict[str, tuple[str, str]] = {
+    "test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
+    "test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
         DISK_QUEUE,
         "what was deferred comes at once after its restart; the log keeps the due time",
@@ -70,8 +72,9 @@ def engine_options(**options: Any) -> Options:
     return Options(**options)
 
 
-def kinds_of(test_name: str, folder: str) -> list[str]:
+def kinds_of(test_name: str, folder: str, file_name: str) -> list[str]:
     """The kinds to run a test on; none when it is to run once, on what it chooses."""
     if folder not in BOTH:
         return []
-    return [ONLY[test_name][0]] if test_name in ONLY else [LOG, DISK_QUEUE]
+    only = ONLY.get(file_name) or ONLY.get(test_name)
+    return [LOG, DISK_QUEUE] if only is None else [only[0]]

@@ -1,0 +1,108 @@
+"""What only a topic of the log can do: be read without consuming, and have its channels rewound."""
+
+from dataclasses import dataclass
+
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.stats import Outcome
+from queue_engine.delivery.topic import Topic
+from queue_engine.errors import InvalidStorageError, LimitError
+from queue_engine.storage.log_backlog import LogBacklog
+from queue_engine.storage.log_reader import Frames, LogReader, MessagePage
+from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.ticket import Ticket
+
+READ_MESSAGES_MAX = 1_000
+READ_BYTES_MAX = 8 << 20
+START = "start"
+END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place in a topic: one of an offset, a publish time (Unix ns), or the words "start" and "end"."""
+
+    offset: int | None = None
+    time_ns: int | None = None
+    word: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeekPreview:
+    """What a seek would do. offset: where the cursor would stand. depth: messages that would wait then (and be
+    delivered, again or for the first time); depth_now: those that wait, are deferred or in flight now."""
+
+    offset: int
+    oldest_offset: int
+    end_offset: int
+    depth: int
+    depth_now: int
+
+
+def log_store_of(topic: Topic) -> LogTopicStore:
+    """The topic's store. Raises InvalidStorageError for another kind."""
+    if not isinstance(topic.store, LogTopicStore):
+        raise InvalidStorageError(
+            f"topic {topic.name} has storage kind {topic.store.kind}: only the log can be read and rewound"
+        )
+    return topic.store
+
+
+def _resolved(store: LogTopicStore, target: Target) -> int:
+    if target.word == START:
+        return store.oldest_offset
+    if target.word == END:
+        return store.end_offset
+    if target.time_ns is not None:
+        return LogReader(store).offset_at(target.time_ns)
+    assert target.offset is not None
+    if target.offset > store.end_offset:
+        raise LimitError(f"offset {target.offset} of {store.name} is beyond its end, {store.end_offset}")
+    return target.offset
+
+
+def read_page(topic: Topic, target: Target, count_max: int) -> MessagePage:
+    """Messages from a place on, without consuming. Raises InvalidStorageError, LimitError or StorageError."""
+    store = log_store_of(topic)
+    return LogReader(store).page(_resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
+
+
+def read_frames(topic: Topic, offset: int, bytes_max: int) -> Frames:
+    """Messages in bulk. Raises InvalidStorageError, LimitError or StorageError."""
+    store = log_store_of(topic)
+    return LogReader(store).frames(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+
+
+def peek(topic: Topic, channel: Channel, count_max: int) -> MessagePage:
+    """What a channel would deliver next, without consuming."""
+    store, backlog = _both(topic, channel)
+    return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
+
+
+def _both(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
+    store = log_store_of(topic)
+    assert isinstance(channel.backlog, LogBacklog)
+    return store, channel.backlog
+
+
+def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
+    store, backlog = _both(topic, channel)
+    offset = min(max(_resolved(store, target), store.oldest_offset), store.released)
+    return SeekPreview(
+        offset,
+        store.oldest_offset,
+        store.end_offset,
+        store.count_between(offset, store.released),
+        backlog.depth + backlog.deferred_count + channel.in_flight_count,
+    )
+
+
+def seek(topic: Topic, channel: Channel, target: Target) -> tuple[Outcome, Ticket]:
+    """Move a channel's cursor: all from there on is delivered (again), all before it is done. What is in flight is
+    taken from its consumers; their FIN comes too late."""
+    store, backlog = _both(topic, channel)
+    offset = _resolved(store, target)
+    in_flight = channel.in_flight_count
+    channel.forget_in_flight()
+    ticket = backlog.seek(offset)
+    channel.has_moved()
+    return Outcome(depth=backlog.depth, in_flight=in_flight, deferred=backlog.deferred_count), ticket

@@ -1,0 +1,160 @@
+"""The HTTP API's answers on topics of the log: messages to look at, bulk reads, and the places that queries name.
+
+    GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON; consumes nothing
+    GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
+    POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      moves the channel
+    POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
+
+Bodies are given only to who has the token, wherever one is set, and to nobody over an address that is not loopback
+while none is.
+"""
+
+import base64
+import hmac
+import ipaddress
+import re
+from typing import Any
+
+import orjson
+
+from queue_engine.clock import NS_PER_MS
+from queue_engine.log_acts import END, READ_BYTES_MAX, READ_MESSAGES_MAX, START, SeekPreview, Target
+from queue_engine.service.http_connection import JSON, RequestHead, Response
+from queue_engine.storage.log_reader import Frames, MessagePage
+
+DEFAULT_LIMIT = 10
+BINARY = "application/octet-stream"
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+
+
+class QueryError(ValueError):
+    """A parameter that is missing or wrong; the text names it, its value and what it can be."""
+
+
+def whole_number(query: dict[str, str], name: str, default: int | None, most: int) -> int:
+    """A parameter from 0 to `most`. Raises QueryError."""
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None:
+        raise QueryError(f"{name} is missing")
+    if not _WHOLE_NUMBER.match(text) or int(text) > most:
+        raise QueryError(f"{name}={text} is not a whole number from 0 to {most}")
+    return int(text)
+
+
+def target_of(query: dict[str, str], *, offset: str, time_ms: str, word: str) -> Target | None:
+    """The place that a query names by one of three parameters; None when by none. Raises QueryError."""
+    given = [name for name in (offset, time_ms, word) if name in query]
+    if len(given) > 1:
+        raise QueryError(f"{' and '.join(given)} name two places: give one")
+    if not given:
+        return None
+    if given == [word]:
+        if query[word] not in (START, END):
+            raise QueryError(f"{word}={query[word]} can be {START} or {END}")
+        return Target(word=query[word])
+    if given == [offset]:
+        return Target(offset=whole_number(query, offset, None, (1 << 62) - 1))
+    return Target(time_ns=whole_number(query, time_ms, None, 1 << 43) * NS_PER_MS)
+
+
+def limit_of(query: dict[str, str]) -> int:
+    return whole_number(query, "limit", DEFAULT_LIMIT, READ_MESSAGES_MAX)
+
+
+def bytes_of(query: dict[str, str]) -> int:
+    return whole_number(query, "max_bytes", 1 << 20, READ_BYTES_MAX)
+
+
+class BodyAccess:
+    """Who may see bodies."""
+
+    def __init__(self, http_address: str, token: str) -> None:
+        """http_address: HOST:PORT that is listened on. token: "" for none."""
+        self._token = token.encode()
+        self._is_loopback = _is_loopback(http_address.rpartition(":")[0].strip("[]"))
+
+    def complaint(self, head: RequestHead) -> str:
+        """Why this request may not see bodies; "" when it may."""
+        if not self._token:
+            return "" if self._is_loopback else "bodies are shown over this address only with a token: --http-token"
+        given = head.header(b"authorization") or b""
+        if hmac.compare_digest(given, b"Bearer " + self._token):
+            return ""
+        return "the token is missing or wrong: Authorization: Bearer …"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def page_response(page: MessagePage) -> Response:
+    return Response(
+        200,
+        orjson.dumps(
+            {
+                "topic": page.topic,
+                "number": page.topic_number,
+                "id_base": page.id_base,
+                "oldest_offset": page.oldest_offset,
+                "end_offset": page.end_offset,
+                "next_offset": page.next_offset,
+                "damaged_count": page.damaged_count,
+                "messages": [
+                    {
+                        "offset": one.offset,
+                        "id": one.message_id,
+                        "timestamp": one.time_ns,
+                        "due": one.due_ns or None,
+                        **_body(one.body),
+                    }
+                    for one in page.messages
+                ],
+            }
+        ),
+        JSON,
+    )
+
+
+def _body(body: bytes) -> dict[str, Any]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def frames_response(frames: Frames) -> Response:
+    return Response(
+        200,
+        frames.frames,
+        BINARY,
+        headers=(
+            ("X-Penstock-Topic-Number", str(frames.topic_number)),
+            ("X-Penstock-Id-Base", str(frames.id_base)),
+            ("X-Penstock-First-Offset", str(frames.first_offset)),
+            ("X-Penstock-Next-Offset", str(frames.next_offset)),
+            ("X-Penstock-Synced-Offset", str(frames.synced_offset)),
+            ("X-Penstock-Count", str(frames.count)),
+        ),
+    )
+
+
+def seek_response(preview: SeekPreview) -> Response:
+    return Response(
+        200,
+        orjson.dumps(
+            {
+                "offset": preview.offset,
+                "oldest_offset": preview.oldest_offset,
+                "end_offset": preview.end_offset,
+                "depth": preview.depth,
+            }
+        ),
+        JSON,
+    )

@@ -1,0 +1,165 @@
+"""Reading without consuming, rewinding, and channels that begin elsewhere: what only a topic of the log can do."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_engine.engine import Engine
+from queue_engine.errors import InvalidStorageError, LimitError
+from queue_engine.log_acts import Target
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, settle
+
+START, END = Target(word="start"), Target(word="end")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: ManualClock) -> Engine:
+    return make_engine(tmp_path, clock)
+
+
+def publish(engine: Engine, *bodies: bytes, topic: str = "orders") -> None:
+    engine.publish(topic, bodies)
+    settle(engine)
+
+
+def bodies_at(engine: Engine, target: Target, count_max: int = 100) -> list[bytes]:
+    return [one.body for one in engine.read_messages("orders", target, count_max).messages]
+
+
+def test_messages_are_read_from_anywhere_and_stay(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, b"a", b"b")
+    clock.advance(ms=1_000)
+    later_ns = clock.time_ns()
+    publish(engine, b"c", b"d")
+    engine.create_channel("orders", "billing")
+    settle(engine)
+    assert bodies_at(engine, START) == [b"a", b"b", b"c", b"d"]
+    assert bodies_at(engine, Target(offset=1), 2) == [b"b", b"c"]
+    assert bodies_at(engine, Target(time_ns=later_ns)) == [b"c", b"d"]
+    assert bodies_at(engine, Target(time_ns=later_ns + 1)) == []
+    assert bodies_at(engine, END) == []
+    page = engine.read_messages("orders", Target(offset=1), 2)
+    assert (page.next_offset, page.oldest_offset, page.end_offset) == (3, 0, 4)
+    client = Client(engine, "orders", "billing", ready=10)
+    assert client.bodies == [b"a", b"b", b"c", b"d"]
+    assert [one.message_id.encode() for one in page.messages] == [one.id for one in client.sink.received[1:3]]
+
+
+def test_a_peek_shows_what_comes_next_in_its_order(engine: Engine) -> None:
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    publish(engine, b"a", b"b", b"c", b"d")
+    client = Client(engine, "orders", "billing", ready=1)
+    peeked = engine.peek_channel("orders", "billing", 2)
+    assert [one.body for one in peeked.messages] == [b"b", b"c"]
+    client.finish(client.sink.received[0].id)
+    assert client.bodies == [b"a", b"b"]
+
+
+def test_bulk_frames_are_what_a_consumer_gets(engine: Engine) -> None:
+    publish(engine, *[b"%d" % number for number in range(500)])
+    engine.create_channel("orders", "billing")
+    settle(engine)
+    client = Client(engine, "orders", "billing", ready=1_000)
+    whole = b"".join(run.frames for run in client.sink.runs)
+    read, at = b"", 0
+    while at < 500:
+        frames = engine.read_frames("orders", at, 5_000)
+        assert frames.first_offset == at
+        assert 0 < len(frames.frames) <= 5_000
+        assert frames.synced_offset == 500
+        read, at = read + frames.frames, frames.next_offset
+    assert read == whole
+
+
+def test_nothing_unsynced_is_read_in_bulk(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock, sync="os")
+    publish(engine, b"a")
+    frames = engine.read_frames("orders", 0, 5_000)
+    assert (frames.count, frames.next_offset, frames.synced_offset) == (0, 0, 0)
+    assert bodies_at(engine, START) == [b"a"]
+
+
+def test_a_rewind_delivers_again_and_a_late_fin_is_not_taken(engine: Engine) -> None:
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    publish(engine, b"a", b"b", b"c")
+    client = Client(engine, "orders", "billing", ready=2)
+    client.finish(client.sink.received[0].id)
+    held = client.sink.received[1].id
+    preview = engine.seek_preview("orders", "billing", START)
+    assert (preview.offset, preview.depth, preview.depth_now) == (0, 3, 2)
+    client.ready(0)
+    outcome, ticket = engine.seek_channel("orders", "billing", target=START)
+    settle(engine)
+    assert (outcome.depth, outcome.in_flight, ticket.error) == (3, 2, None)
+    assert client.finish(held) == ["ID not in flight"]
+    client.ready(10)
+    assert client.bodies[3:] == [b"a", b"b", b"c"]
+
+
+def test_a_skip_to_the_end_is_a_skip_for_good(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    publish(engine, b"a", b"b")
+    engine.seek_channel("orders", "billing", target=END)
+    settle(engine)
+    publish(engine, b"c")
+    engine.close()
+    engine = make_engine(tmp_path, clock)
+    assert Client(engine, "orders", "billing", ready=10).bodies == [b"c"]
+
+
+def test_a_seek_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    engine.create_channel("orders", "keeper")
+    publish(engine, b"a", b"b", b"c")
+    client = Client(engine, "orders", "billing", ready=10)
+    client.finish(*[one.id for one in client.sink.received])
+    engine.seek_channel("orders", "billing", target=Target(offset=1))
+    engine.close()
+    engine = make_engine(tmp_path, clock)
+    assert Client(engine, "orders", "billing", ready=10).bodies == [b"b", b"c"]
+
+
+def test_a_new_channel_begins_where_it_is_told(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, b"a")
+    clock.advance(ms=1_000)
+    later_ns = clock.time_ns()
+    publish(engine, b"b")
+    engine.create_channel("orders", "first")
+    settle(engine)
+    for name, start in (("all", START), ("none", END), ("later", Target(time_ns=later_ns)), ("one", Target(offset=1))):
+        engine.create_channel("orders", name, start=start)
+    settle(engine)
+    depths = {name: channel.backlog.depth for name, channel in engine.topic("orders").channels.items()}
+    assert depths == {"first": 2, "all": 2, "none": 0, "later": 1, "one": 1}
+
+
+def test_a_place_beyond_the_end_is_refused(engine: Engine) -> None:
+    publish(engine, b"a")
+    engine.create_channel("orders", "billing")
+    with pytest.raises(LimitError, match="offset 2 of orders is beyond its end, 1"):
+        engine.seek_channel("orders", "billing", target=Target(offset=2))
+
+
+def test_a_disk_queue_says_that_it_can_not(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("old", storage="diskqueue")
+    engine.create_channel("old", "c")
+    with pytest.raises(InvalidStorageError, match="topic old has storage kind diskqueue"):
+        engine.read_messages("old", START, 1)
+    with pytest.raises(InvalidStorageError):
+        engine.seek_channel("old", "c", target=START)
+    with pytest.raises(InvalidStorageError):
+        engine.create_channel("old", "d", start=START)
+    assert list(engine.topic("old").channels) == ["c"]
