@@ -24,6 +24,8 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("topics-none-found", "/topics/?q=nothing-is-called-so"),
         ConsolePage("topic", topic_path),
         ConsolePage("channel", channel_path),
+        ConsolePage("messages", f"{topic_path}~messages/"),
+        ConsolePage("channel-messages", f"{channel_path}~messages/?form=hex"),
         ConsolePage("channel-viewer", channel_path, user="vera"),
         ConsolePage("gone", f"{topic_path}nothing-is-called-so/"),
         ConsolePage("audit", "/audit/"),
@@ -32,6 +34,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("confirm-publish", f"{topic_path}~publish/"),
         ConsolePage("confirm-empty-topic", f"{topic_path}~empty/"),
         ConsolePage("confirm-delete-channel", f"{channel_path}~delete/"),
+        ConsolePage("confirm-seek", f"{channel_path}~seek/"),
         ConsolePage("dialog-requeue", channel_path, act="Requeue in flight…"),
         ConsolePage("dialog-create-topic", "/topics/", act="New topic…"),
     )

@@ -1,0 +1,131 @@
+"""The HTTP API on topics of the log: reading, bulk reading, seeking; who may see bodies; what the audit hears."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.service.http_server import Answer, Server, http_server
+from tests.support.engine import Client, settle
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with http_server(tmp_path) as running:
+        await filled(running)
+        yield running
+
+
+async def filled(server: Server) -> None:
+    for body in (b"one", b"two", b"\xff\xfe"):
+        await server.request("POST", "/pub?topic=orders", body)
+    await server.request("POST", "/channel/create?topic=orders&channel=billing")
+    settle(server.engine)
+
+
+def bodies(answer: Answer) -> list[str]:
+    return [one.get("body", one.get("body_base64")) for one in answer.json["messages"]]
+
+
+async def test_messages_are_shown_and_stay(server: Server) -> None:
+    answer = await server.request("GET", "/topic/messages?topic=orders")
+    assert answer.status == 200
+    assert bodies(answer) == ["one", "two", "//4="]
+    shown = answer.json
+    assert (shown["oldest_offset"], shown["end_offset"], shown["next_offset"]) == (0, 3, 3)
+    assert shown["messages"][0]["id"] == f"{shown['id_base']:016x}"
+    assert bodies(await server.request("GET", "/topic/messages?topic=orders&offset=1&limit=1")) == ["two"]
+    assert bodies(await server.request("GET", "/topic/messages?topic=orders&from=end")) == []
+    assert bodies(await server.request("GET", "/topic/messages?topic=orders&time_ms=0&limit=2")) == ["one", "two"]
+    assert bodies(await server.request("GET", "/topic/messages?topic=orders&channel=billing&limit=2")) == ["one", "two"]
+    assert server.engine.channel("orders", "billing").backlog.depth == 3
+
+
+async def test_bulk_reads_are_binary_and_tell_whose_they_are(server: Server) -> None:
+    answer = await server.request("GET", "/log/read?topic=orders&offset=1")
+    assert answer.status == 200
+    assert answer.headers[b"x-penstock-first-offset"] == b"1"
+    assert answer.headers[b"x-penstock-next-offset"] == b"3"
+    assert answer.headers[b"x-penstock-synced-offset"] == b"3"
+    assert answer.headers[b"x-penstock-count"] == b"2"
+    assert answer.headers[b"x-penstock-topic-number"] == b"1"
+    client = Client(server.engine, "orders", "billing", ready=10)
+    assert answer.body == b"".join(run.frames for run in client.sink.runs)[-len(answer.body) :]
+
+
+async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> None:
+    answer = await server.request("POST", "/channel/seek?topic=orders&channel=billing&offset=2")
+    assert answer.status == 200
+    assert answer.json == {"offset": 2, "oldest_offset": 0, "end_offset": 3, "depth": 1}
+    assert server.engine.channel("orders", "billing").backlog.depth == 1
+    assert server.acts[-1].action == "seek_channel"
+    await server.request("GET", "/topic/messages?topic=orders&limit=2")
+    assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
+    await server.request("POST", "/channel/create?topic=orders&channel=late&start_offset=1")
+    await server.request("POST", "/channel/create?topic=orders&channel=new&start=end")
+    depths = {name: one.backlog.depth for name, one in server.engine.topic("orders").channels.items()}
+    assert depths == {"billing": 1, "late": 2, "new": 0}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "word", "detail"),
+    [
+        ("GET", "/topic/messages", 400, "MISSING_ARG_TOPIC", ""),
+        ("GET", "/topic/messages?topic=none", 404, "TOPIC_NOT_FOUND", ""),
+        ("GET", "/topic/messages?topic=orders&channel=none", 404, "CHANNEL_NOT_FOUND", ""),
+        ("GET", "/topic/messages?topic=orders&limit=1001", 400, "INVALID_REQUEST", "limit=1001 is not a whole number"),
+        (
+            "GET",
+            "/topic/messages?topic=orders&offset=1&time_ms=2",
+            400,
+            "INVALID_REQUEST",
+            "offset and time_ms name",
+        ),
+        ("GET", "/topic/messages?topic=orders&from=middle", 400, "INVALID_REQUEST", "from=middle can be start or end"),
+        (
+            "GET",
+            "/topic/messages?topic=orders&offset=4",
+            403,
+            "LIMIT_REACHED",
+            "offset 4 of orders is beyond its end",
+        ),
+        ("GET", "/log/read?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
+        ("POST", "/channel/seek?topic=orders&channel=billing", 400, "INVALID_REQUEST", "where to is missing"),
+        ("POST", "/channel/seek?topic=orders&channel=billing&offset=-1", 400, "INVALID_REQUEST", "offset=-1 is not"),
+        ("POST", "/topic/create?topic=x&storage=cloud", 400, "INVALID_STORAGE", "'cloud' does not exist"),
+        (
+            "POST",
+            "/topic/create?topic=orders&storage=diskqueue",
+            400,
+            "INVALID_STORAGE",
+            "exists with storage kind",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    server: Server, method: str, target: str, status: int, word: str, detail: str
+) -> None:
+    answer = await server.request(method, target)
+    assert (answer.status, answer.message) == (status, word)
+    assert detail in answer.json.get("detail", "")
+
+
+async def test_bodies_need_the_token_where_there_is_one(tmp_path: Path) -> None:
+    async with http_server(tmp_path, http_token="s3cret") as server:
+        await filled(server)
+        refused = await server.request("GET", "/topic/messages?topic=orders")
+        assert (refused.status, refused.message) == (403, "TOKEN_REQUIRED")
+        assert server.acts[-1].error.startswith("TOKEN_REQUIRED")
+        wrong = await server.request("GET", "/log/read?topic=orders&offset=0", headers={"Authorization": "Bearer no"})
+        assert wrong.status == 403
+        right = {"Authorization": "Bearer s3cret"}
+        assert (await server.request("GET", "/topic/messages?topic=orders", headers=right)).status == 200
+
+
+async def test_bodies_are_shown_to_nobody_over_an_open_address_without_a_token(tmp_path: Path) -> None:
+    async with http_server(tmp_path, http_address="0.0.0.0:4151") as server:
+        await filled(server)
+        refused = await server.request("GET", "/topic/messages?topic=orders")
+        assert (refused.status, refused.message) == (403, "TOKEN_REQUIRED")
+        assert "only with a token" in refused.json["detail"]
