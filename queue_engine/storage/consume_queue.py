@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from queue_engine.errors import StorageError
+from queue_engine.storage.checkpoint import QueueState
 from queue_engine.storage.queue_files import QueueFiles
 
 UNIT_BYTES = 20
@@ -292,6 +293,32 @@ class ConsumeQueue:
         if index < len(self._gap_firsts) and self._gap_firsts[index] < end:
             end = self._gap_firsts[index]
         return end - 1 if end > self.oldest_offset else None
+
+    @property
+    def first_unwritten_position(self) -> int | None:
+        """Position of the first record that no file knows yet; None when all are in files."""
+        return self._tail[0][2] if self._tail else None
+
+    def state(self) -> QueueState:
+        """What the files have."""
+        gaps = [gap for gap in self.gaps if gap[0] < self._written]
+        return QueueState(self.oldest_offset, max(self._written, self.oldest_offset), tuple(gaps))
+
+    def cut_at(self, position: int) -> None:
+        """Forget all records from `position` of the log on. Raises StorageError."""
+        last = self.last_unit()
+        if last is None or last[1] < position:
+            return
+        first, end = self.oldest_offset, self.end_offset
+        while first < end:
+            middle = (first + end) // 2
+            present = self.next_present(middle)
+            place = None if present is None else self.locate(present)
+            if present is None or place is None or place[0] >= position:
+                end = middle
+            else:
+                first = present + 1
+        self.truncate(first)
 
     def last_unit(self) -> tuple[int, int, int] | None:
         """(offset, position, size) of the last message, for the log's word on it; None when there is none.

@@ -119,6 +119,9 @@ class _Recovery:
         found.next_position = listed[-1].next_position if listed else 0
         for index, segment in enumerate(listed):
             if segment.next_position <= from_position:
+                # Something follows, and was synced after it.
+                segment.is_sealed = True
+                segment.end = segment.position + max(0, (self._files.size_of(segment.path) or 0) - SEAL_BYTES)
                 continue
             start = max(from_position, segment.position + SEGMENT_HEADER_BYTES)
             self._accepted.append(segment)

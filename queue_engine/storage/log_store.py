@@ -15,6 +15,7 @@ from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
 from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, decode_checkpoint, encode_checkpoint
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
@@ -25,8 +26,8 @@ from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
-from queue_engine.storage.queue_index import remove_unknown
-from queue_engine.storage.record import RecordHeader
+from queue_engine.storage.queue_index import read_file, remove_unknown
+from queue_engine.storage.record import RecordHeader, RecordLostError
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.segment import LogSegments
 from queue_engine.ticket import Ticket
@@ -38,6 +39,8 @@ CACHE_BYTES_MAX = 16 << 20
 TAILS_BYTES_MAX = 4 << 20
 # How often it is looked for segments that nobody needs.
 REMOVE_INTERVAL_NS = NS_PER_S
+# Consume queues that a checkpoint writes out at most; it reaches only as far as the others have been.
+CHECKPOINT_FLUSHES_MAX = 256
 # Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
 RESERVED_OFFSETS = 1 << 20
 
@@ -93,6 +96,7 @@ class LogStore:
         on_work: Callable[[], None] = lambda: None,
         on_reserve: Callable[[], None] = lambda: None,
         journal_reserve_bytes: int = RESERVE_BYTES,
+        checkpoint_interval_ms: int = 5_000,
     ) -> None:
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
@@ -120,6 +124,12 @@ class LogStore:
         self._recovered: dict[int, ChannelProgress] = {}
         self._known_channels: frozenset[int] = frozenset()
         self._remove_at_ns = 0
+        self._checkpoint_path = os.path.join(directory, CHECKPOINT_NAME)
+        self._checkpoint_interval_ns = checkpoint_interval_ms * NS_PER_MS
+        self._checkpoint_at_ns = 0
+        self._checkpoint_position = -1  # of the one on the disk
+        self._is_checkpointing = False
+        self._can_checkpoint = True
         self.log: CommitLog
         self.journal: ProgressJournal
 
@@ -146,14 +156,22 @@ class LogStore:
 
         try:
             self.segments.load()
-            # Made anew from the log, whatever they held.
-            self._queue_files.remove_tree(os.path.join(self._directory, "queues"))
+            checkpoint = self._trusted_checkpoint(openings, queues)
+            if checkpoint is None:
+                # Made anew from the log, whatever they held.
+                queues.clear()
+                self._queue_files.close()
+                self._queue_files.remove_tree(self._queues_directory)
             recovered = recover_log(
                 self.segments,
                 files=self._files,
+                from_position=checkpoint.position if checkpoint is not None else 0,
+                durable_upto=checkpoint.durable_upto if checkpoint is not None else 0,
                 on_record=on_record,
                 is_dead=lambda header: header.topic_number not in openings,
             )
+            if checkpoint is not None:
+                recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
@@ -211,9 +229,59 @@ class LogStore:
         self.log.open()
         self.journal.open(progress.channels, progress.on_disk, progress.old_journals)
 
+    def _trusted_checkpoint(
+        self, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
+    ) -> Checkpoint | None:
+        """The checkpoint, and in `queues` what it tells, when all of that agrees with the log and the files.
+
+        Raises StorageError or OSError when something can't be read."""
+        checkpoint = decode_checkpoint(read_file(self._files, self._checkpoint_path))
+        listed = self.segments.list
+        if checkpoint is None or not listed or checkpoint.position > listed[-1].next_position:
+            return None
+        for number, state in checkpoint.queues.items():
+            if number not in openings:
+                continue
+            queue = queues[number] = ConsumeQueue(
+                os.path.join(self._queues_directory, str(number)),
+                self._queue_files,
+                oldest_offset=state.oldest_offset,
+                end_offset=state.end_offset,
+                gaps=state.gaps,
+            )
+            if queue.first_missing() is not None:
+                return None
+            queue.cut_at(checkpoint.position)
+            if not self._agrees(number, queue):
+                logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
+                return None
+        self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
+        return checkpoint
+
+    def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
+        """Whether the first and the last unit are where the log says."""
+        last = queue.last_unit()
+        first = queue.next_present(queue.oldest_offset)
+        if last is None or first is None:
+            return queue.end_offset == queue.oldest_offset
+        for offset, place in ((first, queue.locate(first)), (last[0], last[1:])):
+            if place is None:
+                return False
+            try:
+                header = self.segments.read_record(*place).header
+            except (RecordLostError, StorageError):
+                return False
+            if header.topic_number != number or not header.first_offset <= offset < header.end_offset:
+                return False
+        return True
+
+    @property
+    def _queues_directory(self) -> str:
+        return os.path.join(self._directory, "queues")
+
     def _new_queue(self, number: int, first_offset: int) -> ConsumeQueue:
         return ConsumeQueue(
-            os.path.join(self._directory, "queues", str(number)),
+            os.path.join(self._queues_directory, str(number)),
             self._queue_files,
             oldest_offset=first_offset,
             end_offset=first_offset,
@@ -240,6 +308,7 @@ class LogStore:
     def close(self) -> None:
         """Put everything on the disk. Raises StorageError with all that went wrong."""
         errors: list[str] = []
+        self._can_checkpoint = False  # by the worker
         for step in (self.end_turn, self.log.close, self.journal.close, self._close_queues):
             try:
                 step()
@@ -257,6 +326,8 @@ class LogStore:
                 raise topic.queue.error
         try:
             self._queue_files.sync(self._queue_files.take_unsynced())
+            if self.log.error is None:
+                self._write_checkpoint()
         except OSError as exc:
             raise StorageError(f"consume queues in {self._directory} can't be synced: {exc}") from exc
         finally:
@@ -372,6 +443,9 @@ class LogStore:
         self.log.tick(now_ns)
         self.journal.tick(now_ns)
         self._bound_tails()
+        if now_ns >= self._checkpoint_at_ns and self._can_checkpoint and not self._is_checkpointing:
+            self._checkpoint_at_ns = now_ns + self._checkpoint_interval_ns
+            self._start_checkpoint()
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             try:
@@ -379,6 +453,56 @@ class LogStore:
             except StorageError as exc:
                 # Whether they are needed can't be told now.
                 logger.warning("segments not removed error=%s", exc)
+
+    def _compose_checkpoint(self) -> Checkpoint:
+        """As of now; true once the consume queues' files are synced."""
+        position = self.log.synced_end
+        for topic in self._topics.values():
+            unwritten = topic.queue.first_unwritten_position
+            if unwritten is not None and unwritten < position:
+                position = unwritten
+        states = {number: topic.queue.state() for number, topic in self._topics.items()}
+        return Checkpoint(position, self.log.synced_end, self.log.last_time_ns, states)
+
+    def _write_checkpoint(self) -> None:
+        """The last one. The next start can do without it, and takes longer."""
+        try:
+            self._files.replace(self._checkpoint_path, encode_checkpoint(self._compose_checkpoint()))
+        except OSError as exc:
+            logger.warning("checkpoint not written directory=%s error=%s", self._directory, exc)
+
+    def _start_checkpoint(self) -> None:
+        """Have the worker sync the consume queues and write how far they go."""
+        flushed = 0
+        for topic in self._topics.values():
+            if topic.queue.first_unwritten_position is not None and flushed < CHECKPOINT_FLUSHES_MAX:
+                topic.queue.flush()
+                flushed += 1
+        checkpoint = self._compose_checkpoint()
+        if checkpoint.position == self._checkpoint_position:
+            return
+        unsynced = self._queue_files.take_unsynced()
+        content = encode_checkpoint(checkpoint)
+        self._is_checkpointing = True
+        is_synced = False
+
+        def job() -> None:
+            nonlocal is_synced
+            self._queue_files.sync(unsynced)
+            is_synced = True
+            self._files.replace(self._checkpoint_path, content)
+
+        def done(error: Exception | None) -> None:
+            self._is_checkpointing = False
+            if error is None:
+                self._checkpoint_position = checkpoint.position
+                return
+            logger.warning("checkpoint not written directory=%s error=%s", self._directory, error)
+            if not is_synced:
+                # What the files hold is unknown from here on: the next start makes them anew.
+                self._can_checkpoint = False
+
+        self._worker.submit(job, done)
 
     def remove_unneeded(self) -> int:
         """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
@@ -395,6 +519,8 @@ class LogStore:
             topic.forget_before(removed[-1].next_position)
         for segment in removed:
             self.segments.forget(segment)
+        self._checkpoint_position = -1
+        self._checkpoint_at_ns = 0  # soon: the last one tells of what is gone
 
         def job() -> None:
             for segment in removed:

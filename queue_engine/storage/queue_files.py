@@ -2,6 +2,7 @@
 
 import os
 from collections import OrderedDict
+from collections.abc import Container
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.files import Files
@@ -101,14 +102,15 @@ class QueueFiles:
             self.remove(os.path.join(directory, name))
         self._files.remove_directory(directory)
 
-    def remove_tree(self, directory: str) -> None:
-        """Remove the directories of all queues."""
+    def remove_tree(self, directory: str, keep: Container[str] = ()) -> None:
+        """Remove the directories of all queues but those named in `keep`."""
         try:
             names = self._files.listdir(directory)
         except FileNotFoundError:
             return
         for name in names:
-            self.remove_all(os.path.join(directory, name))
+            if name not in keep:
+                self.remove_all(os.path.join(directory, name))
 
     # Syncing.
 

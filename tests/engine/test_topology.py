@@ -339,6 +339,6 @@ def test_a_close_that_can_not_write_it_says_so(tmp_path: Path) -> None:
     files = FaultyFiles()
     engine = open_engine(tmp_path, files=files)
     engine.create_topic("orders")
-    files.fail("rename", errno.EROFS)
+    files.fail("rename", errno.EROFS, count=2)  # the log's checkpoint can be done without
     with pytest.raises(StorageError, match=r"topology\.json can't be written"):
         engine.close()

@@ -1,13 +1,16 @@
 """Faults made on purpose above the log: each breaks a rule of progress, of due times or of space."""
 
+from dataclasses import replace
 from typing import Any
 
-from queue_engine.storage import progress_journal, progress_recovery
+from queue_engine.storage import log_store, progress_journal, progress_recovery
 from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.storage.queue_files import QueueFiles
 from tests.faults.mutants import Mutant, Patch, _nothing
 
 
@@ -80,7 +83,31 @@ def _visible_before_the_log_says_so(patch: Patch) -> None:
     patch.setattr(LogStore, "append", hasty)
 
 
+def _checkpoint_beyond_what_is_written(patch: Patch) -> None:
+    compose = LogStore._compose_checkpoint
+    patch.setattr(LogStore, "_compose_checkpoint", lambda self: replace(compose(self), position=self.log.synced_end))
+    patch.setattr(log_store, "CHECKPOINT_FLUSHES_MAX", 0)
+
+
+def _checkpoint_beyond_what_is_synced(patch: Patch) -> None:
+    compose = LogStore._compose_checkpoint
+    patch.setattr(LogStore, "_compose_checkpoint", lambda self: replace(compose(self), position=self.log.visible_end))
+
+
+def _queues_not_synced_before_the_checkpoint(patch: Patch) -> None:
+    patch.setattr(QueueFiles, "sync", _nothing)
+
+
+def _queues_not_cut_at_the_checkpoint(patch: Patch) -> None:
+    patch.setattr(ConsumeQueue, "cut_at", _nothing)
+    patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
+
+
 STORE_MUTANTS = [
+    Mutant("a checkpoint beyond what queues have", _checkpoint_beyond_what_is_written),
+    Mutant("a checkpoint beyond what is synced", _checkpoint_beyond_what_is_synced),
+    Mutant("queues not synced before a checkpoint", _queues_not_synced_before_the_checkpoint),
+    Mutant("queues not cut at the checkpoint", _queues_not_cut_at_the_checkpoint),
     Mutant("a delivery is noted too late", _delivery_noted_too_late),
     Mutant("settled before a consumer said so", _settled_before_it_is_known),
     Mutant("merged without segments", _merge_without_segments),

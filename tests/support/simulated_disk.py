@@ -129,6 +129,8 @@ class SimulatedFiles(Files):
                 one.durable = inode.durable
                 one.changes = list(inode.changes)
             copy._names[path] = one
+            # A name that outlived the removal of its directory keeps that, too: a real one is removed after it.
+            copy.make_directory(os.path.dirname(path))
             if inode is None or self._durable_names.get(path) is inode:
                 copy._durable_names[path] = one
             else:
