@@ -2,11 +2,12 @@
 
 python -m tests.benchmarks.nsq_load publish PORT TOPIC BODY_BYTES BATCH COUNT
 python -m tests.benchmarks.nsq_load consume PORT TOPIC CHANNEL BODY_BYTES RDY
-python -m tests.benchmarks.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS
+python -m tests.benchmarks.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS [TOPICS]
 python -m tests.benchmarks.nsq_load paced   PORT TOPIC BODY_BYTES RATE SECONDS
 python -m tests.benchmarks.nsq_load latency PORT TOPIC CHANNEL BODY_BYTES RATE SECONDS
 """
 
+import itertools
 import json
 import select
 import socket
@@ -115,9 +116,16 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int) -> N
     report(count=count, end_ns=end_ns)
 
 
-def single(port: int, topic: str, body_bytes: int, connections: int, seconds: float) -> None:
-    """One PUB at a time on each connection, each waiting for its OK; latencies in ns of every 16th."""
-    command = f"PUB {topic}\n".encode() + struct.pack(">i", body_bytes) + b"x" * body_bytes
+def single(port: int, topic: str, body_bytes: int, connections: int, seconds: float, topics: int = 1) -> None:
+    """One PUB at a time on each connection, each waiting for its OK; latencies in ns of every 16th, or of one
+    connection of several.
+
+    topics: more than one are TOPIC_0, TOPIC_1 … in turn.
+    """
+    names = [topic] if topics == 1 else [f"{topic}_{number}" for number in range(topics)]
+    body = struct.pack(">i", body_bytes) + b"x" * body_bytes
+    commands = itertools.cycle([f"PUB {name}\n".encode() + body for name in names])
+    command = next(commands)
     sockets = [connect(port) for _ in range(connections)]
     start_ns = wait_for_go()
     until_ns = start_ns + int(seconds * 1e9)
@@ -136,13 +144,18 @@ def single(port: int, topic: str, body_bytes: int, connections: int, seconds: fl
         by_number = {connection.fileno(): connection for connection in sockets}
         for number, connection in by_number.items():
             poller.register(number, select.EPOLLIN)
-            connection.sendall(command)
+            connection.sendall(next(commands))
+        timed, sent_ns = next(iter(by_number)), time.monotonic_ns()
         while time.monotonic_ns() < until_ns:
             for number, _ in poller.poll(1):
                 connection = by_number[number]
                 if connection.recv(len(OK)) != OK:
                     sys.exit("refused or torn")
-                connection.send(command)
+                if number == timed:
+                    now = time.monotonic_ns()
+                    latencies.append(now - sent_ns)
+                    sent_ns = now
+                connection.send(next(commands))
                 count += 1
     report(count=count, end_ns=time.monotonic_ns(), latencies_ns=latencies)
 
@@ -215,7 +228,7 @@ if __name__ == "__main__":
     elif kind == "consume":
         consume(int(rest[0]), rest[1], rest[2], int(rest[3]), int(rest[4]))
     elif kind == "single":
-        single(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), float(rest[4]))
+        single(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), float(rest[4]), int((rest[5:] or ["1"])[0]))
     elif kind == "paced":
         paced(int(rest[0]), rest[1], int(rest[2]), float(rest[3]), float(rest[4]))
     elif kind == "latency":

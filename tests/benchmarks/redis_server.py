@@ -1,4 +1,4 @@
-"""A redis-server of our own: a free loopback port, a directory of its own, append-only file synced every second."""
+"""A redis-server of our own: a free loopback port, a directory of its own, append-only file synced as told."""
 
 import shutil
 import socket
@@ -15,8 +15,9 @@ class RedisServer:
     Rewriting the append-only file is off: it would cost Redis time in the middle of a measurement.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fsync: str = "everysec") -> None:
         self._directory = directory
+        self._fsync = fsync
         self.port = 0
 
     def __enter__(self) -> "RedisServer":
@@ -33,7 +34,7 @@ class RedisServer:
             "dir": str(self._directory),
             "save": "",
             "appendonly": "yes",
-            "appendfsync": "everysec",
+            "appendfsync": self._fsync,
             "auto-aof-rewrite-percentage": "0",
             "logfile": "redis.log",
         }

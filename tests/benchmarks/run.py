@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks import results
+from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, Topics
 from tests.benchmarks.results import Rounds
 from tests.benchmarks.scenarios import Dashboards, Latency, Reloads, Scenario, Single, Stream
 from tests.support.engine_process import EngineProcess
@@ -25,8 +26,17 @@ LONG: Sequence[Scenario] = (
     Latency(seconds=5),
     Reloads(seconds=10),
     Dashboards(seconds=4),
+    Stream("log_always", body_bytes=200, messages=400_000, storage="log", fsync="always"),
+    Stream("log_os", body_bytes=200, messages=400_000, storage="log", options=("--sync=os",)),
+    Stream("log_20", body_bytes=20, messages=400_000, storage="log", fsync="always"),
+    Stream("log_20k", body_bytes=20_000, messages=12_000, storage="log", fsync="always"),
+    Stream("log_3_channels", body_bytes=200, messages=200_000, channels=3, storage="log", fsync="always"),
+    LogSingles(connections=64, seconds=3),
+    Channels(messages=400_000),
+    Topics(seconds=3),
+    Deep(messages=10_000_000),
 )
-NEED_THE_CONSOLE = {"reloads", "dashboards"}
+NEED_THE_CONSOLE = {"reloads", "dashboards", "deep"}
 
 
 def main() -> None:
@@ -49,9 +59,11 @@ def main() -> None:
     rounds: Rounds = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         kind = EngineProcess if given.engine_only else ServerProcess
-        with kind(Path(directory) / "data") as server:
-            for scenario in scenarios:
-                measure(scenario, server, Path(directory) / "redis", given.rounds, rounds)
+        for number, options in enumerate(dict.fromkeys(scenario.options for scenario in scenarios)):
+            with kind(Path(directory) / f"data{number}", options=options) as server:
+                for scenario in scenarios:
+                    if scenario.options == options:
+                        measure(scenario, server, Path(directory) / "redis", given.rounds, rounds)
     print(results.table(rounds))
     if not given.no_write and not given.engine_only:
         results.write(rounds, command=f"python -m tests.benchmarks.run {' '.join(sys.argv[1:])}".strip())

@@ -27,6 +27,7 @@ Figures = dict[str, float]
 
 class Scenario(Protocol):
     name: str
+    options: tuple[str, ...]  # of the server that `penstock` gets
 
     def penstock(self, server: ServerProcess) -> Figures:
         """One round on Penstock: row of the results → value."""
@@ -35,6 +36,11 @@ class Scenario(Protocol):
     def redis(self, directory: Path) -> Figures:
         """One round on a Redis of its own, same rows; empty where there is no counterpart."""
         ...
+
+
+def topic_name() -> str:
+    """A topic of its own."""
+    return f"bench_{next(_numbers)}"
 
 
 def together(programs: Sequence[tuple[object, ...]]) -> tuple[list[dict[str, Any]], int]:
@@ -57,10 +63,26 @@ def percentile_ms(latencies_ns: Sequence[int], percent: int) -> float:
 
 
 class Stream:
-    """Publish `messages` in batches, then consume them all, on every one of `channels` channels."""
+    """Publish `messages` in batches, then consume them all, on every one of `channels` channels.
 
-    def __init__(self, suffix: str, *, body_bytes: int, messages: int, channels: int = 1) -> None:
+    fsync: when the peer syncs.
+    """
+
+    def __init__(
+        self,
+        suffix: str,
+        *,
+        body_bytes: int,
+        messages: int,
+        channels: int = 1,
+        storage: str = "diskqueue",
+        options: tuple[str, ...] = (),
+        fsync: str = "everysec",
+    ) -> None:
         self.name = f"stream_{suffix}"
+        self.options = options
+        self._storage = storage
+        self._fsync = fsync
         self._suffix = suffix
         self._body_bytes = body_bytes
         self._messages = messages // (BATCH * CONNECTIONS) * (BATCH * CONNECTIONS)
@@ -71,8 +93,8 @@ class Stream:
         return self._channels * CONNECTIONS if len(self._channels) == 1 else self._channels
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = f"bench_{next(_numbers)}"
-        server.http("POST", f"/topic/create?topic={topic}")
+        topic = topic_name()
+        server.http("POST", f"/topic/create?topic={topic}&storage={self._storage}")
         for channel in self._channels:
             server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
         share = self._messages // CONNECTIONS
@@ -91,7 +113,7 @@ class Stream:
         return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
 
     def redis(self, directory: Path) -> Figures:
-        with RedisServer(directory) as redis:
+        with RedisServer(directory, fsync=self._fsync) as redis:
             for channel in self._channels:
                 redis.ask(b"XGROUP", b"CREATE", b"bench", channel.encode(), b"$", b"MKSTREAM")
             share = self._messages // CONNECTIONS
@@ -114,14 +136,16 @@ class Stream:
 class Single:
     """One message at a time, waiting for its answer, on `connections` connections of at most two processes."""
 
+    options: tuple[str, ...] = ()
+
     def __init__(self, *, connections: int, seconds: float) -> None:
         self.name = f"single_{connections}"
         self._shares = [connections] if connections == 1 else [connections // 2, connections - connections // 2]
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = f"bench_{next(_numbers)}"
-        server.http("POST", f"/topic/create?topic={topic}")
+        topic = topic_name()
+        server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
         server.http("POST", f"/channel/create?topic={topic}&channel=c0")
         value = rate(
             [("nsq_load", "single", server.tcp_port, topic, 200, share, self._seconds) for share in self._shares]
@@ -142,13 +166,16 @@ class Single:
 class Latency:
     """End to end at 200 messages a second, RDY 2500, the consumer with pynsq's own IDENTIFY."""
 
+    options: tuple[str, ...] = ()
+
     name = "latency"
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = f"bench_{next(_numbers)}"
+        topic = topic_name()
+        server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
         [report], _ = together([("nsq_load", "latency", server.tcp_port, topic, "c0", 200, 200, self._seconds)])
         server.http("POST", f"/topic/delete?topic={topic}")
         return {f"latency_p{percent}_ms": percentile_ms(report["latencies_ns"], percent) for percent in (50, 99)}
@@ -160,6 +187,8 @@ class Latency:
 class Reloads:
     """Single PUBs, 200 a second, while four logged-in clients reload the topics page (200 topics) without pause."""
 
+    options: tuple[str, ...] = ()
+
     name = "reloads"
 
     def __init__(self, *, seconds: float) -> None:
@@ -168,7 +197,7 @@ class Reloads:
     def penstock(self, server: ServerProcess) -> Figures:
         topics = [f"reload_{number:03}" for number in range(200)]
         for topic in topics:
-            server.http("POST", f"/topic/create?topic={topic}")
+            server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
         wait_for("200 topics", lambda: len(server.stats()["topics"]) >= len(topics))
         with LoadProgram("console_load", "reload", server.console_port, "/topics/", 4) as reload:
             reload.wait_until_ready()
@@ -191,6 +220,8 @@ class Reloads:
 class Dashboards:
     """Publishing alone, then with 20 open topics pages that are sent a frame every second."""
 
+    options: tuple[str, ...] = ()
+
     name = "dashboards"
 
     def __init__(self, *, seconds: float) -> None:
@@ -202,8 +233,8 @@ class Dashboards:
         rates = []
         until_s = time.monotonic() + self._seconds
         while not rates or time.monotonic() < until_s:
-            topic = f"bench_{next(_numbers)}"
-            server.http("POST", f"/topic/create?topic={topic}")
+            topic = topic_name()
+            server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
             server.http("POST", f"/channel/create?topic={topic}&channel=c0")
             programs = [("nsq_load", "publish", server.tcp_port, topic, 200, BATCH, count)] * CONNECTIONS
             rates.append(rate(programs, expected=count * CONNECTIONS))
