@@ -93,6 +93,8 @@ class Stores:
             worker=self._background,
             on_work=self._on_work,
             on_reserve=self._on_reserve,
+            retention_ms=options.log_retention_ms,
+            retention_bytes=options.log_retention_bytes,
         )
         opened = log.open([_opening(entry) for entry in entries])
         self.log, self._opened = log, opened

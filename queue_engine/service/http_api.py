@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -36,6 +36,8 @@ from queue_engine.service.http_connection import (
     error_response,
 )
 from queue_engine.service.http_log import BodyAccess
+from queue_engine.service.http_metrics import CONTENT_TYPE as METRICS
+from queue_engine.service.http_metrics import metrics_text
 from queue_engine.service.http_stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.ticket import Ticket
 from queue_engine.version import VERSION
@@ -102,6 +104,7 @@ class HttpApi:
             "/ping": {"GET": self._ping},
             "/info": {"GET": self._info},
             "/stats": {"GET": self._stats},
+            "/metrics": {"GET": self._metrics},
             "/pub": {"POST": self._pub},
             "/mpub": {"POST": self._mpub},
         }
@@ -192,8 +195,19 @@ class HttpApi:
                 return Response(200, stats_json(snapshot, topic=topic, include_mem=include_mem), JSON)
             return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
 
+        self._answer_snapshot(
+            self._engine.stats_in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
+        )
+
+    def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        slices = self._engine.stats_in_slices(lambda topic, channel: False)
+        self._answer_snapshot(slices, lambda found: Response(200, metrics_text(found), METRICS), answer)
+
+    @staticmethod
+    def _answer_snapshot(
+        slices: Generator[None, None, EngineSnapshot], encode: Callable[[EngineSnapshot], Response], answer: Answer
+    ) -> None:
         loop = asyncio.get_running_loop()
-        slices = self._engine.stats_in_slices(lambda t, c: include_clients, topic=topic, channel=channel)
 
         def step() -> None:
             # Thousands of channels take a while: others have their turn between the slices.
@@ -202,7 +216,7 @@ class HttpApi:
             except StopIteration as stop:
                 answer(encode(stop.value))
             except Exception:
-                logger.exception("figures not made topic=%s channel=%s", topic, channel)
+                logger.exception("figures not made")
                 answer(error_response(500, "INTERNAL_ERROR"))
             else:
                 loop.call_soon(step)

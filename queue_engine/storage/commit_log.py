@@ -19,6 +19,7 @@ Three kinds of trouble:
 - A record larger than a segment: refused, nothing else changes.
 """
 
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class CommitLog:
         on_failed: Callable[[StorageError], None],
         last_time_ns: int = 0,
         fill_ahead_bytes: int = FILL_AHEAD_BYTES,
+        room_bytes_min: int = 0,
     ) -> None:
         """start_position: where the first new segment begins; all before it is synced. durable_upto: the mark
         that recovery found, not behind it.
@@ -98,6 +100,7 @@ class CommitLog:
         everything behind `visible_end` was not taken and its positions are taken back; is called once with the
         error that stops the log even if there was nothing. Both are called on the engine's thread, also from
         within `commit` and `close`. fill_ahead_bytes: how far zeros are written ahead under `always`; 0 for not.
+        room_bytes_min: what must be free beside, after the disk was full, before anything is taken again.
         """
         self._segments = segments
         self._files = files
@@ -115,6 +118,7 @@ class CommitLog:
         self._fill_ahead_bytes = fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0
         self._fill_step_bytes = min(FILL_STEP_BYTES, fill_ahead_bytes // 4)
         self._start_position = start_position
+        self._room_bytes_min = room_bytes_min
 
         self.end = self.written_end = self.synced_end = self._told_end = durable_upto
         self.error: StorageError | None = None
@@ -467,6 +471,9 @@ class CommitLog:
                     raise error
                 room = maker.made
             assert room is not None
+            free = self._files.free_bytes(self._segments.directory) if self._room_bytes_min else 0
+            if free < self._room_bytes_min:
+                raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._room_bytes_min} must be")
             try:
                 room.fill(min(size, FILL_STEP_BYTES))
             except OSError:

@@ -65,6 +65,18 @@ class Files:
         except FileNotFoundError:
             return None
 
+    def free_bytes(self, directory: str) -> int:
+        """What may still be written to the file system of `directory`; a quota is not seen."""
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
+    def modified_ns(self, path: str) -> int | None:
+        """When the file at `path` was last written, Unix ns; None when there is none."""
+        try:
+            return os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            return None
+
     def make_directory(self, path: str) -> None:
         """Make `path` a directory, its parents included, open to its owner alone; it may be one already."""
         if not os.path.isdir(path):

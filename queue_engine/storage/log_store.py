@@ -29,7 +29,7 @@ from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import read_file, remove_unknown
 from queue_engine.storage.record import RecordHeader, RecordLostError
 from queue_engine.storage.recovery_report import RecoveryReport
-from queue_engine.storage.segment import LogSegments
+from queue_engine.storage.segment import LogSegments, SegmentInfo
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,11 @@ class LogStore:
         on_reserve: Callable[[], None] = lambda: None,
         journal_reserve_bytes: int = RESERVE_BYTES,
         checkpoint_interval_ms: int = 5_000,
+        retention_ms: int = 0,
+        retention_bytes: int = 0,
     ) -> None:
+        """retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
+        smaller; of what is 0 the other decides alone, with both 0 it goes at once."""
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(CACHE_BYTES_MAX)
@@ -130,6 +134,8 @@ class LogStore:
         self._checkpoint_position = -1  # of the one on the disk
         self._is_checkpointing = False
         self._can_checkpoint = True
+        self._retention_ns = retention_ms * NS_PER_MS
+        self._retention_bytes = retention_bytes
         self.log: CommitLog
         self.journal: ProgressJournal
 
@@ -225,6 +231,7 @@ class LogStore:
             on_visible=self._became_visible,
             on_failed=self._failed,
             last_time_ns=recovered.last_time_ns,
+            room_bytes_min=2 * self._journal_reserve_bytes,
         )
         self.log.open()
         self.journal.open(progress.channels, progress.on_disk, progress.old_journals)
@@ -441,6 +448,10 @@ class LogStore:
     def tick(self, now_ns: int) -> None:
         """What is due by time: syncs, merges, another try of what the disk refused."""
         self.log.tick(now_ns)
+        if self.log.is_full:
+            self.journal.release_reserve()
+        else:
+            self.journal.may_reserve = True
         self.journal.tick(now_ns)
         self._bound_tails()
         if now_ns >= self._checkpoint_at_ns and self._can_checkpoint and not self._is_checkpointing:
@@ -513,6 +524,7 @@ class LogStore:
         for topic in self._topics.values():
             needed = min(needed, topic.needed_position(needed))
         removed = [one for one in self.segments.list if one.is_sealed and one.next_position <= needed]
+        removed = self._past_retention(removed)
         if not removed:
             return 0
         for topic in self._topics.values():
@@ -534,6 +546,26 @@ class LogStore:
 
         self._worker.submit(job, done)
         return len(removed)
+
+    def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
+        """Of the oldest segments, those that are too old or too many."""
+        if not (self._retention_ns or self._retention_bytes):
+            return unneeded
+        size = sum([one.end - one.position for one in self.segments.list if one.is_sealed])
+        now_ns = self.clock.time_ns()
+        past: list[SegmentInfo] = []
+        for segment in unneeded:
+            is_old = self._retention_ns and now_ns - self._written_ns(segment) > self._retention_ns
+            is_too_much = self._retention_bytes and size > self._retention_bytes
+            if not (is_old or is_too_much):
+                break
+            past.append(segment)
+            size -= segment.end - segment.position
+        return past
+
+    def _written_ns(self, segment: SegmentInfo) -> int:
+        # A start does not read what lies before the checkpoint.
+        return segment.last_time_ns or self._files.modified_ns(segment.path) or 0
 
     def _bound_tails(self) -> None:
         if sum(topic.queue.tail_bytes for topic in self._topics.values()) > TAILS_BYTES_MAX:

@@ -15,11 +15,13 @@ class LoggedBatch:
     first, end: the offsets from `first` up to but not including `end`. damaged: offsets whose bodies are lost.
     """
 
-    __slots__ = ("damaged", "end", "first", "run", "time_ns")
+    __slots__ = ("cost_bytes", "damaged", "end", "first", "run", "time_ns")
 
     def __init__(self, first: int, time_ns: int, run: Run, damaged: frozenset[int] = frozenset()) -> None:
         self.first = first
-        self.end = first + len(run)
+        count = len(run.ids)
+        self.end = first + count
+        self.cost_bytes = _BATCH_COST_BYTES + len(run.frames) + _MESSAGE_COST_BYTES * count
         self.time_ns = time_ns
         self.run = run
         self.damaged = damaged
@@ -44,16 +46,12 @@ class BatchCache:
         batches = self._batches
         old = batches.pop(position, None)
         if old is not None:
-            self._bytes -= _cost_bytes(old)
+            self._bytes -= old.cost_bytes
         batches[position] = batch
-        self._bytes += _cost_bytes(batch)
+        self._bytes += batch.cost_bytes
         while self._bytes > self._bytes_max and len(batches) > 1:
-            self._bytes -= _cost_bytes(batches.popitem(last=False)[1])
+            self._bytes -= batches.popitem(last=False)[1].cost_bytes
 
     def clear(self) -> None:
         self._batches.clear()
         self._bytes = 0
-
-
-def _cost_bytes(batch: LoggedBatch) -> int:
-    return _BATCH_COST_BYTES + len(batch.run.frames) + _MESSAGE_COST_BYTES * len(batch.run)

@@ -102,6 +102,7 @@ class ProgressJournal:
         self._retry_ns = 0
         self._awaiting: list[Ticket] = []
         self._has_reserve = False
+        self.may_reserve = True
         self.error: StorageError | None = None
         self._is_broken = False
 
@@ -423,8 +424,13 @@ class ProgressJournal:
 
     # The reserve.
 
+    def release_reserve(self) -> None:
+        """The disk is full: what was set apart is for whatever helps to make room."""
+        self.may_reserve = False
+        self._give_up_reserve()
+
     def _make_reserve(self) -> None:
-        if self._has_reserve or not self._reserve_bytes:
+        if self._has_reserve or not self._reserve_bytes or not self.may_reserve:
             return
         self._has_reserve = True
         path = os.path.join(self._directory, RESERVE_NAME)

@@ -38,6 +38,8 @@ ID_BASE_MAX = 1 << 62
 
 _pack_fields = struct.Struct(">BBHIIQqQ16sIIIII").pack  # what the CRC covers: bytes 4 to 76
 _unpack_fields = struct.Struct(">BBHIIQqQ16sIIIII").unpack
+_pack_entry = struct.Struct(">II").pack
+_pack_entry = struct.Struct(">II").pack
 _pack_place = struct.Struct(">QQ").pack
 # Ids are made in blocks: 13 hex digits before, 3 behind.
 _ID_SUFFIXES = [b"%03x" % number for number in range(1 << 12)]
@@ -101,10 +103,13 @@ def encode_record(
     dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED and INTERNAL; the others follow from what is given.
     """
     frames = batch.run().frames
-    columns = [
-        _big_endian("I", accumulate([size + FRAME_HEADER_BYTES for size in batch.body_sizes])),
-        _big_endian("I", map(crc32c, batch.bodies)),
-    ]
+    if len(batch) == 1:
+        columns = [_pack_entry(len(frames), crc32c(batch.bodies[0]))]
+    else:
+        columns = [
+            _big_endian("I", accumulate([size + FRAME_HEADER_BYTES for size in batch.body_sizes])),
+            _big_endian("I", map(crc32c, batch.bodies)),
+        ]
     if dues_ns is not None:
         flags |= HAS_DUE
         columns.append(_big_endian("q", dues_ns))

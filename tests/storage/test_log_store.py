@@ -24,7 +24,10 @@ from tests.support.files import FaultyFiles
 class Bench:
     """A log store on a test's disk. `forget` empties its caches, so that what is read comes from files."""
 
-    def __init__(self, path: Path, policy: SyncPolicy = SyncPolicy.OS, *, segment_bytes: int = 1 << 16) -> None:
+    def __init__(
+        self, path: Path, policy: SyncPolicy = SyncPolicy.OS, *, segment_bytes: int = 1 << 16, **options: int
+    ) -> None:
+        self.options = options
         self.path = path
         self.policy = policy
         self.segment_bytes = segment_bytes
@@ -49,6 +52,7 @@ class Bench:
             memory_count_max=100,
             sync_background=self.sync,
             worker=InlineBackground(),
+            **self.options,
         )
         opening = self.log.open(openings)
         self.log.reserved(self.log.reserving())
@@ -393,6 +397,34 @@ def test_the_least_that_a_channel_needs_holds_the_log(bench: Bench) -> None:
 
 
 # Space.
+
+
+def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096, retention_ms=10_000)
+    channel = bench.topic.open_channel("c", 7)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    list(everything(channel))
+    bench.clock.advance(ms=10_000)
+    assert bench.log.remove_unneeded() == 0
+    channel.seek(0)
+    assert channel.depth == 50
+    list(everything(channel))
+    bench.clock.advance(ms=1)
+    assert bench.log.remove_unneeded() > 3
+    assert bench.topic.oldest_offset > 0
+
+
+def test_what_is_finished_is_kept_until_it_is_too_much(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096, retention_bytes=10_000)
+    channel = bench.topic.open_channel("c", 7)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    list(everything(channel))
+    assert bench.log.remove_unneeded() > 0
+    sealed = [one for one in bench.log.segments.list if one.is_sealed]
+    assert 5_000 < sum(one.end - one.position for one in sealed) <= 10_000
+    assert bench.log.remove_unneeded() == 0
 
 
 def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) -> None:

@@ -111,7 +111,10 @@ class FaultyFiles(Files):
     def unlink(self, path: str) -> None:
         self._meet("unlink")
         self._change()
+        size = self.size_of(path) or 0
         super().unlink(path)
+        if self.bytes_free is not None:
+            self.bytes_free += size
 
     def listdir(self, directory: str) -> list[str]:
         self._meet("listdir")
@@ -132,6 +135,9 @@ class FaultyFiles(Files):
             data = data[: self.bytes_free]
             self.bytes_free -= len(data)
         return super().write_at(fd, data, position)
+
+    def free_bytes(self, directory: str) -> int:
+        return super().free_bytes(directory) if self.bytes_free is None else self.bytes_free
 
     def truncate(self, fd: int, size: int) -> None:
         self._meet("truncate")

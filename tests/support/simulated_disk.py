@@ -186,6 +186,12 @@ class SimulatedFiles(Files):
         inode = self._names.get(path)
         return None if inode is None else len(inode.cached)
 
+    def free_bytes(self, directory: str) -> int:
+        return 1 << 40 if self.bytes_free is None else self.bytes_free
+
+    def modified_ns(self, path: str) -> int | None:
+        return None if path not in self._names else 0
+
     def make_directory(self, path: str) -> None:
         while path and path not in self._directories:
             self._directories.add(path)
