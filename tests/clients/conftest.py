@@ -18,15 +18,15 @@ def lines() -> list[bytes]:
     return found
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="module", params=["log", "diskqueue"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that the tests of one file share; each uses a topic of its own."""
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as running:
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data", options=[f"--storage={request.param}"]) as running:
         yield running
 
 
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
+@pytest.fixture(params=["log", "diskqueue"])
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server for a test that stops or kills it."""
-    with ServerProcess(tmp_path / "data") as running:
+    with ServerProcess(tmp_path / "data", options=[f"--storage={request.param}"]) as running:
         yield running

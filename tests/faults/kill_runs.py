@@ -42,6 +42,8 @@ class Round:
         self.errors: list[Exception] = []
         self.sent: set[bytes] = set()
         self.acknowledged: set[bytes] = set()
+        self.acknowledged_at: dict[bytes, float] = {}  # time.monotonic
+        self.finished_at: dict[str, dict[bytes, float]] = {channel: {} for channel in CHANNELS}
         self.finished: dict[str, set[bytes]] = {channel: set() for channel in CHANNELS}
         self.attempts: dict[str, dict[bytes, int]] = {channel: {} for channel in CHANNELS}
 
@@ -85,6 +87,7 @@ class Round:
                 client.expect_ok()
                 with self._lock:
                     self.acknowledged.update(bodies)
+                    self.acknowledged_at.update(dict.fromkeys(bodies, time.monotonic()))
 
     def _consume(self, channel: str, rng: random.Random) -> None:
         with NsqSocket(self._port) as client:
@@ -99,6 +102,7 @@ class Round:
                 elif rng.random() < 0.9:
                     with self._lock:
                         self.finished[channel].add(message.body)
+                        self.finished_at[channel][message.body] = time.monotonic()
                     client.finish(message)
 
 
