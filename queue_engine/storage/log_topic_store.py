@@ -143,7 +143,12 @@ class LogTopicStore:
         queue.append(first, len(batch), position, size, dues_ns)
         self._log.batches.put(position, LoggedBatch(first, batch.timestamp_ns, batch.run()))
         if self._is_flowing and self._channels and self.released == before:
-            self._release_to(queue.end_offset)
+            if dues_ns is None and first == before:
+                # As nearly always: nothing deferred, no gap.
+                self.released = queue.end_offset
+                self.released_count += len(batch)
+            else:
+                self._release_to(queue.end_offset)
 
     def _release_to(self, offset: int) -> None:
         before, self.released = self.released, offset

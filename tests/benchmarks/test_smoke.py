@@ -29,7 +29,7 @@ SHORT: tuple[Scenario, ...] = (
     Stream("log_os", body_bytes=200, messages=120_000, storage="log", options=("--sync=os",)),
     LogSingles(connections=64, seconds=1),
     Channels(messages=120_000),
-    Topics(seconds=1),
+    Topics(seconds=1, topics=100),
     Deep(messages=400_000),
 )
 
