@@ -87,9 +87,7 @@ class Options:
     sync_interval_bytes: int = _option(4 << 20, "with --sync interval: most bytes between syncs", low=1)
     log_segment_bytes: int = _option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
 
-    log_retention_ms: int = _option(
-        0, "keep what all channels have finished so long (0: let it go)", low=0
-    )
+    log_retention_ms: int = _option(0, "keep what all channels have finished so long (0: let it go)", low=0)
     log_retention_bytes: int = _option(0, "keep it while the log is smaller than so many bytes", low=0)
     http_token: str = _option("", "who sends it as Authorization: Bearer TOKEN may read bodies by HTTP")
 
