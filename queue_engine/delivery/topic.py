@@ -93,8 +93,8 @@ class Topic:
         ticket = self._gathered_ticket
         batch = self.store.make_batch(bodies)
         stored = self.store.append(batch)
-        stored.when_done(self._on_appended)
         if stored is DONE:
+            self._on_appended(stored)
             self._published(batch, is_deferred=False)
             ticket.resolve()
         else:
@@ -121,6 +121,7 @@ class Topic:
         return ticket
 
     def _settled(self, batch: Batch, stored: Ticket, ticket: Ticket) -> None:
+        self._on_appended(stored)
         if stored.error is None:
             self._published(batch, is_deferred=False)
             ticket.resolve()
@@ -133,8 +134,8 @@ class Topic:
         for channel in self.channels.values():
             if is_deferred:
                 self._schedule(channel)
-            else:
-                self._wake(channel)
+            elif channel.consumers:
+                self._wake(channel)  # one without consumers is woken by the first
         if self.channels and not self.paused and self.store.depth:
             self._pump_later(self)
 

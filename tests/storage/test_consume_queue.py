@@ -312,3 +312,24 @@ class ConsumeQueueMachine(RuleBasedStateMachine):
 
 ConsumeQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestConsumeQueueMachine = ConsumeQueueMachine.TestCase
+
+
+def test_the_first_version_of_units_is_read_for_ever(tmp_path: Path) -> None:
+    """Three messages of one record, then two of another with due times; drawn at the head of consume_queue.py."""
+    units = bytes.fromhex(
+        "0000000000000040000001230000000000000000"
+        "0000000000000040000001230000000000000000"
+        "0000000000000040000001230000000000000000"
+        "0000000000000163000000801849331f2cf68000"
+        "0000000000000163000000800000000000000000"
+    )  # fmt: skip
+    files = QueueFiles(FaultyFiles())
+    queue = ConsumeQueue(str(tmp_path / "1"), files)
+    queue.append(0, 3, 0x40, 0x123)
+    queue.append(3, 2, 0x163, 0x80, [0x1849331F2CF68000, 0])
+    assert queue.flush()
+    (path,) = (tmp_path / "1").glob("*.queue")
+    assert path.read_bytes() == units
+    again = ConsumeQueue(str(tmp_path / "1"), QueueFiles(FaultyFiles()), end_offset=5)
+    assert [again.locate(offset) for offset in range(6)] == [(0x40, 0x123)] * 3 + [(0x163, 0x80)] * 2 + [None]
+    assert again.deferred_between(0, 5) == [(3, 0x1849331F2CF68000)]
