@@ -1,11 +1,10 @@
 """A thousand topics under `ulimit -n 256`: descriptors are shared, none is missing, nothing is lost."""
 
-import resource
 from pathlib import Path
 
 import pytest
 
-from tests.support.engine_process import EngineProcess
+from tests.support.engine_process import DESCRIPTORS_VARIABLE, EngineProcess
 from tests.support.nsq_socket import NsqSocket, sized
 
 pytestmark = pytest.mark.slow
@@ -14,15 +13,12 @@ TOPICS = 1_000
 DESCRIPTORS = 256
 
 
-def limit(server: EngineProcess) -> None:
-    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-
-
 @pytest.mark.parametrize("storage", ["log", "diskqueue"])
 def test_a_thousand_topics_work_with_few_descriptors(tmp_path: Path, storage: str) -> None:
     options = [f"--storage={storage}", "--mem-queue-size=0", "--log-segment-bytes=1048576", "--max-body-size=65536"]
-    with EngineProcess(tmp_path / "data", options=[*options, "--max-msg-size=65536"]) as server:
-        limit(server)
+    environment = {DESCRIPTORS_VARIABLE: str(DESCRIPTORS)}
+    options.append("--max-msg-size=65536")
+    with EngineProcess(tmp_path / "data", options=options, environment=environment) as server:
         with NsqSocket(server.tcp_port) as client:
             for turn in range(3):
                 for number in range(TOPICS):
@@ -32,7 +28,6 @@ def test_a_thousand_topics_work_with_few_descriptors(tmp_path: Path, storage: st
         assert sum(topic["depth"] for topic in server.stats()["topics"]) == 3 * TOPICS
         server.kill9()
         server.start()
-        limit(server)
         assert server.http("GET", "/ping") == b"OK"
         assert sum(topic["depth"] for topic in server.stats()["topics"]) == 3 * TOPICS
         for number in range(0, TOPICS, 50):

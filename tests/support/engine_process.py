@@ -3,6 +3,8 @@
 python -m tests.support.engine_process [--flag=value …]: the engine's own flags, until SIGTERM.
 """
 
+import os
+import resource
 import signal
 import sys
 from dataclasses import fields
@@ -28,7 +30,13 @@ class EngineProcess(ServerProcess):
         ]
 
 
+DESCRIPTORS_VARIABLE = "ENGINE_PROCESS_DESCRIPTORS"
+"""Environment: how many descriptors the process may have."""
+
+
 def main(arguments: list[str]) -> None:
+    if descriptors := int(os.environ.get(DESCRIPTORS_VARIABLE, "0")):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     names = {flag_of(spec.name): spec.name for spec in fields(Options)}
     given = {}
     for argument in arguments:
