@@ -379,6 +379,8 @@ class ProgressJournal:
         for channel, indexes in dirty.items():
             on_disk = self._on_disk.get(channel, set())
             progress = self._channels.get(channel)
+            if not indexes and progress is not None:
+                continue  # nothing was done to it
             contents = {} if progress is None else index_contents(progress)
             written += [(channel, index, contents[index]) for index in sorted(indexes & contents.keys())]
             for index in sorted(on_disk - contents.keys()):
