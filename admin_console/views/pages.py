@@ -20,10 +20,10 @@ _ACTS = {
     "topics": ("create_topic", "pause_topic"),
     "topic": ("publish", "create_channel", "pause_topic", "empty_topic", "delete_topic"),
     "channel": (
-        "seek_channel",
         "requeue_channel",
         "release_deferred",
         "pause_channel",
+        "seek_channel",
         "empty_channel",
         "delete_channel",
     ),

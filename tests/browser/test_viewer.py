@@ -21,7 +21,13 @@ TOPIC_ACTS = {
     "Empty…": ADMINS,
     "Delete…": ADMINS,
 }
-CHANNEL_ACTS = {"Requeue in flight…": OPERATORS, "Pause…": OPERATORS, "Empty…": ADMINS, "Delete…": ADMINS}
+CHANNEL_ACTS = {
+    "Requeue in flight…": OPERATORS,
+    "Pause…": OPERATORS,
+    "Rewind…": ADMINS,
+    "Empty…": ADMINS,
+    "Delete…": ADMINS,
+}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,10 @@ CHANNEL_ACTS = {"Requeue in flight…": OPERATORS, "Pause…": OPERATORS, "Empty
         (
             "/topics/ours/read/",
             CHANNEL_ACTS,
-            "Requeue, release and pause need the role operator, empty and delete need the role admin; yours is viewer.",
+            (
+                "Requeue, release and pause need the role operator, seek, empty and delete need the role admin; "
+                "yours is viewer."
+            ),
         ),
     ],
     ids=["topic", "channel"],

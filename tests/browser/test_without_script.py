@@ -7,6 +7,7 @@ from tests.browser.conftest import OpenPage
 from tests.support.browser import Complaints
 from tests.support.console_page import audit_row, create_channel, figure, message, topology
 from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -24,7 +25,12 @@ def test_pages_show_figures_and_say_that_they_stand_still(server: ServerProcess,
     expect(page.get_by_role("heading", name="water")).to_be_visible()
     page.get_by_role("searchbox").fill("still")
     page.get_by_role("searchbox").press("Enter")
-    expect(page.get_by_role("table").get_by_role("link", name="still")).to_be_visible()
+
+    def knows_the_topic() -> bool:
+        page.reload()  # lists are up to a second old, and stand still
+        return page.get_by_role("table").get_by_role("link", name="still").count() == 1
+
+    wait_for("the list to know the topic", knows_the_topic)
 
 
 def test_an_act_goes_through_a_page_of_its_own(
