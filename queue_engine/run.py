@@ -73,7 +73,7 @@ class Batch:
         self.ids = ids
         self.bodies = bodies
         self.body_sizes = list(map(len, bodies))
-        self.body_bytes = sum(self.body_sizes)
+        self.body_bytes = self.body_sizes[0] if len(ids) == 1 else sum(self.body_sizes)
         self._run: Run | None = None
         self._stored: tuple[bytes, list[int]] | None = None
 

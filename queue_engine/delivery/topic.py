@@ -84,6 +84,11 @@ class Topic:
             self.flush()
         return ticket
 
+    def publish_at_once(self, bodies: Sequence[bytes]) -> Ticket:
+        """The same for what a whole turn brought: nothing is waited for."""
+        self.flush()  # what came before comes before
+        return self._append(bodies)
+
     def flush(self) -> None:
         """Append what this turn brought."""
         bodies = self._gathered
@@ -91,14 +96,25 @@ class Topic:
             return
         self._gathered = None
         ticket = self._gathered_ticket
+        stored = self._append(bodies)
+        if stored is DONE:
+            ticket.resolve()
+        else:
+            stored.when_done(lambda settled: ticket.reject(settled.error) if settled.error else ticket.resolve())
+
+    def _append(self, bodies: Sequence[bytes]) -> Ticket:
         batch = self.store.make_batch(bodies)
         stored = self.store.append(batch)
         if stored is DONE:
-            self._on_appended(stored)
-            self._published(batch, is_deferred=False)
-            ticket.resolve()
+            self._appended(batch, stored)
         else:
-            stored.when_done(lambda settled: self._settled(batch, settled, ticket))
+            stored.when_done(lambda settled: self._appended(batch, settled))
+        return stored
+
+    def _appended(self, batch: Batch, stored: Ticket) -> None:
+        self._on_appended(stored)
+        if stored.error is None:
+            self._published(batch, is_deferred=False)
 
     def publish_deferred(self, bodies: Sequence[bytes], due_ns: int) -> Ticket:
         """Take messages that no channel may deliver before `due_ns` (monotonic). Raises LimitError beyond the
@@ -120,16 +136,8 @@ class Topic:
         ticket.when_done(lambda settled: None if settled.error else self._published(batch, is_deferred=True))
         return ticket
 
-    def _settled(self, batch: Batch, stored: Ticket, ticket: Ticket) -> None:
-        self._on_appended(stored)
-        if stored.error is None:
-            self._published(batch, is_deferred=False)
-            ticket.resolve()
-        else:
-            ticket.reject(stored.error)
-
     def _published(self, batch: Batch, *, is_deferred: bool) -> None:
-        self.message_count += len(batch)
+        self.message_count += len(batch.ids)
         self.message_bytes += batch.body_bytes
         for channel in self.channels.values():
             if is_deferred:

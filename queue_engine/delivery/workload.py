@@ -92,11 +92,10 @@ class Workload:
                 topic.flush()
 
     def turn(self, *, delivers: bool) -> None:
-        """Append, deliver, pump; a bounded amount, the rest is left for the next turn.
+        """Deliver and pump; a bounded amount, the rest is left for the next turn.
 
         delivers: False drops what is to be delivered, because the engine closes.
         """
-        self.flush()
         if not self._woken and not self._pumping:
             return
         woken, self._woken = self._woken, {}

@@ -61,6 +61,21 @@ _FIN_STEPS = [(lines, struct.Struct("4x16sx" * lines).unpack_from) for lines in 
 _unpack_size = struct.Struct(">i").unpack
 _unpack_size_from = struct.Struct(">i").unpack_from
 
+_PUB_LINE_BYTES_MAX = len("PUB ") + NAME_LENGTH_MAX + len("\n")
+_PUB_LINES_MAX = 1 << 14
+
+
+class _PubTopics(dict[bytes, str]):
+    """PUB lines that were read, on any connection, with the newline; and the topic that each names."""
+
+    def note(self, line: bytes, topic: str) -> None:
+        if len(self) >= _PUB_LINES_MAX:
+            self.clear()
+        self[line] = topic
+
+
+_pub_topics = _PubTopics()
+
 Admit = Callable[[bytes, list[bytes]], bool | None]
 _ReadBody = Callable[[], Command | None]
 
@@ -78,8 +93,8 @@ class Parser:
         """Called with a known verb and all words of its line before any parameter is looked at.
 
         It may raise ProtocolError. Answering True passes the line over as if it were NOP (for commands
-        without a body only): RDY after CLS is such a line. A PUB line like the one before it is not asked about
-        again.
+        without a body only): RDY after CLS is such a line. Behind the first PUB, lines of PUB that are known are
+        not asked about.
         """
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
@@ -95,9 +110,7 @@ class Parser:
         self._awaits_line = False  # or a newline, however few they are
         self._read_body: _ReadBody | None = None  # how to go on with the command whose line was read
         self._is_ended = False
-        # The last PUB line, with its newline, and the topic it names.
-        self._pub_line = b""
-        self._pub_topic = ""
+        self._has_admitted_pub = False
         self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
             b"FIN": self._fin,
             b"RDY": self._rdy,
@@ -142,26 +155,31 @@ class Parser:
         else:
             chunks.append(bytearray(data))
 
-    def whole_pub(self, data: bytes) -> Pub | None:
-        """The command that `data` is, when it is one whole PUB with the line of the last one and nothing stands
-        before it; otherwise None, and it is to be fed. A publisher that waits for each OK sends nothing else."""
-        if self._is_ended or self._read_body is not None or self._chunks or self._position != len(self._buffer):
+    def whole_pub(self, data: bytes) -> tuple[str, bytes] | None:
+        """Topic and body, when `data` is one whole PUB whose line is known and nothing stands before it; otherwise
+        None, and it is to be fed. A publisher that waits for each OK sends nothing else."""
+        if self._read_body is not None or self._chunks or self._position != len(self._buffer):
             return None
-        if not data or self._end_of_repeated_pub(data, 0) != len(data):
+        body_at = data.find(b"\n", 0, _PUB_LINE_BYTES_MAX) + 5
+        topic = _pub_topics.get(data[: body_at - 4])
+        size = len(data) - body_at
+        if topic is None or not 0 < size <= self._max_msg_size or not self._has_admitted_pub:
             return None
-        return Pub(self._pub_topic, data[len(self._pub_line) + 4 :])
+        return (topic, data[body_at:]) if _unpack_size_from(data, body_at - 4)[0] == size else None
 
-    def _end_of_repeated_pub(self, buffer: bytes, start: int) -> int:
-        """Where a PUB with the line of the last one, which begins at `start`, ends; 0 when it is none, or not whole,
-        or nothing that may be taken unseen."""
-        line = self._pub_line
-        if not line or not buffer.startswith(line, start):
-            return 0
-        at = start + len(line) + 4
-        if at > len(buffer):
-            return 0
-        size: int = _unpack_size_from(buffer, at - 4)[0]
-        return at + size if 0 < size <= self._max_msg_size and at + size <= len(buffer) else 0
+    def _known_pub(self) -> Pub | None:
+        """The command at the position, which moves behind it, when it is a whole PUB whose line is known."""
+        buffer, start = self._buffer, self._position
+        body_at = buffer.find(b"\n", start, start + _PUB_LINE_BYTES_MAX) + 5
+        topic = _pub_topics.get(buffer[start : body_at - 4])
+        if topic is None or body_at > len(buffer) or not self._has_admitted_pub:
+            return None
+        size: int = _unpack_size_from(buffer, body_at - 4)[0]
+        end = body_at + size
+        if not 0 < size <= self._max_msg_size or end > len(buffer):
+            return None
+        self._position = end
+        return Pub(topic, buffer[body_at:end])
 
     def next(self) -> Command | None:
         """The next command, or None when it takes more bytes to tell.
@@ -173,14 +191,12 @@ class Parser:
         if self._is_ended:
             return None
         if self._read_body is None and not self._chunks:
-            buffer, start = self._buffer, self._position
-            end = self._end_of_repeated_pub(buffer, start)
-            if end:
-                self._position = end
-                if end == len(buffer):
+            pub = self._known_pub()
+            if pub is not None:
+                if self._position == len(self._buffer):
                     self._buffer = b""
                     self._position = 0
-                return Pub(self._pub_topic, buffer[start + len(self._pub_line) + 4 : end])
+                return pub
         try:
             while True:
                 if self._chunks and self._position == len(self._buffer):
@@ -216,6 +232,7 @@ class Parser:
                     return None
         except ProtocolError:
             self._is_ended = True
+            self._has_admitted_pub = False
             self._buffer = b""
             self._position = 0
             self._chunks = []
@@ -319,9 +336,9 @@ class Parser:
         topic = _valid_name(params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"PUB topic name {quoted(params[1])} is not valid")
+        self._has_admitted_pub = True
         if len(params) == 2:
-            self._pub_line = b"PUB " + params[1] + b"\n"
-            self._pub_topic = topic
+            _pub_topics.note(b"PUB " + params[1] + b"\n", topic)
         body = self._message_body("PUB")
         if body is None:
             self._read_body = partial(self._pub, params)

@@ -36,6 +36,11 @@ class Answers:
         """Whether an answer waits for its ticket."""
         return bool(self._waiting)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to say, now or later."""
+        return not self._waiting and not self.ready
+
     def add(self, frame: bytes) -> None:
         """Answer behind all that was asked before."""
         if self._waiting:

@@ -218,6 +218,7 @@ class EngineRunner:
             http_api.close_connections()
             for task in tasks:
                 task.cancel()
+            turns.pubs.publish()
             engine.is_closing = True
             turns.run()  # what was taken before is appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)

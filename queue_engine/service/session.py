@@ -40,6 +40,7 @@ from queue_engine.protocol.parser import Parser
 from queue_engine.run import Run
 from queue_engine.service.answers import Answers, failed_command
 from queue_engine.service.output_buffer import OutputBuffer
+from queue_engine.service.pub_groups import PubGroup, PubGroups
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,9 @@ CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
-    """Who counts the connections."""
+    """Who counts the connections. pubs: takes the PUBs of clients that wait for each OK."""
+
+    pubs: PubGroups
 
     def opened(self, session: "Session") -> bool:
         """Whether one more is allowed."""
@@ -81,6 +84,8 @@ class Session(asyncio.Protocol):
         self._clock = clock
         self._owner = owner
         self._flush_soon = owner.flush_soon
+        self._pubs = owner.pubs
+        self._pub_group: PubGroup | None = None  # where this client's PUB waits, the only thing it waits for
         self._transport: asyncio.Transport | None = None
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
@@ -153,6 +158,7 @@ class Session(asyncio.Protocol):
         self._state = CLIENT_STATE_CLOSING
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
         self._output.drop()
+        self._pub_group = None
         self._leave_channel()
         self._engine.remove_client(self._key)
         self._owner.closed(self)
@@ -195,15 +201,16 @@ class Session(asyncio.Protocol):
         try:
             if self._magic is not None:
                 data = self._take_magic(data)
-            pub = self._parser.whole_pub(data)
-            if pub is not None:
-                self._on_pub(pub)
-            else:
+            if self._pub_group is not None and not self._line_up():
+                return
+            pub = self._parser.whole_pub(data) if self._answers.is_idle else None
+            if pub is None:
                 self._read_commands(data, now_ns)
+            else:
+                self._pub_group = self._pubs.add(self, *pub)
         except ProtocolError as error:
             self._refuse(error)
-        # Answers of all connections go out together at the end of the turn: a system call wakes its reader,
-        # and one that wakes up to everything it waits for does so once.
+        # Answers go out together at the end of the turn: one that wakes up to everything it waits for does so once.
         if self._answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 
@@ -284,8 +291,10 @@ class Session(asyncio.Protocol):
             self._ends_after_waiting = True
         if self._reading_pauses & _UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
             self._resume_reading(_UNSETTLED)
-        if answers.ready or self._ends_after_waiting:
+        if self._ends_after_waiting:
             self._flush_soon(self)
+        elif answers.ready:
+            self.write_replies()  # the transport sends when all of this turn's are written
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""
@@ -301,11 +310,12 @@ class Session(asyncio.Protocol):
         if ready:
             if self._output.is_holding:
                 self._output.flush()  # messages that were sent before go out before
-            self._write(ready[0] if len(ready) == 1 else b"".join(ready))
+            if self._closing_ns is None and self._transport is not None:
+                self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
             ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
                 self._pause_reading(_UNREAD)
-        if self._ends_after_waiting and not self._answers.is_waiting:
+        if self._ends_after_waiting and not self._answers.is_waiting and self._pub_group is None:
             self._end()
 
     # Commands, the most frequent first.
@@ -341,6 +351,38 @@ class Session(asyncio.Protocol):
     def _on_pub(self, command: Pub) -> None:
         body = command.body
         self._publish("PUB", command.topic, [body], len(body), 0)
+
+    def pub_settled(self, group: PubGroup, ticket: Ticket) -> None:
+        """The PUB that was the only thing to answer is published, or not: `Publisher`."""
+        if self._pub_group is not group:
+            return  # it lined up with other answers, or the connection has ended
+        self._pub_group = None
+        if ticket.error is not None:
+            self._refuse(failed_command("PUB", ticket.error))
+        elif self._closing_ns is None and self._transport is not None:
+            counts = self._pub_counts
+            counts[group.topic] = counts.get(group.topic, 0) + 1
+            if not self._output.is_holding and not self._is_write_paused:
+                self._transport.write(frames.OK)
+            else:
+                self._answers.add(frames.OK)
+        if self._ends_after_waiting or self._answers.ready:
+            self._flush_soon(self)
+
+    def _line_up(self) -> bool:
+        """More came behind the PUB that waits: publish it now, and let its answer stand before those to come.
+
+        Returns whether that may be read: not when the PUB was refused."""
+        group = self._pub_group
+        assert group is not None
+        self._pubs.publish_group(group)
+        if self._pub_group is None:
+            return not self._ends_after_waiting  # answered by that
+        self._pub_group = None
+        assert group.ticket is not None
+        self._pub_counts[group.topic] = self._pub_counts.get(group.topic, 0) + 1
+        self._ok_when(group.ticket, "PUB", 0)
+        return True
 
     def _on_mpub(self, command: Mpub) -> None:
         self._publish("MPUB", command.topic, command.bodies, sum(map(len, command.bodies)), 0)

@@ -21,6 +21,7 @@ class TcpServer:
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
+        self.pubs = turns.pubs
         self._sessions: dict[Session, None] = {}
         self._server: asyncio.Server | None = None
 

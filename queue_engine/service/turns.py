@@ -10,6 +10,7 @@ import logging
 from typing import Protocol
 
 from queue_engine.engine import Engine
+from queue_engine.service.pub_groups import PubGroups
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,9 @@ class Flushable(Protocol):
 
 
 class Turns:
-    """Runs the engine's turns on the loop it is made in."""
+    """Runs the engine's turns on the loop it is made in. pubs: what connections publish that wait for each OK."""
+
+    pubs: PubGroups
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,6 +35,7 @@ class Turns:
     def drive(self, engine: Engine) -> None:
         """Run this engine's turns from now on; its `on_work` is `soon`."""
         self._engine = engine
+        self.pubs = PubGroups(engine, self.soon)
 
     def soon(self) -> None:
         """Have a turn behind what is being read now."""
@@ -50,6 +54,7 @@ class Turns:
         engine = None if self.failure.done() else self._engine
         try:
             if engine is not None:
+                self.pubs.publish()
                 engine.turn()
         except Exception as exc:
             self.failure.set_exception(exc)

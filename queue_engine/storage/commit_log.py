@@ -227,7 +227,7 @@ class CommitLog:
             dues_ns=dues_ns,
             keys=keys,
         )
-        size = sum(map(len, parts))
+        size = len(parts[0]) + len(parts[1]) + len(parts[2])
         if position + size > self._limit:
             self._roll(size)
             # Once more, for another place: its checksum is bound to it.

@@ -348,20 +348,21 @@ class LogStore:
 
     def append(self, topic: LogTopicStore, batch: Batch, dues_ns: Sequence[int] | None) -> Ticket:
         """Take a topic's batch; visible and done after `end_turn`, by the sync policy. Raises StorageError."""
-        first = topic.next_offset
+        first, count = topic.next_offset, len(batch.ids)
         left = topic.reserved_offset - first
         if left < RESERVED_OFFSETS // 2:
             self._reserve(topic)
-            if left < len(batch):
+            if left < count:
                 raise StorageError(
-                    f"topic {topic.name} has {left} reserved offsets left for {len(batch)} messages: "
+                    f"topic {topic.name} has {left} reserved offsets left for {count} messages: "
                     "topology.json could not be written in time"
                 )
         position, size = self.log.append(topic.number, first, batch, dues_ns=dues_ns)
-        topic.next_offset = first + len(batch)
+        topic.next_offset = first + count
         ticket = Ticket()
         self._pending.append((position + size, topic, first, batch, position, size, dues_ns, ticket))
-        self.note_work()
+        if not self._has_work:
+            self.note_work()
         return ticket
 
     def _reserve(self, topic: LogTopicStore) -> None:

@@ -79,7 +79,8 @@ class LogTopicStore:
 
     @property
     def depth(self) -> int:
-        return self.queue.count_between(self.released, self.queue.end_offset)
+        queue = self.queue
+        return 0 if self.released == queue.end_offset else queue.count_between(self.released, queue.end_offset)
 
     @property
     def backend_depth(self) -> int:
@@ -140,13 +141,14 @@ class LogTopicStore:
         """A record became visible."""
         queue = self.queue
         before = queue.end_offset
-        queue.append(first, len(batch), position, size, dues_ns)
+        count = len(batch.ids)
+        queue.append(first, count, position, size, dues_ns)
         self._log.batches.put(position, LoggedBatch(first, batch.timestamp_ns, batch.run()))
         if self._is_flowing and self._channels and self.released == before:
             if dues_ns is None and first == before:
                 # As nearly always: nothing deferred, no gap.
                 self.released = queue.end_offset
-                self.released_count += len(batch)
+                self.released_count += count
             else:
                 self._release_to(queue.end_offset)
 

@@ -44,9 +44,8 @@ class BatchCache:
     def put(self, position: int, batch: LoggedBatch) -> None:
         """Keep a batch; those unused for the longest time go."""
         batches = self._batches
-        old = batches.pop(position, None)
-        if old is not None:
-            self._bytes -= old.cost_bytes
+        if position in batches:
+            self._bytes -= batches.pop(position).cost_bytes
         batches[position] = batch
         self._bytes += batch.cost_bytes
         while self._bytes > self._bytes_max and len(batches) > 1:

@@ -39,7 +39,7 @@ ID_BASE_MAX = 1 << 62
 _pack_fields = struct.Struct(">BBHIIQqQ16sIIIII").pack  # what the CRC covers: bytes 4 to 76
 _unpack_fields = struct.Struct(">BBHIIQqQ16sIIIII").unpack
 _pack_entry = struct.Struct(">II").pack
-_pack_entry = struct.Struct(">II").pack
+_pack_crc = struct.Struct(">I").pack
 _pack_place = struct.Struct(">QQ").pack
 # Ids are made in blocks: 13 hex digits before, 3 behind.
 _ID_SUFFIXES = [b"%03x" % number for number in range(1 << 12)]
@@ -103,7 +103,8 @@ def encode_record(
     dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED and INTERNAL; the others follow from what is given.
     """
     frames = batch.run().frames
-    if len(batch) == 1:
+    count = len(batch.ids)
+    if count == 1:
         columns = [_pack_entry(len(frames), crc32c(batch.bodies[0]))]
     else:
         columns = [
@@ -118,13 +119,13 @@ def encode_record(
         columns += [_big_endian("I", accumulate(map(len, keys))), *keys]
     if batch_key:
         flags |= HAS_BATCH_KEY
-    table = b"".join(columns)
+    table = columns[0] if len(columns) == 1 else b"".join(columns)
     fields = _pack_fields(
         VERSION,
         KIND_MESSAGES,
         flags,
         topic_number,
-        len(batch),
+        count,
         first_offset,
         batch.timestamp_ns,
         durable_upto,
@@ -171,7 +172,7 @@ def _parse(magic: bytes, buffer: bytes, at: int, position: int, salt: int) -> Re
 
 
 def _crc_bytes(fields: bytes, position: int, salt: int) -> bytes:
-    return crc32c(fields, crc32c(_pack_place(salt, position))).to_bytes(4, "big")
+    return _pack_crc(crc32c(fields, crc32c(_pack_place(salt, position))))
 
 
 def _big_endian(code: Literal["I", "q"], values: Iterable[int]) -> bytes:

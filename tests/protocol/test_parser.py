@@ -60,7 +60,7 @@ def outcome(pieces: list[bytes], limits: Limits = LIMITS) -> tuple[list[Command]
     for piece in pieces:
         whole = parser.whole_pub(piece)  # asked first, as the session does
         if whole is not None:
-            found.append(whole)
+            found.append(Pub(*whole))
             continue
         parser.feed(piece)
         try:
@@ -85,18 +85,23 @@ def mpub_body(*bodies: bytes) -> bytes:
     return size(len(bodies)) + b"".join(map(sized, bodies))
 
 
-def test_a_whole_pub_like_the_last_one_is_known_at_a_glance_and_nothing_else_is() -> None:
+def test_a_whole_pub_with_a_known_line_is_known_at_a_glance_and_nothing_else_is() -> None:
     parser = new_parser()
-    pub = b"PUB t\n" + sized(b"body")
+    pub = b"PUB a-glance\n" + sized(b"body")
     assert parser.whole_pub(pub) is None  # nobody has said so before
     parser.feed(pub)
+    assert drain(parser) == [Pub("a-glance", b"body")]
+    assert parser.whole_pub(pub) == ("a-glance", b"body")
+    parser.feed(b"PUB t\n" + sized(b"body"))
     assert drain(parser) == [Pub("t", b"body")]
-    assert parser.whole_pub(pub) == Pub("t", b"body")
+    assert parser.whole_pub(pub) == ("a-glance", b"body")  # and it stays known
     for other in (
         pub[:-1],
         pub + b"N",
-        b"PUB u\n" + sized(b"body"),
+        b"PUB never-seen\n" + sized(b"body"),
         b"PUB t\n",
+        b"PUB t\r\n" + sized(b"body"),
+        b"PUB t \n" + sized(b"body"),
         b"PUB t\n" + size(0),
         b"PUB t\n" + size(-1) + b"body",
         b"PUB t\n" + sized(b"x" * (LIMITS.max_msg_size + 1)),
@@ -105,6 +110,37 @@ def test_a_whole_pub_like_the_last_one_is_known_at_a_glance_and_nothing_else_is(
         assert parser.whole_pub(other) is None, other
     parser.feed(b"MPUB t\n" + size(100))
     assert parser.whole_pub(pub) is None  # it is the body of what was begun
+
+
+def test_a_line_that_another_connection_sent_is_known_once_this_one_was_asked_about_a_pub() -> None:
+    asked: list[bytes] = []
+
+    def admit(verb: bytes, params: list[bytes]) -> bool:
+        asked.append(verb)
+        return False
+
+    first, second = b"PUB one-line\n" + sized(b"1"), b"PUB another-line\n" + sized(b"2")
+    parser = new_parser()
+    parser.feed(first + second)
+    assert len(drain(parser)) == 2
+    other = new_parser()
+    other.admit = admit
+    assert other.whole_pub(first) is None
+    other.feed(first + second)
+    assert drain(other) == [Pub("one-line", b"1"), Pub("another-line", b"2")]
+    assert asked == [b"PUB"]
+    assert other.whole_pub(second) == ("another-line", b"2")
+
+
+def test_a_parser_that_has_ended_knows_no_pub_any_more() -> None:
+    pub = b"PUB t\n" + sized(b"body")
+    parser = new_parser()
+    parser.feed(pub)
+    assert drain(parser) == [Pub("t", b"body")]
+    parser.feed(b"NONSENSE\n")
+    with pytest.raises(ProtocolError):
+        parser.next()
+    assert parser.whole_pub(pub) is None
 
 
 SCRIPT = b"".join(

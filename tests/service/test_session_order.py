@@ -4,71 +4,19 @@ A real session and a real engine; the store completes its appends when the test 
 topology when the test says so, and the transport keeps what is written.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
 from queue_engine.errors import StorageError
 from queue_engine.service.session import UNREAD_BYTES_MAX, UNSETTLED_BYTES_MAX
-from queue_engine.service.turns import Turns
-from queue_engine.storage.files import Files
-from tests.support.background import HeldBackground
-from tests.support.clock import ManualClock
-from tests.support.delayed_store import DelayedStore
-from tests.support.memory_session import MemorySession
+from tests.service.session_bench import Bench, dpub, pub
 from tests.support.nsq_socket import mpub_body, sized
-from tests.support.storage_kinds import engine_options
-
-
-@dataclass
-class Bench:
-    """An engine whose topics are stores that wait, and whose topology file waits too."""
-
-    path: Path
-    clock: ManualClock = field(default_factory=ManualClock)
-    background: HeldBackground = field(default_factory=HeldBackground)
-    stores: dict[str, DelayedStore] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.turns = Turns()
-        self.engine = Engine(
-            engine_options(data_path=str(self.path), max_msg_size=1 << 20),
-            clock=self.clock,
-            files=Files(),
-            background=self.background,
-            on_work=self.turns.soon,
-            open_store=self._open_store,
-        )
-        self.engine.open()
-        self.turns.drive(self.engine)
-
-    def _open_store(self, name: str) -> DelayedStore:
-        self.stores[name] = DelayedStore()
-        return self.stores[name]
-
-    def client(self, *, magic: bytes = b"  V2") -> MemorySession:
-        return MemorySession(self.engine, self.clock, self.turns, magic=magic)
-
-    def known_topic(self, topic: str) -> DelayedStore:
-        """A topic whose creation is on disk."""
-        self.engine.create_topic(topic)
-        self.background.finish()
-        return self.stores[topic]
 
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def pub(topic: str, body: bytes) -> bytes:
-    return f"PUB {topic}\n".encode() + sized(body)
-
-
-def dpub(topic: str, body: bytes) -> bytes:
-    return f"DPUB {topic} 1000\n".encode() + sized(body)
 
 
 async def test_ok_waits_for_the_store(bench: Bench) -> None:

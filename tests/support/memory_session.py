@@ -78,6 +78,7 @@ class MemorySession:
         self.engine = engine
         self.clock = clock
         self.turns = turns
+        self.pubs = turns.pubs
         self.transport = MemoryTransport()
         self.session = Session(engine, clock, self)
         self.transport.session = self.session
