@@ -110,7 +110,6 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gib": round(memory_bytes / 2**30, 1),
         "kernel": platform.release(),
-        "python": platform.python_version(),
         "redis": redis.split("v=")[1].split()[0],
     }
 
@@ -131,9 +130,13 @@ def commit() -> str:
 
 
 def write(rounds: Rounds, *, command: str) -> None:
-    """results.json anew; rows that this run did not measure are kept from the last one, with its commit."""
+    """results.json anew; rows that this run did not measure are kept from the last one, with its commit and Python."""
     rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else {}
-    measured = {"commit": commit(), "taken_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    measured = {
+        "commit": commit(),
+        "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+    }
     rows |= {
         name: measured | {side: [round(value, 3) for value in values] for side, values in sides.items()}
         for name, sides in rounds.items()
@@ -205,10 +208,10 @@ def write_readme() -> None:
     """Put the table of results.json between its two marks in README.md."""
     results = json.loads(RESULTS.read_text())
     facts = results["machine"]
-    commits = sorted({row["commit"] for row in results["rows"].values()})
+    commits, pythons = (sorted({row[key] for row in results["rows"].values()}) for key in ("commit", "python"))
     caption = (
         f"Medians [least … greatest] of alternating rounds; {facts['cores']} cores ({facts['cpu']}), "
-        f"Python {facts['python']}, Redis {facts['redis']}, commit {', '.join(commits)}.\n"
+        f"Python {', '.join(pythons)}, Redis {facts['redis']}, commit {', '.join(commits)}.\n"
     )
     text = README.read_text()
     head, rest = text.split(_TABLE_START)
