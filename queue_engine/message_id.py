@@ -30,9 +30,12 @@ class MessageIds:
             self._unit = unit
             self._sequence = 0
         sequence = self._sequence
-        if count == 1 and sequence < _SEQUENCES:
-            self._sequence = sequence + 1
-            return [b"%013x" % (self._unit << 10 | self._node_id) + _SUFFIXES[sequence]]
+        if sequence + count <= _SEQUENCES:
+            self._sequence = sequence + count
+            prefix = b"%013x" % (self._unit << 10 | self._node_id)
+            if count == 1:
+                return [prefix + _SUFFIXES[sequence]]
+            return [prefix + suffix for suffix in _SUFFIXES[sequence : sequence + count]]
         ids: list[bytes] = []
         while count:
             if self._sequence == _SEQUENCES:

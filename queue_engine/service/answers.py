@@ -18,7 +18,8 @@ _Waiting = tuple[Ticket, bytes, str, int, Callable[[], None] | None]
 
 
 class Answers:
-    """The answers of one connection.
+    """The answers of one connection. ready: what can be said now. waiting: what waits for its ticket, and what is
+    behind that, in order.
 
     on_settled: called when answers that waited have become ready, or their failure has.
     """
@@ -27,24 +28,14 @@ class Answers:
         self.ready: list[bytes] = []
         self.unsettled_bytes = 0  # of bodies whose OK is not said yet, and of the answers themselves
         self.has_failed = False  # the last answer is an error that ends the connection
-        self._waiting: deque[_Waiting] = deque()
+        self.waiting: deque[_Waiting] = deque()
         self._awaited: Ticket | None = None
         self._on_settled = on_settled
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether an answer waits for its ticket."""
-        return bool(self._waiting)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to say, now or later."""
-        return not self._waiting and not self.ready
-
     def add(self, frame: bytes) -> None:
         """Answer behind all that was asked before."""
-        if self._waiting:
-            self._waiting.append((DONE, frame, "", 0, None))
+        if self.waiting:
+            self.waiting.append((DONE, frame, "", 0, None))
         else:
             self.ready.append(frame)
 
@@ -56,7 +47,7 @@ class Answers:
         if ticket.done and ticket.error is not None:
             raise failed_command(verb, ticket.error)
         cost_bytes = body_bytes + WAITING_ANSWER_BYTES
-        self._waiting.append((ticket, frames.OK, verb, cost_bytes, then))
+        self.waiting.append((ticket, frames.OK, verb, cost_bytes, then))
         self.unsettled_bytes += cost_bytes
         # One turn's publishes share a ticket: it is listened to once.
         if ticket is not self._awaited or ticket.done:
@@ -64,7 +55,7 @@ class Answers:
             ticket.when_done(self._settle)
 
     def _settle(self, _: Ticket) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0][0].done:
             ticket, frame, verb, cost_bytes, then = waiting.popleft()
             self.unsettled_bytes -= cost_bytes

@@ -10,7 +10,8 @@ class OutputBuffer:
     """Honours output_buffer_size and output_buffer_timeout.
 
     The timeout that client libraries send as their default (250 ms) means "nothing in particular": then, and with
-    a size of -1, every run is written at once. write: takes bytes for the transport.
+    a size of -1, every run is written at once. write: takes bytes for the transport. is_holding: something is gathered
+    and not written.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[bytes], None]) -> None:
@@ -19,14 +20,10 @@ class OutputBuffer:
         self._gathers = False
         self._size = 0
         self._timeout_ms = 0
+        self.is_holding = False
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether something is gathered and not written."""
-        return bool(self._gathered)
 
     def agree(self, identity: Identity) -> None:
         """Buffer as this client wishes from now on."""
@@ -39,6 +36,7 @@ class OutputBuffer:
         if not self._gathers:
             self._write(frames)
             return
+        self.is_holding = True
         self._gathered.append(frames)
         self._gathered_bytes += len(frames)
         if self._gathered_bytes >= self._size or is_last:
@@ -52,11 +50,13 @@ class OutputBuffer:
             self._timer.cancel()
             self._timer = None
         if self._gathered:
+            self.is_holding = False
             gathered, self._gathered = self._gathered, []
             self._gathered_bytes = 0
             self._write(b"".join(gathered))
 
     def drop(self) -> None:
         """The connection ended: forget what was gathered."""
+        self.is_holding = False
         self._gathered.clear()
         self.flush()

@@ -67,12 +67,15 @@ class PubGroups:
         group.body_bytes += len(body)
         return group
 
-    def publish(self) -> None:
-        """Hand all groups to the engine."""
+    def publish(self) -> int:
+        """Hand all groups to the engine; returns how many PUBs there were."""
+        count = 0
         while self._groups:
             groups, self._groups = self._groups, {}
             for group in groups.values():
+                count += len(group.bodies)
                 self._hand_over(group)
+        return count
 
     def publish_group(self, group: PubGroup) -> None:
         """Hand one over before the others: what comes next is to come behind it."""

@@ -94,6 +94,8 @@ class Session(asyncio.Protocol):
             max_rdy_count=options.max_rdy_count,
         )
         self._parser.admit = self._admit
+        self._whole_pub = self._parser.whole_pub
+        self._now_ns = clock.monotonic_ns
         self._magic: bytes | None = b""  # what came of it; None once it was right
         self._state = CLIENT_STATE_INIT
         self._key = 0
@@ -196,22 +198,23 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing_ns is not None or self._ends_after_waiting:
             return
-        now_ns = self._clock.monotonic_ns()
-        self._heard_ns = now_ns
+        self._heard_ns = now_ns = self._now_ns()
+        answers = self._answers
         try:
             if self._magic is not None:
                 data = self._take_magic(data)
             if self._pub_group is not None and not self._line_up():
                 return
-            pub = self._parser.whole_pub(data) if self._answers.is_idle else None
-            if pub is None:
-                self._read_commands(data, now_ns)
-            else:
-                self._pub_group = self._pubs.add(self, *pub)
+            if not answers.waiting and not answers.ready:
+                pub = self._whole_pub(data)
+                if pub is not None:
+                    self._pub_group = self._pubs.add(self, *pub)
+                    return
+            self._read_commands(data, now_ns)
         except ProtocolError as error:
             self._refuse(error)
         # Answers go out together at the end of the turn: one that wakes up to everything it waits for does so once.
-        if self._answers.ready or self._ends_after_waiting:
+        if answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 
     def _read_commands(self, data: bytes, now_ns: int) -> None:
@@ -315,7 +318,7 @@ class Session(asyncio.Protocol):
             ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
                 self._pause_reading(_UNREAD)
-        if self._ends_after_waiting and not self._answers.is_waiting and self._pub_group is None:
+        if self._ends_after_waiting and not self._answers.waiting and self._pub_group is None:
             self._end()
 
     # Commands, the most frequent first.
@@ -362,12 +365,13 @@ class Session(asyncio.Protocol):
         elif self._closing_ns is None and self._transport is not None:
             counts = self._pub_counts
             counts[group.topic] = counts.get(group.topic, 0) + 1
-            if not self._output.is_holding and not self._is_write_paused:
-                self._transport.write(frames.OK)
-            else:
+            if self._output.is_holding or self._is_write_paused:
                 self._answers.add(frames.OK)
-        if self._ends_after_waiting or self._answers.ready:
-            self._flush_soon(self)
+            else:
+                self._transport.write(frames.OK)
+                if not self._ends_after_waiting:
+                    return
+        self._flush_soon(self)
 
     def _line_up(self) -> bool:
         """More came behind the PUB that waits: publish it now, and let its answer stand before those to come.

@@ -29,6 +29,7 @@ class Turns:
         self._engine: Engine | None = None
         self._unflushed: dict[Flushable, None] = {}
         self._is_due = False
+        self._was_shared = False  # the last turn had PUBs of several clients
         self.failure: asyncio.Future[None] = self._loop.create_future()
         """Gets the exception that a turn ended with: then nothing of the engine can be relied on, and it stops."""
 
@@ -41,7 +42,11 @@ class Turns:
         """Have a turn behind what is being read now."""
         if not self._is_due:
             self._is_due = True
-            self._loop.call_soon(self.run)
+            self._loop.call_soon(self._look_again if self._was_shared else self.run)
+
+    def _look_again(self) -> None:
+        """Read once more before the turn: clients that were answered together speak at nearly the same time."""
+        self._loop.call_soon(self.run)
 
     def flush_soon(self, session: Flushable) -> None:
         """Have `session.write_replies` called at the end of this turn."""
@@ -54,7 +59,7 @@ class Turns:
         engine = None if self.failure.done() else self._engine
         try:
             if engine is not None:
-                self.pubs.publish()
+                self._was_shared = self.pubs.publish() > 1
                 engine.turn()
         except Exception as exc:
             self.failure.set_exception(exc)

@@ -170,7 +170,7 @@ class DiskQueueBacklog:
         else:
             self._queue.put(messages)
             self.write_failed = False
-        self.message_count += len(messages)
+        self.message_count += len(messages.ids)
 
     def accept_in_memory(self, messages: Batch | Run) -> None:
         """Take the topic's messages over the memory limit, because the disk just refused them. Never fails."""
@@ -337,7 +337,7 @@ class DiskQueueStore:
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         try:
-            if self._is_flowing and self._channels and self.depth == 0:
+            if self._is_flowing and self._channels and not self._queue.depth and not len(self._withheld):
                 self._fan_out(batch, due_ns)
             elif due_ns is not None:
                 self._withheld.put(batch.run(), due_ns)
@@ -350,7 +350,7 @@ class DiskQueueStore:
     def _fan_out(self, messages: Batch | Run, due_ns: int | None) -> None:
         """Give messages to every channel. Raises StorageError only while no channel has them yet."""
         backlogs = list(self._channels.values())
-        if due_ns is None and len(backlogs) > 1:
+        if len(backlogs) > 1 and due_ns is None:
             # Those that may refuse go first, the one that refused last before all.
             count = len(messages)
             backlogs.sort(key=lambda backlog: (not backlog.write_failed, not backlog.needs_disk_for(count)))

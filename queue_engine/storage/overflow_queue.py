@@ -48,11 +48,11 @@ class OverflowQueue:
 
     def put(self, messages: Batch | Run) -> None:
         """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added."""
-        count = len(messages)
-        if self.has_room_in_memory(count):
+        count = len(messages.ids)
+        disk = self._disk
+        if self._memory_count + count <= self._memory_count_max and self.has_room_in_memory(count):
             self.put_in_memory(messages)
             return
-        disk = self._disk
         if disk is None:
             room = max(0, self._memory_count_max - self._memory_count)
             self.dropped_count += count - room
