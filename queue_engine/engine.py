@@ -31,6 +31,7 @@ from queue_engine.names import is_ephemeral, is_valid_name
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import KINDS, Stores
@@ -484,6 +485,29 @@ class Engine:
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
         """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
         return log_acts.read_frames(self.topic(topic), offset, bytes_max)
+
+    def lease_log(
+        self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = log_acts.LEASE_SEGMENTS_MAX
+    ) -> tuple[Lease, Ticket]:
+        """Keep a topic's messages from `offset` on, whoever consumes them, and tell which complete segments they are
+        in. Raises TopicNotFoundError, InvalidStorageError, LimitError or StorageError."""
+        self._check_open()
+        return log_acts.lease(self.topic(topic), offset, ttl_ms, segments_max)
+
+    def renew_lease(
+        self, name: str, *, ttl_ms: int, offset: int | None = None, segments_max: int = log_acts.LEASE_SEGMENTS_MAX
+    ) -> tuple[Lease, Ticket]:
+        """Keep it longer; `offset` moves it. Raises LeaseNotFoundError when it is lost, otherwise as `lease_log`."""
+        self._check_open()
+        hold = self._stores.hold(name)
+        topic = next((one for one in self.topics.values() if one.number == hold.topic_number), None)
+        assert topic is not None, "a hold ends with its topic"
+        return log_acts.renew_lease(topic, hold, hold.offset if offset is None else offset, ttl_ms, segments_max)
+
+    def release_lease(self, name: str) -> Ticket:
+        """Nothing is kept for it any more. Raises LeaseNotFoundError."""
+        self._check_open()
+        return self._stores.give_back(name)
 
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """What a channel would deliver next, without consuming. Raises as `read_messages`."""

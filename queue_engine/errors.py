@@ -54,6 +54,12 @@ class ChannelNotFoundError(RequestError):
     code = "CHANNEL_NOT_FOUND"
 
 
+class LeaseNotFoundError(RequestError):
+    """There is no such hold on the log: never taken, given back, expired, or its topic was deleted."""
+
+    code = "LEASE_NOT_FOUND"
+
+
 class NotInFlightError(RequestError):
     """The id is not in flight: never was, already finished, or timed out."""
 

@@ -1,18 +1,24 @@
-"""What only a topic of the log can do: be read without consuming, and have its channels rewound."""
+"""What only a topic of the log can do: be read without consuming, be leased, and have its channels rewound."""
 
+import secrets
 from dataclasses import dataclass
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.errors import InvalidStorageError, LimitError
+from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_backlog import LogBacklog
+from queue_engine.storage.log_leases import Lease, leased_segments
 from queue_engine.storage.log_reader import Frames, LogReader, MessagePage
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.ticket import Ticket
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
+LEASE_TTL_MS_MIN = 1_000
+LEASE_TTL_MS_MAX = 3_600_000
+LEASE_SEGMENTS_MAX = 1_000
 START = "start"
 END = "end"
 
@@ -70,6 +76,32 @@ def read_frames(topic: Topic, offset: int, bytes_max: int) -> Frames:
     """Messages in bulk. Raises InvalidStorageError, LimitError or StorageError."""
     store = log_store_of(topic)
     return LogReader(store).frames(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+
+
+def lease(topic: Topic, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
+    """Hold a topic's messages from `offset` on for `ttl_ms`, and tell which complete segments they are in.
+
+    The ticket is done when the hold is durable. Raises InvalidStorageError, LimitError or StorageError.
+    """
+    store = log_store_of(topic)
+    return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max)
+
+
+def renew_lease(topic: Topic, hold: Hold, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
+    """Keep a hold for `ttl_ms` from now on, and go on at `offset`: what lies before it is not held any more. Raises
+    as `lease`."""
+    return _leased(log_store_of(topic), hold.name, offset, ttl_ms, segments_max)
+
+
+def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
+    _resolved(store, Target(offset))
+    if offset < store.oldest_offset:
+        raise LimitError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
+    segments = leased_segments(store, offset, segments_max)
+    hold, ticket = store.holds.take(name, store.number, offset, ttl_ms)
+    next_offset = segments[-1].next_offset if segments else offset
+    identity = (hold, store.name, store.id_base)
+    return Lease(*identity, store.oldest_offset, offset, next_offset, store.end_offset, tuple(segments)), ticket
 
 
 def peek(topic: Topic, channel: Channel, count_max: int) -> MessagePage:

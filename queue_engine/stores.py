@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from queue_engine.clock import NS_PER_MS, Clock
-from queue_engine.errors import StorageError
+from queue_engine.errors import LeaseNotFoundError, StorageError
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
@@ -15,11 +15,13 @@ from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
 from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.files import Files
+from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
+from queue_engine.ticket import Ticket
 from queue_engine.topology import TopicEntry
 
 logger = logging.getLogger(__name__)
@@ -154,6 +156,18 @@ class Stores:
         """Why something is not on disk as it should be; None when all is."""
         return self.disk_queues.sync_error or (self.log.error if self.log is not None else None)
 
+    def hold(self, name: str) -> Hold:
+        """Raises LeaseNotFoundError."""
+        if self.log is None:
+            raise LeaseNotFoundError(f"lease {name} never was: there is no log")
+        return self.log.holds.get(name)
+
+    def give_back(self, name: str) -> Ticket:
+        """End a hold. Raises LeaseNotFoundError."""
+        self.hold(name)
+        assert self.log is not None
+        return self.log.holds.give_back(name)
+
     def log_stats(self) -> LogStats | None:
         """The figures of the log; None where there is none."""
         return self.log.stats(self.report) if self.log is not None else None
@@ -194,4 +208,5 @@ def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryRe
         dropped_entries=opened.progress.dropped,
         damages=tuple(opened.log.damages),
         damaged_files=tuple(opened.progress.damaged),
+        damaged_holds=opened.damaged_holds,
     )

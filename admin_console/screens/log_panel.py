@@ -17,6 +17,7 @@ _PROMISES = {
 }
 # Longer than any disk in order takes, and than the longest interval that is sensible.
 UNSYNCED_LATE_MS = 5_000
+HOLDS_SHOWN = 3
 
 
 def log_table(reading: Reading | None) -> Table:
@@ -44,6 +45,8 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
             Cell(f"{units.number(log.sync_count)} for {units.number(log.group_count)} writes"),
         ),
     ]
+    if log.holds:
+        rows.append(("holds", Cell("Held for readers"), _holds(log)))
     if log.damaged_count:
         lost = f"{units.plural(log.damaged_count, 'message')} passed over: their bodies are lost"
         rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
@@ -60,6 +63,13 @@ def _state(log: "LogStats") -> Cell:
     if log.is_full:
         return Cell("▲ refuses publishes: no room on the disk; goes on by itself when there is", tone="danger")
     return Cell("takes messages", tone="ok")
+
+
+def _holds(log: "LogStats") -> Cell:
+    shown = [f"{one.topic} from offset {one.offset:,}" for one in log.holds[:HOLDS_SHOWN]]
+    more = len(log.holds) - len(shown)
+    text = ", ".join(shown) + (f" and {more:,} more" if more else "")
+    return Cell(text, ", ".join(one.name for one in log.holds))
 
 
 def _unsynced(log: "LogStats") -> Cell:

@@ -19,7 +19,15 @@ import orjson
 from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot, Outcome
 from queue_engine.engine import HEALTHY, Engine
-from queue_engine.errors import ClosedError, InvalidStorageError, LimitError, PenstockError, ProtocolError, RequestError
+from queue_engine.errors import (
+    ClosedError,
+    InvalidStorageError,
+    LeaseNotFoundError,
+    LimitError,
+    PenstockError,
+    ProtocolError,
+    RequestError,
+)
 from queue_engine.log_acts import START, Target
 from queue_engine.names import is_valid_name
 from queue_engine.options import Options
@@ -39,15 +47,17 @@ from queue_engine.service.http_log import BodyAccess
 from queue_engine.service.http_metrics import CONTENT_TYPE as METRICS
 from queue_engine.service.http_metrics import metrics_text
 from queue_engine.service.http_stats import COLLECTOR_PAUSES, stats_json, stats_text
-from queue_engine.ticket import Ticket
+from queue_engine.ticket import DONE, Ticket
 from queue_engine.version import VERSION
 
 logger = logging.getLogger(__name__)
 
 Answer = Callable[[Response], None]
 Query = dict[str, str]
+_Read = tuple[Response, Ticket]  # what is answered, once the ticket is done
 
 WRITE_TIMEOUT_MS = 30_000
+OFFSET_MAX = (1 << 62) - 1
 MAX_DEFLATE_LEVEL = 6  # nsqd's default; compression itself is answered as off
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}\Z")
@@ -111,6 +121,8 @@ class HttpApi:
         self._body_access = BodyAccess(options.http_address, options.http_token)
         self._routes["/topic/messages"] = {"GET": self._messages}
         self._routes["/log/read"] = {"GET": self._read_log}
+        self._routes["/log/lease"] = {"POST": self._lease}
+        self._routes["/log/release"] = {"POST": self._release}
         self._routes["/channel/seek"] = {"POST": self._seek}
         for verb in _TOPIC_ACTS:
             self._routes[f"/topic/{verb}"] = {"POST": self._topic_act}
@@ -226,7 +238,8 @@ class HttpApi:
     # Topics of the log.
 
     def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        def read(query: Query, topic: str) -> Response:
+        def read(query: Query) -> _Read:
+            topic = _publish_topic(query)
             count_max = http_log.limit_of(query)
             target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="from")
             channel = query.get("channel", "")
@@ -237,34 +250,65 @@ class HttpApi:
             else:
                 page = self._engine.read_messages(topic, target or Target(word=START), count_max)
             self._tell_read(head, topic, channel, len(page.messages))
-            return http_log.page_response(page)
+            return http_log.page_response(page), DONE
 
         self._answer_read(head, answer, read)
 
     def _read_log(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        def read(query: Query, topic: str) -> Response:
-            offset = http_log.whole_number(query, "offset", None, (1 << 62) - 1)
+        def read(query: Query) -> _Read:
+            topic = _publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
             frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
             self._tell_read(head, topic, "", frames.count)
-            return http_log.frames_response(frames)
+            return http_log.frames_response(frames), DONE
 
         self._answer_read(head, answer, read)
 
-    def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query, str], Response]) -> None:
-        """What shows bodies: only to those who may see them, and known to the audit."""
+    def _lease(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
+            if "lease" in query:
+                lease, ticket = self._engine.renew_lease(
+                    query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
+                )
+            else:
+                topic = _publish_topic(query)
+                if offset is None:
+                    raise http_log.QueryError("offset is missing")
+                lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
+            self._tell_read(head, lease.topic, "", lease.next_offset - lease.first_offset)
+            return http_log.lease_response(lease), ticket
+
+        self._answer_read(head, answer, read)
+
+    def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            if "lease" not in query:
+                raise http_log.QueryError("lease is missing")
+            return _EMPTY, self._engine.release_lease(query["lease"])
+
+        self._answer_read(head, answer, read)
+
+    def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
+        """What shows bodies, or where they are: only to those who may see them, and known to the audit."""
         complaint = self._body_access.complaint(head)
         if complaint:
             refusal = Refusal(403, "TOKEN_REQUIRED", complaint)
             self._refuse_act(head, "read_messages", "", "", refusal, answer)
             return
         query = _parse_query(head.raw_query)
-        topic = _publish_topic(query)
         try:
-            answer(read(query, topic))
+            response, ticket = read(query)
         except http_log.QueryError as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
         except PenstockError as exc:
             raise _act_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(response if done.error is None else _act_refusal(done.error).response())
+
+        ticket.when_done(settled)
 
     def _tell_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
         self._tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
@@ -493,6 +537,6 @@ def _act_refusal(error: Exception) -> Refusal:
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
     if isinstance(error, RequestError):
-        detail = str(error) if isinstance(error, InvalidStorageError) else ""
+        detail = str(error) if isinstance(error, InvalidStorageError | LeaseNotFoundError) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
     return Refusal(500, "INTERNAL_ERROR", str(error))

@@ -2,6 +2,9 @@
 
     GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON; consumes nothing
     GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
+    POST /log/lease?topic=T&offset=N[&ttl_ms=MS][&segments=N]                   JSON: files, and what they hold
+    POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 keeps it longer, moves it
+    POST /log/release?lease=L                                                   gives it back
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      moves the channel
     POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
 
@@ -13,16 +16,29 @@ import base64
 import hmac
 import ipaddress
 import re
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
 from queue_engine.clock import NS_PER_MS
-from queue_engine.log_acts import END, READ_BYTES_MAX, READ_MESSAGES_MAX, START, SeekPreview, Target
+from queue_engine.log_acts import (
+    END,
+    LEASE_SEGMENTS_MAX,
+    LEASE_TTL_MS_MAX,
+    LEASE_TTL_MS_MIN,
+    READ_BYTES_MAX,
+    READ_MESSAGES_MAX,
+    START,
+    SeekPreview,
+    Target,
+)
 from queue_engine.service.http_connection import JSON, RequestHead, Response
+from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
 
 DEFAULT_LIMIT = 10
+DEFAULT_LEASE_TTL_MS = 60_000
 BINARY = "application/octet-stream"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
@@ -65,6 +81,17 @@ def limit_of(query: dict[str, str]) -> int:
 
 def bytes_of(query: dict[str, str]) -> int:
     return whole_number(query, "max_bytes", 1 << 20, READ_BYTES_MAX)
+
+
+def ttl_of(query: dict[str, str]) -> int:
+    ttl_ms = whole_number(query, "ttl_ms", DEFAULT_LEASE_TTL_MS, LEASE_TTL_MS_MAX)
+    if ttl_ms < LEASE_TTL_MS_MIN:
+        raise QueryError(f"ttl_ms={ttl_ms} is not a whole number from {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}")
+    return ttl_ms
+
+
+def segments_of(query: dict[str, str]) -> int:
+    return whole_number(query, "segments", LEASE_SEGMENTS_MAX, LEASE_SEGMENTS_MAX)
 
 
 class BodyAccess:
@@ -142,6 +169,27 @@ def frames_response(frames: Frames) -> Response:
             ("X-Penstock-Synced-Offset", str(frames.synced_offset)),
             ("X-Penstock-Count", str(frames.count)),
         ),
+    )
+
+
+def lease_response(lease: Lease) -> Response:
+    return Response(
+        200,
+        orjson.dumps(
+            {
+                "lease": lease.hold.name,
+                "expires_ms": lease.hold.expires_ms,
+                "topic": lease.topic,
+                "number": lease.hold.topic_number,
+                "id_base": lease.id_base,
+                "oldest_offset": lease.oldest_offset,
+                "first_offset": lease.first_offset,
+                "next_offset": lease.next_offset,
+                "end_offset": lease.end_offset,
+                "segments": [asdict(one) for one in lease.segments],
+            }
+        ),
+        JSON,
     )
 
 

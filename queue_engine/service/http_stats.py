@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 from collections import deque
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
 from queue_engine.storage.log_stats import LogStats
 
-_LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name != "recovery"]
+_LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
@@ -108,6 +108,7 @@ def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
 
 def _log(log: LogStats) -> dict[str, Any]:
     figures = {name: getattr(log, name) for name in _LOG_FIGURES}
+    figures["holds"] = [asdict(one) for one in log.holds]
     recovery = log.recovery
     if recovery is not None:
         figures["recovery"] = {

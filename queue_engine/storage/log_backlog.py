@@ -72,6 +72,10 @@ class LogBacklog:
         topic, progress = self._topic, self.progress
         floor = progress.floor = max(progress.floor, topic.oldest_offset)
         passed_end = min(max(progress.cursor, floor), topic.end_offset)
+        # Segments may be gone whose settling a power cut has undone, and offsets were skipped: no message is there.
+        for first, count in topic.gaps_between(floor, passed_end):
+            progress.settled(first, count)
+        floor = progress.floor
         deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
         undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
         self._cursor = undelivered[0][0] if undelivered else passed_end

@@ -6,6 +6,16 @@ from queue_engine.storage.recovery_report import RecoveryReport
 
 
 @dataclass(frozen=True, slots=True)
+class HoldStats:
+    """Somebody beside the channels keeps `topic` from `offset` on, until `expires_ms` (Unix)."""
+
+    name: str
+    topic: str
+    offset: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogStats:
     """sync: the policy. bytes: of what the segments hold. end, synced_end: positions. oldest_unsynced_ms: how long the
     oldest byte that is not known to be on the disk has waited, 0 when all are. damaged_count: messages passed over
@@ -29,3 +39,4 @@ class LogStats:
     syncs_by_roll: int
     failed_group_count: int
     recovery: RecoveryReport | None
+    holds: tuple[HoldStats, ...] = ()

@@ -19,8 +19,9 @@ from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, decode_
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
+from queue_engine.storage.holds import Holds
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
-from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
@@ -41,6 +42,8 @@ TAILS_BYTES_MAX = 4 << 20
 REMOVE_INTERVAL_NS = NS_PER_S
 # Consume queues that a checkpoint writes out at most; it reaches only as far as the others have been.
 CHECKPOINT_FLUSHES_MAX = 256
+# Holds that the figures list.
+HOLDS_SHOWN_MAX = 100
 # Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
 RESERVED_OFFSETS = 1 << 20
 
@@ -61,13 +64,15 @@ class TopicOpening:
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
-    """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more."""
+    """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more.
+    damaged_holds: the file of holds that could not be read and is set aside, or ""."""
 
     topics: dict[int, LogTopicStore]
     channels: dict[int, ChannelProgress]
     log: RecoveredLog
     progress: RecoveredProgress
     unknown_records: int
+    damaged_holds: str = ""
 
 
 _Pending = tuple[int, LogTopicStore, int, Batch, int, int, Sequence[int] | None, Ticket]
@@ -105,6 +110,7 @@ class LogStore:
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(CACHE_BYTES_MAX)
+        self.holds = Holds(directory, files=files, clock=clock, worker=worker)
         self.damaged_count = 0
         self.is_closed = False  # and everything is on the disk
         self._directory = directory
@@ -162,6 +168,7 @@ class LogStore:
 
         try:
             self.segments.load()
+            damaged_holds = self.holds.open(openings)
             checkpoint = self._trusted_checkpoint(openings, queues)
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
@@ -205,7 +212,7 @@ class LogStore:
         self._next_channel = max([0, *wanted]) + 1
         self._recovered = dict(progress.channels)
         self._known_channels = frozenset(progress.channels)
-        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"])
+        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"], damaged_holds)
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
@@ -234,7 +241,7 @@ class LogStore:
             room_bytes_min=2 * self._journal_reserve_bytes,
         )
         self.log.open()
-        self.journal.open(progress.channels, progress.on_disk, progress.old_journals)
+        self.journal.open(progress.channels, progress.on_disk, progress.old_journals, progress.floors_journal)
 
     def _trusted_checkpoint(
         self, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
@@ -335,8 +342,9 @@ class LogStore:
             self._queue_files.sync(self._queue_files.take_unsynced())
             if self.log.error is None:
                 self._write_checkpoint()
+            self.holds.close()
         except OSError as exc:
-            raise StorageError(f"consume queues in {self._directory} can't be synced: {exc}") from exc
+            raise StorageError(f"consume queues or holds in {self._directory} can't be written: {exc}") from exc
         finally:
             self._queue_files.close()
 
@@ -424,6 +432,11 @@ class LogStore:
             syncs_by_roll=counts.syncs_by_roll,
             failed_group_count=counts.failed_groups,
             recovery=recovery,
+            holds=tuple(
+                HoldStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
+                for one in self.holds.all()[:HOLDS_SHOWN_MAX]
+                if one.topic_number in self._topics
+            ),
         )
 
     @property
@@ -460,6 +473,7 @@ class LogStore:
             self._start_checkpoint()
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
+            self.holds.tick()
             try:
                 self.remove_unneeded()
             except StorageError as exc:
@@ -591,6 +605,9 @@ class LogStore:
 
     # Channels and topics.
 
+    def topic(self, number: int) -> LogTopicStore:
+        return self._topics[number]
+
     def take_recovered(self, number: int) -> ChannelProgress | None:
         """What a channel had done before the start; None when it is new."""
         return self._recovered.pop(number, None)
@@ -606,6 +623,7 @@ class LogStore:
     def forget_topic(self, topic: LogTopicStore) -> None:
         """The topic was deleted: its queue's files go."""
         self._topics.pop(topic.number, None)
+        self.holds.forget_topic(topic.number)
         try:
             topic.queue.delete()
         except OSError as exc:

@@ -13,9 +13,11 @@ from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.holds import Holds
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.record import RecordLostError, message_ids
+from queue_engine.storage.segment import SegmentInfo
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, failed
 
@@ -92,8 +94,10 @@ class LogTopicStore:
 
     @property
     def hold_offset(self) -> int:
-        """The first offset that the topic or one of its channels still needs."""
-        return min([self.released, *(channel.hold_offset for channel in self._channels.values())])
+        """The first offset that the topic, one of its channels, or a hold still needs."""
+        held = self._log.holds.least_offset(self.number)
+        needed = [self.released, *(channel.hold_offset for channel in self._channels.values())]
+        return min(needed) if held is None else min(held, *needed)
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
@@ -104,7 +108,16 @@ class LogTopicStore:
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""
         queue = self.queue
-        first, end = queue.oldest_offset, self.hold_offset
+        first = self.first_offset_at(position, queue.oldest_offset, self.hold_offset)
+        try:
+            queue.trim(first)
+        except OSError as exc:
+            raise StorageError(f"the consume queue of {self.name} can't be trimmed: {exc}") from exc
+
+    def first_offset_at(self, position: int, first: int, end: int) -> int:
+        """The first of the offsets from `first` up to `end` whose record is not before `position`; `end` when none
+        is. Raises StorageError."""
+        queue = self.queue
         while first < end:
             middle = (first + end) // 2
             present = queue.next_present(middle)
@@ -113,10 +126,18 @@ class LogTopicStore:
                 end = middle
             else:
                 first = present + 1
-        try:
-            queue.trim(first)
-        except OSError as exc:
-            raise StorageError(f"the consume queue of {self.name} can't be trimmed: {exc}") from exc
+        return first
+
+    def sealed_segment_of(self, position: int) -> SegmentInfo | None:
+        """The segment that `position` lies in, if it is complete and all of it is known to be on the disk."""
+        segment = self._log.segments.segment_of(position)
+        is_complete = segment is not None and segment.is_sealed and segment.end <= self.synced_position
+        return segment if is_complete else None
+
+    @property
+    def holds(self) -> Holds:
+        """Those of all topics of the log."""
+        return self._log.holds
 
     def oldest_ns(self) -> int | None:
         head = self.queue.next_present(self.released)
@@ -281,6 +302,11 @@ class LogTopicStore:
 
     def count_between(self, first: int, end: int) -> int:
         return self.queue.count_between(first, end)
+
+    def gaps_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Ranges (first, count) of these offsets that hold no message."""
+        found = [(max(gap, first), min(gap + count, end)) for gap, count in self.queue.gaps]
+        return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 
     def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
         return self.queue.deferred_between(first, end)

@@ -9,6 +9,7 @@ journal over what came of it changes nothing, so a merge may end anywhere and be
 import errno
 import logging
 import os
+from collections.abc import Sequence
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
@@ -79,6 +80,7 @@ class ProgressJournal:
     ) -> None:
         """number: of the first journal to write; higher than that of any there is."""
         self._directory = directory
+        self._floors_path = os.path.join(directory, FLOORS_NAME)
         self._files = files
         self._clock = clock
         self._worker = worker
@@ -94,6 +96,7 @@ class ProgressJournal:
         self._dirty: dict[int, set[int]] = {}  # channel → index segments changed since the last merge
         self._on_disk: dict[int, set[int]] = {}  # channel → index segments there are
         self._old_journals: list[int] = []
+        self._floors_journal: int | None = None  # the first journal to be applied to the floors on the disk
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
         self._is_merging = False
@@ -108,7 +111,13 @@ class ProgressJournal:
 
     # Start and stop.
 
-    def open(self, channels: dict[int, ChannelProgress], on_disk: dict[int, set[int]], old_journals: list[int]) -> None:
+    def open(
+        self,
+        channels: dict[int, ChannelProgress],
+        on_disk: dict[int, set[int]],
+        old_journals: list[int],
+        floors_journal: int | None = None,
+    ) -> None:
         """Go on from what recovery found. Raises StorageError."""
         try:
             self._files.make_directory(self._directory)
@@ -121,6 +130,7 @@ class ProgressJournal:
         self._channels = channels
         self._on_disk = on_disk
         self._old_journals = old_journals
+        self._floors_journal = floors_journal
         self.entry_count = len(old_journals)  # those are to be merged, too
         for number, progress in channels.items():
             self._dirty[number] = set(on_disk.get(number, ())) | set(index_contents(progress))
@@ -325,18 +335,22 @@ class ProgressJournal:
         self._unsynced_since_ns = None
         awaiting, self._awaiting = self._awaiting, []
         written, removed = self._changes(dirty)
-        floors = encode_floors(
-            self._number, ((number, one.floor, one.cursor, one.epoch) for number, one in self._channels.items())
-        )
+        floors = [(number, one.floor, one.cursor, one.epoch) for number, one in self._channels.items()]
+        new_number, floors_number = self._number, self._floors_journal
+        base_number = old_journals[0] if floors_number is None else floors_number
         gone = [number for number in dirty if number not in self._channels]
         old_is_synced = False
 
         def job() -> None:
-            nonlocal old_is_synced
+            nonlocal old_is_synced, floors_number
             self._files.sync_data(old_fd)
             old_is_synced = True
-            self._write_segments(written)
-            self._files.replace(os.path.join(self._directory, FLOORS_NAME), floors)
+            if written:
+                self._write_floors_first(base_number, floors)
+                floors_number = base_number
+                self._write_segments(written)
+            self._files.replace(self._floors_path, encode_floors(new_number, floors))
+            floors_number = new_number
             for number in old_journals:
                 self._unlink(journal_path(self._directory, number))
             for channel, index in removed:
@@ -347,6 +361,7 @@ class ProgressJournal:
 
         def done(error: Exception | None) -> None:
             self._is_merging = False
+            self._floors_journal = floors_number
             self._files.close_quietly(old_fd)
             if error is None:
                 self._old_journals = [number for number in self._old_journals if number not in old_journals]
@@ -389,6 +404,11 @@ class ProgressJournal:
                     # Above the floor an old segment would speak for messages that are to come again.
                     written.append((channel, index, IndexContent({}, {}, {})))
         return written, removed
+
+    def _write_floors_first(self, base_number: int, floors: Sequence[tuple[int, int, int, int]]) -> None:
+        """Segments tell nothing of what lies below the new floors, so a crash must not find them with older floors.
+        The journals that are being merged still apply."""
+        self._files.replace(self._floors_path, encode_floors(base_number, floors))
 
     def _write_segments(self, written: list[tuple[int, int, IndexContent]]) -> None:
         known: set[int] = set()

@@ -28,6 +28,7 @@ class RecoveredProgress:
     channels: dict[int, ChannelProgress] = field(default_factory=dict)
     on_disk: dict[int, set[int]] = field(default_factory=dict)
     old_journals: list[int] = field(default_factory=list)
+    floors_journal: int | None = None  # the first journal to be applied to the floors; None without floors
     next_journal: int = 1
     dropped: int = 0
     damaged: list[str] = field(default_factory=list)
@@ -44,6 +45,8 @@ def recover_progress(directory: str, files: Files, wanted: Mapping[int, tuple[in
     floors = decode_floors(data)
     if floors is None and data:
         found.damaged.append(path)
+    if floors is not None:
+        found.floors_journal = floors.journal
     for number, (start, _) in wanted.items():
         floor, cursor, epoch = (start, start, 0) if floors is None else floors.channels.get(number, (start, start, 0))
         progress = found.channels[number] = ChannelProgress(floor, cursor, epoch)

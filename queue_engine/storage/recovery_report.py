@@ -22,7 +22,7 @@ class RecoveryReport:
     """scanned: what was read of the log. cut_bytes: of a tail that was being written when the process or the machine
     ended; nothing acknowledged is in it. lost_count: messages that are gone with damage. unknown_records: of topics
     that were deleted. dropped_entries: progress that went beyond what is there. damaged_files: of channels' progress;
-    what only they knew is delivered again."""
+    what only they knew is delivered again. damaged_holds: the file of holds, set aside: they are lost."""
 
     finished_at_ns: int
     took_ms: int
@@ -34,6 +34,7 @@ class RecoveryReport:
     dropped_entries: int
     damages: tuple[Damage, ...] = ()
     damaged_files: tuple[str, ...] = ()
+    damaged_holds: str = ""
 
     @property
     def lost_count(self) -> int:
@@ -41,7 +42,7 @@ class RecoveryReport:
 
     @property
     def has_damage(self) -> bool:
-        return bool(self.damages or self.damaged_files)
+        return bool(self.damages or self.damaged_files or self.damaged_holds)
 
     def sentences(self) -> Sequence[str]:
         """One sentence for each thing worth telling."""
@@ -58,4 +59,6 @@ class RecoveryReport:
             else:
                 told.append(f"Damage, no message lost, the bytes are in quarantine. {where}.")
         told += [f"Damaged progress, what only it knew is delivered again: {path}." for path in self.damaged_files]
+        if self.damaged_holds:
+            told.append(f"Damaged list of holds, set aside; what was held has to be held again: {self.damaged_holds}.")
         return told

@@ -36,7 +36,7 @@ STEPS = 60
 Found = dict[tuple[int, int], tuple[bytes, ...]]  # (topic, first offset) → bodies
 
 
-class PromiseBrokenError(AssertionError):
+class PromiseBrokenError(BaseException):
     """A state in which something promised does not hold."""
 
 

@@ -9,6 +9,7 @@ start is judged by what its channels then deliver:
 - what was settled, and noted on the disk, never comes again; nothing comes twice, altered, or from nowhere
 - attempts never go down: exact after the end of the process, after a power cut what the last sync knew
 - what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
+- a hold that was taken is there, and so is all that it holds
 """
 
 import argparse
@@ -23,6 +24,7 @@ from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore, TopicOpening
+from queue_engine.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
@@ -32,6 +34,7 @@ SEGMENT_BYTES = 4_096
 CHECKPOINT_PATH = "/log/checkpoint"
 STEPS = 70
 ID_BASE = 1 << 40
+HOLD = "reader"
 RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
 
 Known = dict[bytes, tuple[int, int]]  # body → (deliveries made, due Unix ns)
@@ -91,6 +94,8 @@ class StoreScript:
         self.books = {number: ChannelBook(self.topic.open_channel(f"c{number}", number)) for number in (7, 8)}
         self.files.before_operation = self._before
         self.fault: tuple[str, int] | None = None
+        self.hold_offsets: list[list[int]] = []  # of the hold on the disk, and of those that may be there
+        self.is_held = False
         self._is_judging = False
 
     def _before(self, operation: str) -> None:
@@ -137,6 +142,10 @@ class StoreScript:
             self.files.bytes_free = rng.choice([None, None, 200, 2_000])
         elif act < 0.97:
             self.fault = rng.choice([("write", errno.ENOSPC), ("rename", errno.ENOSPC), ("create", errno.ENOSPC)])
+        elif act < 0.985:
+            self._hold()
+        elif act < 0.995:
+            self._drain()
         else:
             self.worker.work()
 
@@ -153,6 +162,36 @@ class StoreScript:
         ticket.when_done(lambda one: None if one.error else self.acknowledged.update(bodies))
         if rng.random() < 0.7:
             self._end_turn()
+
+    def _hold(self) -> None:
+        """Hold the topic from some offset on, or move the hold there."""
+        offset = self.rng.randrange(self.topic.oldest_offset, self.topic.end_offset + 1)
+        mine = [offset]
+        self.hold_offsets.append(mine)
+        _, ticket = self.store.holds.take(HOLD, 1, offset, 1 << 40)
+
+        def settled(one: Ticket) -> None:
+            if one.error is None:
+                self.is_held = True
+                del self.hold_offsets[: next(index for index, one in enumerate(self.hold_offsets) if one is mine)]
+
+        ticket.when_done(settled)
+
+    def _drain(self) -> None:
+        """Everything that waits is consumed, so that segments can go."""
+        for book in self.books.values():
+            for _ in range(20):
+                self._take(book)
+            while book.held:
+                run = book.held.pop()
+                book.settled.update(bodies_of(run))
+                book.backlog.settle(run.ids)
+        self._end_turn()
+        self.sync.finish()
+        self.clock.advance(ms=2_500)
+        self.store.tick(self.clock.monotonic_ns())
+        self._note_written()
+        self.worker.finish()
 
     def _take(self, book: ChannelBook) -> None:
         try:
@@ -232,6 +271,7 @@ class StoreScript:
         store, found = self._start(disk)
         for number, book in self.books.items():
             self._judge(book, found[number], is_kill=is_kill)
+        self._judge_hold(store)
         disk_again = disk.after_kill()
         without_derived = rng.random() < 0.5
         if without_derived and disk_again.size_of(CHECKPOINT_PATH) is not None:
@@ -310,6 +350,16 @@ class StoreScript:
             due = self.published[body]
             if due > self.clock.time_ns() and not made and due_ns != due:
                 raise PromiseBrokenError(f"{body!r} is due at {due} and would come at {due_ns}")
+
+    def _judge_hold(self, store: LogStore) -> None:
+        held = store.holds.least_offset(1)
+        if held is None:
+            if self.is_held:
+                raise PromiseBrokenError("the hold is lost")
+        elif [held] not in self.hold_offsets:
+            raise PromiseBrokenError(f"what is held begins at {held}, not at one of {self.hold_offsets}")
+        elif [held] == self.hold_offsets[-1] and store.topic(1).oldest_offset > held:
+            raise PromiseBrokenError(f"{held} is held and {store.topic(1).oldest_offset} is the oldest offset")
 
 
 def bodies_of(run: Run) -> list[bytes]:

@@ -6,6 +6,7 @@ from typing import Any
 from queue_engine.storage import log_store, progress_journal, progress_recovery
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.holds import Holds
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.log_topic_store import LogTopicStore
@@ -43,6 +44,28 @@ def _settled_before_it_is_known(patch: Patch) -> None:
 
 def _merge_without_segments(patch: Patch) -> None:
     patch.setattr(ProgressJournal, "_write_segments", _nothing)
+
+
+def _segments_before_floors(patch: Patch) -> None:
+    patch.setattr(ProgressJournal, "_write_floors_first", _nothing)
+
+
+def _holds_are_ignored(patch: Patch) -> None:
+    patch.setattr(LogTopicStore, "hold_offset", property(_without_holds))
+
+
+def _without_holds(self: LogTopicStore) -> int:
+    return min([self.released, *(channel.hold_offset for channel in self._channels.values())])
+
+
+def _holds_said_too_early(patch: Patch) -> None:
+    changed = Holds._changed
+
+    def early(self: Holds) -> Any:
+        changed(self)
+        return progress_journal.DONE
+
+    patch.setattr(Holds, "_changed", early)
 
 
 def _only_the_newest_journal_replayed(patch: Patch) -> None:
@@ -111,6 +134,9 @@ STORE_MUTANTS = [
     Mutant("a delivery is noted too late", _delivery_noted_too_late),
     Mutant("settled before a consumer said so", _settled_before_it_is_known),
     Mutant("merged without segments", _merge_without_segments),
+    Mutant("segments before floors", _segments_before_floors),
+    Mutant("holds are ignored", _holds_are_ignored),
+    Mutant("a hold is said to be durable at once", _holds_said_too_early),
     Mutant("only the newest journal is replayed", _only_the_newest_journal_replayed),
     Mutant("a floor one too low", _no_floor),
     Mutant("due times are forgotten", _due_times_forgotten),

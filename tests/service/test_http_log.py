@@ -68,6 +68,25 @@ async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> N
     assert depths == {"billing": 1, "late": 2, "new": 0}
 
 
+async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
+    answer = await server.request("POST", "/log/lease?topic=orders&offset=1&ttl_ms=5000&segments=3")
+    lease = answer.json
+    assert answer.status == 200
+    assert (lease["topic"], lease["number"], lease["first_offset"], lease["end_offset"]) == ("orders", 1, 1, 3)
+    assert (lease["segments"], lease["next_offset"]) == ([], 1), "the only segment is still written to"
+    assert lease["expires_ms"] > 0
+    assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
+    renewed = (await server.request("POST", f"/log/lease?lease={lease['lease']}&offset=2")).json
+    assert (renewed["lease"], renewed["first_offset"]) == (lease["lease"], 2)
+    held = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
+    assert [(one["name"], one["topic"], one["offset"]) for one in held] == [(lease["lease"], "orders", 2)]
+    assert (await server.request("POST", f"/log/release?lease={lease['lease']}")).status == 200
+    lost = await server.request("POST", f"/log/lease?lease={lease['lease']}")
+    assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
+    assert lease["lease"] in lost.json["detail"]
+    assert (await server.request("GET", "/stats?format=json")).json["log"]["holds"] == []
+
+
 @pytest.mark.parametrize(
     ("method", "target", "status", "word", "detail"),
     [
@@ -91,6 +110,12 @@ async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> N
             "offset 4 of orders is beyond its end",
         ),
         ("GET", "/log/read?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
+        ("POST", "/log/lease?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
+        ("POST", "/log/lease?topic=orders&offset=0&ttl_ms=9", 400, "INVALID_REQUEST", "ttl_ms=9 is not a whole number"),
+        ("POST", "/log/lease?topic=orders&offset=0&segments=x", 400, "INVALID_REQUEST", "segments=x is not"),
+        ("POST", "/log/lease?topic=orders&offset=4", 403, "LIMIT_REACHED", "offset 4 of orders is beyond its end"),
+        ("POST", "/log/release", 400, "INVALID_REQUEST", "lease is missing"),
+        ("POST", "/log/release?lease=none", 404, "LEASE_NOT_FOUND", "lease none"),
         ("POST", "/channel/seek?topic=orders&channel=billing", 400, "INVALID_REQUEST", "where to is missing"),
         ("POST", "/channel/seek?topic=orders&channel=billing&offset=-1", 400, "INVALID_REQUEST", "offset=-1 is not"),
         ("POST", "/topic/create?topic=x&storage=cloud", 400, "INVALID_STORAGE", "'cloud' does not exist"),
@@ -119,6 +144,7 @@ async def test_bodies_need_the_token_where_there_is_one(tmp_path: Path) -> None:
         assert server.acts[-1].error.startswith("TOKEN_REQUIRED")
         wrong = await server.request("GET", "/log/read?topic=orders&offset=0", headers={"Authorization": "Bearer no"})
         assert wrong.status == 403
+        assert (await server.request("POST", "/log/lease?topic=orders&offset=0")).message == "TOKEN_REQUIRED"
         right = {"Authorization": "Bearer s3cret"}
         assert (await server.request("GET", "/topic/messages?topic=orders", headers=right)).status == 200
 

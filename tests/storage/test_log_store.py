@@ -601,6 +601,33 @@ def test_what_waited_at_a_paused_topic_waits_there_again(bench: Bench) -> None:
     assert list(everything(backlog)) == [b"a", b"b", b"c"]
 
 
+def test_messages_that_are_gone_are_no_depth_though_a_power_cut_undid_their_settling(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096, checkpoint_interval_ms=10)
+    channel = bench.topic.open_channel("c", 7)
+    bench.publish(b"first")
+    bench.log.tick(0)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    run = take(channel, 4)
+    bench.log.end_turn()
+    # What a power cut may leave: the checkpoint and the progress of now, and the segments of later.
+    shutil.copytree(tmp_path / "log" / "progress", tmp_path / "progress")
+    shutil.copy(tmp_path / "log" / "checkpoint", tmp_path / "checkpoint")
+    channel.settle(run.ids)
+    assert len(list(everything(channel))) == 47
+    bench.log.end_turn()
+    assert bench.log.remove_unneeded() > 1
+    bench.kill()
+    shutil.rmtree(tmp_path / "log" / "progress")
+    shutil.copytree(tmp_path / "progress", tmp_path / "log" / "progress")
+    shutil.copy(tmp_path / "checkpoint", tmp_path / "log" / "checkpoint")
+    bench.restart({7: 0})
+    channel = bench.topic.open_channel("c", 7)
+    depth = channel.depth
+    assert 0 < depth < 45
+    assert len(list(everything(channel))) == depth
+
+
 def test_all_that_is_derived_may_be_gone(bench: Bench) -> None:
     backlog = bench.topic.open_channel("c", 7)
     for number in range(20):

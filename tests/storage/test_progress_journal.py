@@ -57,7 +57,7 @@ class Bench:
             worker=self.worker,
             reserve_bytes=0,
         )
-        self.journal.open(found.channels, found.on_disk, found.old_journals)
+        self.journal.open(found.channels, found.on_disk, found.old_journals, found.floors_journal)
         return found
 
     def kill(self) -> None:
@@ -170,6 +170,28 @@ def test_a_rewound_channel_does_not_believe_its_old_segments(bench: Bench, after
     for _ in range(2):
         recovered = bench.recover().channels[1]
         assert (recovered.floor, recovered.cursor, recovered.is_settled(60)) == (0, 0, False)
+        bench.kill()
+        bench.start()
+        bench.merge()
+
+
+@pytest.mark.parametrize("after", range(20))
+def test_what_is_settled_stays_so_wherever_a_merge_is_cut(bench: Bench, after: int) -> None:
+    bench.deliver(1, 0, 20)
+    bench.ack(1, 1, 9)
+    bench.merge()
+    bench.ack(1, 0, 1)  # the floor jumps over what the segment on the disk tells
+    bench.deliver(1, 12, 3, made=2)
+    bench.journal.merge()
+    expected = bench.channels[1]
+    assert expected.floor == 10
+    bench.files.dies_after = after
+    try:
+        bench.worker.finish()
+    except ProcessDiedError:
+        pass
+    for _ in range(2):
+        assert bench.recover().channels[1] == expected
         bench.kill()
         bench.start()
         bench.merge()

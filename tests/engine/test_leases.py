@@ -1,0 +1,169 @@
+"""Leases: a reader on the same machine reads whole segments itself, and nothing goes while it holds them."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_engine.engine import Engine
+from queue_engine.errors import InvalidStorageError, LeaseNotFoundError, LimitError, TopicNotFoundError
+from queue_engine.storage.log_leases import Lease
+from queue_engine.storage.record import decode_record, parse_header
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, settle
+
+SEGMENT_BYTES = 1 << 16
+BODY = 1_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def started(path: Path, clock: ManualClock) -> Engine:
+    return make_engine(path, clock, log_segment_bytes=SEGMENT_BYTES, max_msg_size=2_000, max_body_size=4_000)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: ManualClock) -> Engine:
+    engine = started(tmp_path, clock)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    engine.create_topic("other")
+    settle(engine)
+    return engine
+
+
+def publish(engine: Engine, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        engine.publish("orders", [b"%d " % number + b"x" * BODY])
+        engine.publish("other", [b"y" * BODY])
+        settle(engine)
+
+
+def read_bodies(lease: Lease) -> list[bytes]:
+    """What a reader of the files finds, from the lease alone."""
+    found: list[bytes] = []
+    for segment in lease.segments:
+        data = Path(segment.path).read_bytes()
+        at = segment.first_byte
+        while at < segment.end_byte:
+            header = parse_header(data, at, position=segment.position + at, salt=segment.salt)
+            assert header is not None, at
+            record = data[at : at + header.size]
+            if header.topic_number == lease.hold.topic_number:
+                read = decode_record(record, position=segment.position + at, salt=segment.salt)
+                assert not read.damaged
+                for index in range(header.count):
+                    if segment.first_offset <= header.first_offset + index < segment.next_offset:
+                        found.append(read.body_at(index))
+            at += header.size
+    return found
+
+
+def numbers(bodies: list[bytes]) -> list[int]:
+    return [int(body.split()[0]) for body in bodies]
+
+
+def consume(engine: Engine, count: int) -> None:
+    client = Client(engine, "orders", "billing", ready=2_000)
+    settle(engine)
+    assert len(client.sink.received) == count
+    client.finish(*[one.id for one in client.sink.received])
+
+
+def test_a_lease_names_the_files_and_a_reader_finds_every_message(engine: Engine) -> None:
+    publish(engine, 100)
+    lease, ticket = engine.lease_log("orders", 0, ttl_ms=60_000)
+    assert ticket.done
+    assert ticket.error is None
+    assert (lease.topic, lease.first_offset) == ("orders", 0)
+    assert 50 < lease.next_offset < lease.end_offset == 100
+    assert numbers(read_bodies(lease)) == list(range(lease.next_offset))
+    assert [one.next_offset for one in lease.segments[:-1]] == [one.first_offset for one in lease.segments[1:]]
+    later, _ = engine.lease_log("orders", 33, ttl_ms=60_000, segments_max=1)
+    assert len(later.segments) == 1
+    assert numbers(read_bodies(later)) == list(range(33, later.next_offset))
+    # The rest is in no complete segment.
+    frames = engine.read_frames("orders", lease.next_offset, 1 << 20)
+    assert (frames.count, frames.next_offset) == (100 - lease.next_offset, 100)
+    end, _ = engine.lease_log("orders", 100, ttl_ms=60_000)
+    assert (end.segments, end.next_offset) == ((), 100)
+
+
+def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, 100)
+    lease, _ = engine.lease_log("orders", 20, ttl_ms=3_600_000)
+    consume(engine, 100)
+    engine.delete_topic("other")
+    settle(engine)
+    for _ in range(3):
+        clock.advance(ms=2_000)
+        engine.tick()
+        settle(engine)
+    assert engine.topic("orders").store.oldest_offset <= 20  # type: ignore[attr-defined]
+    assert numbers(read_bodies(lease)) == list(range(20, lease.next_offset))
+    moved, _ = engine.renew_lease(lease.hold.name, ttl_ms=60_000, offset=lease.next_offset)
+    assert moved.hold.name == lease.hold.name
+    clock.advance(ms=2_000)
+    engine.tick()
+    assert engine.topic("orders").store.oldest_offset > 20  # type: ignore[attr-defined]
+    with pytest.raises(LimitError, match="offset 20 of orders is gone: the oldest is"):
+        engine.lease_log("orders", 20, ttl_ms=60_000)
+    engine.release_lease(lease.hold.name)
+    with pytest.raises(LeaseNotFoundError):
+        engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+
+
+def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, 100)
+    lease, _ = engine.lease_log("orders", 0, ttl_ms=5_000)
+    consume(engine, 100)
+    engine.delete_topic("other")
+    settle(engine)
+    clock.advance(ms=4_000)
+    engine.renew_lease(lease.hold.name, ttl_ms=5_000)
+    clock.advance(ms=4_999)
+    engine.tick()
+    assert engine.topic("orders").store.oldest_offset == 0  # type: ignore[attr-defined]
+    clock.advance(ms=1_001)
+    engine.tick()
+    assert engine.topic("orders").store.oldest_offset > 0  # type: ignore[attr-defined]
+    with pytest.raises(LeaseNotFoundError, match=f"lease {lease.hold.name} has expired"):
+        engine.renew_lease(lease.hold.name, ttl_ms=5_000)
+
+
+def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
+    publish(engine, 100)
+    lease, _ = engine.lease_log("orders", 10, ttl_ms=3_600_000)
+    consume(engine, 100)
+    engine.close()
+    engine = started(tmp_path, clock)
+    clock.advance(ms=5_000)
+    engine.tick()
+    again, _ = engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+    assert (again.first_offset, again.topic, again.id_base) == (10, "orders", lease.id_base)
+    assert numbers(read_bodies(again)) == list(range(10, again.next_offset))
+    engine.close()
+
+
+def test_a_deleted_topic_takes_its_leases_with_it(engine: Engine) -> None:
+    publish(engine, 10)
+    lease, _ = engine.lease_log("orders", 0, ttl_ms=60_000)
+    engine.delete_topic("orders")
+    engine.create_topic("orders")
+    settle(engine)
+    with pytest.raises(LeaseNotFoundError):
+        engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+
+
+def test_what_can_not_be_leased_is_refused(engine: Engine) -> None:
+    engine.create_topic("old", storage="diskqueue")
+    with pytest.raises(TopicNotFoundError):
+        engine.lease_log("none", 0, ttl_ms=60_000)
+    with pytest.raises(InvalidStorageError, match="old has storage kind diskqueue"):
+        engine.lease_log("old", 0, ttl_ms=60_000)
+    with pytest.raises(LimitError, match="offset 1 of orders is beyond its end, 0"):
+        engine.lease_log("orders", 1, ttl_ms=60_000)
+    with pytest.raises(LeaseNotFoundError):
+        engine.release_lease("lease-none")
