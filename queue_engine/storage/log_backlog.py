@@ -135,8 +135,11 @@ class LogBacklog:
 
     def came(self, deferred: Iterable[tuple[int, int]]) -> None:
         """The topic released more; of that, these (offset, due Unix ns) are deferred."""
+        progress = self.progress
         for offset, due_ns in deferred:
-            self._note_deferred(offset, due_ns)
+            # A start may find less released than before: what was done since has its place already.
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset):
+                self._note_deferred(offset, due_ns)
 
     # Figures.
 

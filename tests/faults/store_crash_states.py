@@ -10,6 +10,8 @@ start is judged by what its channels then deliver:
 - attempts never go down: exact after the end of the process, after a power cut what the last sync knew
 - what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
 - a hold that was taken is there, and so is all that it holds
+- a channel that was rewound or emptied is so, or as it was while nobody was told; a topic that was deleted has left
+  nothing to the next one of its name; what waits at a paused topic waits for all its channels
 """
 
 import argparse
@@ -24,6 +26,7 @@ from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore, TopicOpening
+from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
 from tests.support.background import HeldBackground
@@ -33,7 +36,6 @@ from tests.support.simulated_disk import SimulatedFiles
 SEGMENT_BYTES = 4_096
 CHECKPOINT_PATH = "/log/checkpoint"
 STEPS = 70
-ID_BASE = 1 << 40
 HOLD = "reader"
 RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
 
@@ -62,7 +64,8 @@ def new_store(
 class ChannelBook:
     """What a channel did, and how much of that the disk knows for sure."""
 
-    def __init__(self, backlog: LogBacklog) -> None:
+    def __init__(self, number: int, backlog: LogBacklog) -> None:
+        self.number = number
         self.backlog = backlog
         self.held: list[Run] = []
         self.attempts: dict[bytes, int] = {}
@@ -71,6 +74,47 @@ class ChannelBook:
         self.noted: set[bytes] = set()  # settled, and written
         self.synced: set[bytes] = set()  # settled, and on the disk whatever happens
         self.synced_attempts: dict[bytes, int] = {}
+        self.moved: set[bytes] = set()  # settled until a rewind that the disk may not know
+
+    def forget_from(self, offset: int, offset_of: dict[bytes, int]) -> None:
+        """It was rewound: all from there on comes as if for the first time, all before is settled."""
+        before = {body for body, its_offset in offset_of.items() if its_offset < offset}
+        self.moved |= self.settled - before
+        self.settled = set(before)
+        self.noted &= before
+        self.synced &= before
+        self.attempts = {body: made for body, made in self.attempts.items() if body in before}
+        self.synced_attempts = {body: made for body, made in self.synced_attempts.items() if body in before}
+        self.held.clear()
+        self.due.clear()
+
+
+class Era:
+    """The life of one topic: the next one of its name has nothing of it.
+
+    frozen: what topology.json may say of `released`, one of these.
+    """
+
+    def __init__(self, number: int, topic: LogTopicStore) -> None:
+        self.number = number
+        self.id_base = number << 40
+        self.topic = topic
+        self.books = [
+            ChannelBook(channel, topic.open_channel(f"c{channel}", channel))
+            for channel in (10 * number, 10 * number + 1)
+        ]
+        self.published: dict[bytes, int] = {}  # body → due Unix ns, 0 for none
+        self.offset_of: dict[bytes, int] = {}
+        self.acknowledged: set[bytes] = set()
+        self.frozen: list[int | None] = [None]
+        self.is_paused = False
+        self.hold_offsets: list[list[int]] = []  # of the hold on the disk, and of those that may be there
+        self.is_held = False
+
+    def opening(self, rng: Random) -> TopicOpening:
+        """What topology.json may tell of it."""
+        channels = {book.number: 0 for book in self.books}
+        return TopicOpening("t", self.number, self.id_base, RESERVED, rng.choice(self.frozen), channels)
 
 
 class StoreScript:
@@ -86,20 +130,22 @@ class StoreScript:
         self.sync = HeldBackground()
         self.worker = HeldBackground()
         self.store = new_store(self.files, self.clock, self.policy, self.sync, self.worker)
-        self.published: dict[bytes, int] = {}  # body → due Unix ns, 0 for none
-        self.acknowledged: set[bytes] = set()
         self.store.open([])
-        self.topic = self.store.open_topic("t", 1, id_base=ID_BASE)
-        self.topic.set_flowing(True)
-        self.books = {number: ChannelBook(self.topic.open_channel(f"c{number}", number)) for number in (7, 8)}
+        self.era = self._new_era(1)
+        self.old: Era | None = None  # deleted, and topology.json may not know
+        self.deleted = Ticket()
         self.files.before_operation = self._before
         self.fault: tuple[str, int] | None = None
-        self.hold_offsets: list[list[int]] = []  # of the hold on the disk, and of those that may be there
-        self.is_held = False
         self._is_judging = False
 
+    def _new_era(self, number: int) -> Era:
+        topic = self.store.open_topic("t", number, id_base=number << 40)
+        topic.set_flowing(True)
+        return Era(number, topic)
+
     def _before(self, operation: str) -> None:
-        if self.rng.random() < 0.25:
+        # A rename is where one truth takes the place of another.
+        if self.rng.random() < (0.6 if operation == "rename" else 0.25):
             self.take_state()
         if self.fault is not None and self.fault[0] == operation:
             error = self.fault[1]
@@ -118,68 +164,71 @@ class StoreScript:
     def _step(self, step: int) -> None:
         rng = self.rng
         act = rng.random()
-        book = self.books[rng.choice([7, 8])]
+        book = rng.choice(self.era.books)
         if act < 0.25:
             self._publish(step)
         elif act < 0.45:
             self._take(book)
         elif act < 0.65 and book.held:
             self._answer(book)
-        elif act < 0.8:
+        elif act < 0.78:
             self._end_turn()
             self.sync.finish()
         elif act < 0.9:
-            self.clock.advance(ms=rng.choice([5, 150, 2_500]))
-            for one in self.books.values():
+            self.clock.advance(ms=rng.choice([5, 150, 2_500, 2_500, 2_500]))
+            for one in self.era.books:
                 one.backlog.release_due(self.clock.monotonic_ns(), 100)
             self.store.tick(self.clock.monotonic_ns())
             self._note_written()
             if rng.random() < 0.7:
                 self.worker.finish()
-        elif act < 0.94:
+        elif act < 0.92:
             self._sync_progress()
-        elif act < 0.96:
+        elif act < 0.935:
             self.files.bytes_free = rng.choice([None, None, 200, 2_000])
-        elif act < 0.97:
+        elif act < 0.945:
             self.fault = rng.choice([("write", errno.ENOSPC), ("rename", errno.ENOSPC), ("create", errno.ENOSPC)])
-        elif act < 0.985:
+        elif act < 0.955:
             self._hold()
-        elif act < 0.995:
+        elif act < 0.965:
             self._drain()
+        elif act < 0.985:
+            rng.choice([self._seek, self._empty, self._pause, self._pause, self._recreate])(book)
         else:
             self.worker.work()
 
     def _publish(self, step: int) -> None:
-        rng = self.rng
+        rng, era = self.rng, self.era
         bodies = [
             b"%d-%d-" % (step, index) + rng.randbytes(rng.choice([0, 9, 90])) for index in range(rng.randrange(1, 6))
         ]
         due_ns = self.clock.monotonic_ns() + 1_000_000_000 if rng.random() < 0.2 else None
-        batch = self.topic.make_batch(bodies)
-        for body in bodies:
-            self.published[body] = 0 if due_ns is None else self.clock.time_ns() + 1_000_000_000
-        ticket = self.topic.append(batch, due_ns)
-        ticket.when_done(lambda one: None if one.error else self.acknowledged.update(bodies))
+        batch = era.topic.make_batch(bodies)
+        for body, one in zip(bodies, batch.ids, strict=True):
+            era.published[body] = 0 if due_ns is None else self.clock.time_ns() + 1_000_000_000
+            era.offset_of[body] = int(one, 16) - era.id_base
+        ticket = era.topic.append(batch, due_ns)
+        ticket.when_done(lambda one: None if one.error else era.acknowledged.update(bodies))
         if rng.random() < 0.7:
             self._end_turn()
 
     def _hold(self) -> None:
         """Hold the topic from some offset on, or move the hold there."""
-        offset = self.rng.randrange(self.topic.oldest_offset, self.topic.end_offset + 1)
-        mine = [offset]
-        self.hold_offsets.append(mine)
-        _, ticket = self.store.holds.take(HOLD, 1, offset, 1 << 40)
+        era = self.era
+        mine = [self.rng.randrange(era.topic.oldest_offset, era.topic.end_offset + 1)]
+        era.hold_offsets.append(mine)
+        _, ticket = self.store.holds.take(HOLD, era.number, mine[0], 1 << 40)
 
         def settled(one: Ticket) -> None:
             if one.error is None:
-                self.is_held = True
-                del self.hold_offsets[: next(index for index, one in enumerate(self.hold_offsets) if one is mine)]
+                era.is_held = True
+                del era.hold_offsets[: next(index for index, other in enumerate(era.hold_offsets) if other is mine)]
 
         ticket.when_done(settled)
 
     def _drain(self) -> None:
         """Everything that waits is consumed, so that segments can go."""
-        for book in self.books.values():
+        for book in self.era.books:
             for _ in range(20):
                 self._take(book)
             while book.held:
@@ -192,6 +241,66 @@ class StoreScript:
         self.store.tick(self.clock.monotonic_ns())
         self._note_written()
         self.worker.finish()
+
+    def _seek(self, book: ChannelBook) -> None:
+        topic = self.era.topic
+        offset = self.rng.randrange(topic.oldest_offset, topic.released + 1)
+        book.forget_from(offset, self.era.offset_of)
+        moved = set(book.moved)
+        ticket = book.backlog.seek(offset)
+
+        def settled(one: Ticket) -> None:
+            if one.error is None:
+                book.moved -= moved
+
+        ticket.when_done(settled)
+
+    def _empty(self, book: ChannelBook) -> None:
+        released = self.era.topic.released
+        book.settled |= {body for body, offset in self.era.offset_of.items() if offset < released}
+        book.held.clear()
+        book.due.clear()
+        book.backlog.empty()
+
+    def _pause(self, book: ChannelBook) -> None:
+        """Pause the topic; or empty what waits at it; or let it flow again."""
+        era = self.era
+        topic = era.topic
+        before = era.frozen[-1]
+        if not era.is_paused:
+            era.is_paused = True
+            topic.set_flowing(False)
+        elif self.rng.random() < 0.4:
+            dropped = {body for body, offset in era.offset_of.items() if topic.released <= offset < topic.end_offset}
+            topic.empty()
+            for one in era.books:
+                one.settled |= dropped
+        else:
+            era.is_paused = False
+            topic.set_flowing(True)
+            while topic.pump(1_000):
+                pass
+        era.frozen = [before, topic.released if era.is_paused else None]
+        if self.rng.random() < 0.5:
+            del era.frozen[0]  # topology.json was written at once
+
+    def _recreate(self, book: ChannelBook) -> None:
+        """Delete the topic and make another of its name."""
+        self._forget_old()
+        old = self.old = self.era
+        self.deleted = Ticket()
+        for one in old.books:
+            old.topic.delete_channel(f"c{one.number}", self.deleted)
+        old.topic.delete()
+        self.era = self._new_era(old.number + 1)
+        if self.rng.random() < 0.5:
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        """topology.json knows of the deletion."""
+        if self.old is not None:
+            self.old = None
+            self.deleted.resolve()
 
     def _take(self, book: ChannelBook) -> None:
         try:
@@ -231,22 +340,26 @@ class StoreScript:
     def _note_written(self) -> None:
         """The journal was flushed, if the disk let it."""
         if self.store.journal.error is None and not self.store.journal.has_unwritten:
-            for book in self.books.values():
+            for book in self.era.books:
                 book.noted = set(book.settled)
 
     def _sync_progress(self) -> None:
         ticket = self.store.journal.synced()
-        books = [(book, set(book.settled), dict(book.attempts)) for book in self.books.values()]
+        books = [(book, set(book.settled), dict(book.attempts)) for book in self.era.books]
 
         def synced(one: object) -> None:
             if ticket.error is None:
                 for book, settled, attempts in books:
-                    book.synced |= settled
-                    book.synced_attempts |= attempts
+                    # What was rewound meanwhile is another matter.
+                    book.synced |= settled & book.settled
+                    book.synced_attempts |= {body: made for body, made in attempts.items() if body in book.attempts}
 
         self._note_written()
         ticket.when_done(synced)
         self.worker.finish()
+        if self.rng.random() < 0.5:
+            self._forget_old()
+            del self.era.frozen[:-1]
 
     # States.
 
@@ -268,16 +381,19 @@ class StoreScript:
         if rng.random() < 0.2:
             self.tally.nested += 1
             disk = self._cut_start(disk, is_kill=is_kill)
-        store, found = self._start(disk)
-        for number, book in self.books.items():
-            self._judge(book, found[number], is_kill=is_kill)
-        self._judge_hold(store)
+        era = self.era if self.old is None or rng.random() < 0.5 else self.old
+        opening = era.opening(rng)
+        store, found = self._start(disk, era, opening)
+        for book in era.books:
+            self._judge(era, book, found[book.number], is_kill=is_kill)
+        if era is self.era:
+            self._judge_hold(store)
         disk_again = disk.after_kill()
         without_derived = rng.random() < 0.5
         if without_derived and disk_again.size_of(CHECKPOINT_PATH) is not None:
             disk_again.unlink(CHECKPOINT_PATH)
-        store_again, again = self._start(disk_again)
-        if again != found:
+        store_again, again = self._start(disk_again, era, opening)
+        if again != found and era is self.era:
             why = " without a checkpoint" if without_derived else ""
             raise PromiseBrokenError(f"another start{why} finds something else")
         del store, store_again
@@ -292,39 +408,42 @@ class StoreScript:
                 raise PowerOffError
 
         disk.before_operation = before
+        era = self.era
         try:
-            self._open(disk)
+            self._open(disk, era.opening(self.rng))
         except PowerOffError:
             pass
         disk.before_operation = lambda operation: None
         return disk.after_kill() if is_kill else disk.after_power_cut(self.rng)
 
-    def _open(self, disk: SimulatedFiles) -> tuple[LogStore, dict[int, LogBacklog]]:
+    def _open(self, disk: SimulatedFiles, told: TopicOpening) -> tuple[LogStore, dict[int, LogBacklog]]:
         clock = ManualClock(monotonic_ns=self.clock.monotonic_ns(), time_ns=self.clock.time_ns())
         store = new_store(disk, clock, SyncPolicy.OS, HeldBackground(), InlineBackground())  # type: ignore[arg-type]
-        opening = store.open([TopicOpening("t", 1, ID_BASE, RESERVED, None, dict.fromkeys(self.books, 0))])
+        opening = store.open([told])
         if opening.log.damages or opening.progress.damaged:
             raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damaged}")
-        topic = opening.topics[1]
+        topic = opening.topics[told.number]
         topic.set_flowing(True)
-        return store, {number: topic.open_channel(f"c{number}", number) for number in self.books}
+        backlogs = {number: topic.open_channel(f"c{number}", number) for number in told.channels}
+        while topic.pump(1_000):
+            pass
+        return store, backlogs
 
-    def _start(self, disk: SimulatedFiles) -> tuple[LogStore, dict[int, Known]]:
+    def _start(self, disk: SimulatedFiles, era: Era, told: TopicOpening) -> tuple[LogStore, dict[int, Known]]:
         """What each channel has after a start: everything it would deliver, now and when it is due."""
-        store, backlogs = self._open(disk)
+        store, backlogs = self._open(disk, told)
         found: dict[int, Known] = {}
         for number, backlog in backlogs.items():
             known: Known = {}
             due_by_offset = backlog.deferred_offsets()
             expected = backlog.depth, backlog.deferred_count
             counts = [0, 0]
-            backlog_ids = ID_BASE
             backlog.release_all_deferred()
             while (run := backlog.take(50, 1 << 20)) is not None:
                 for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
                     if body in known:
                         raise PromiseBrokenError(f"{body!r} comes twice")
-                    due_ns = due_by_offset.get(int(one, 16) - backlog_ids, 0)
+                    due_ns = due_by_offset.get(int(one, 16) - era.id_base, 0)
                     counts[1 if due_ns else 0] += 1
                     known[body] = made - 1, due_ns
             if expected != tuple(counts):
@@ -332,12 +451,14 @@ class StoreScript:
             found[number] = known
         return store, found
 
-    def _judge(self, book: ChannelBook, found: Known, *, is_kill: bool) -> None:
-        alien = found.keys() - self.published.keys()
+    def _judge(self, era: Era, book: ChannelBook, found: Known, *, is_kill: bool) -> None:
+        alien = found.keys() - era.published.keys()
         if alien:
             raise PromiseBrokenError(f"{alien} was never published")
+        if era is not self.era:
+            return  # somebody asked for its deletion: what of it comes again is right, and so is what does not
         if is_kill or self.policy is SyncPolicy.ALWAYS:
-            lost = self.acknowledged - book.settled - found.keys()
+            lost = era.acknowledged - book.settled - book.moved - found.keys()
             if lost:
                 raise PromiseBrokenError(f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:3]}")
         again = found.keys() & (book.noted if is_kill else book.synced)
@@ -347,19 +468,20 @@ class StoreScript:
         for body, (made, due_ns) in found.items():
             if made < known_attempts.get(body, 0):
                 raise PromiseBrokenError(f"{body!r} was delivered {known_attempts[body]} times and says {made}")
-            due = self.published[body]
+            due = era.published[body]
             if due > self.clock.time_ns() and not made and due_ns != due:
                 raise PromiseBrokenError(f"{body!r} is due at {due} and would come at {due_ns}")
 
     def _judge_hold(self, store: LogStore) -> None:
-        held = store.holds.least_offset(1)
+        topic = store.topic(self.era.number)
+        held = store.holds.least_offset(topic.number)
         if held is None:
-            if self.is_held:
+            if self.era.is_held:
                 raise PromiseBrokenError("the hold is lost")
-        elif [held] not in self.hold_offsets:
-            raise PromiseBrokenError(f"what is held begins at {held}, not at one of {self.hold_offsets}")
-        elif [held] == self.hold_offsets[-1] and store.topic(1).oldest_offset > held:
-            raise PromiseBrokenError(f"{held} is held and {store.topic(1).oldest_offset} is the oldest offset")
+        elif [held] not in self.era.hold_offsets:
+            raise PromiseBrokenError(f"what is held begins at {held}, not at one of {self.era.hold_offsets}")
+        elif [held] == self.era.hold_offsets[-1] and topic.oldest_offset > held:
+            raise PromiseBrokenError(f"{held} is held and {topic.oldest_offset} is the oldest offset")
 
 
 def bodies_of(run: Run) -> list[bytes]:

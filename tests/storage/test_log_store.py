@@ -628,6 +628,25 @@ def test_messages_that_are_gone_are_no_depth_though_a_power_cut_undid_their_sett
     assert len(list(everything(channel))) == depth
 
 
+def test_what_a_paused_topic_dropped_stays_so_though_topology_json_has_not_heard(bench: Bench) -> None:
+    channel = bench.topic.open_channel("c", 7)
+    bench.publish(b"before")
+    assert list(everything(channel)) == [b"before"]
+    bench.topic.set_flowing(False)
+    frozen = bench.topic.released
+    bench.publish(b"later", due_ms=1_000)
+    bench.publish(b"now")
+    bench.topic.empty()
+    bench.log.end_turn()
+    bench.restart({7: 0}, released=frozen)
+    channel = bench.topic.open_channel("c", 7)
+    bench.publish(b"after")
+    while bench.topic.pump(100):
+        pass
+    assert (channel.depth, channel.deferred_count) == (1, 0)
+    assert list(everything(channel)) == [b"after"]
+
+
 def test_all_that_is_derived_may_be_gone(bench: Bench) -> None:
     backlog = bench.topic.open_channel("c", 7)
     for number in range(20):
