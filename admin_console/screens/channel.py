@@ -103,6 +103,7 @@ def _subtitle(stats: "ChannelStats") -> str:
     memory = stats.depth - stats.backend_depth
     return (
         f"{units.number(memory)} memory + {units.number(stats.backend_depth)} disk · "
+        f"{units.byte_count(stats.disk_bytes)} kept on disk · "
         f"{units.number(stats.message_count)} messages, {units.number(stats.finish_count)} finished since start"
     )
 

@@ -83,6 +83,9 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     ready = sum(channel.ready_count for channel in topic.channels)
     memory = topic.depth - topic.backend_depth
     waiting = topic.depth + in_channels
+    # Channels have files of their own, or share the topic's part of the log.
+    own_bytes = sum(channel.disk_bytes for channel in topic.channels) if topic.storage == "diskqueue" else 0
+    disk_bytes = topic.disk_bytes + own_bytes
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
         Figure(
@@ -107,7 +110,7 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
             "bytes",
             "Bytes published",
             Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
-            Cell(f"{units.byte_count(average)} a message"),
+            Cell(f"{units.byte_count(average)} a message · {units.byte_count(disk_bytes)} kept on disk"),
         ),
         Figure(
             "in_flight",

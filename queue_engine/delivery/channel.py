@@ -318,6 +318,7 @@ class Channel:
             paused=self.paused,
             oldest_ns=backlog.oldest_ns(),
             next_due_ns=backlog.next_due_ns(),
+            disk_bytes=backlog.disk_bytes(),
             clients=clients,
         )
 

@@ -57,6 +57,7 @@ class ChannelStats:
     paused: bool
     oldest_ns: int | None  # publish time of the message that waits at the head; None when nothing waits
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message
+    disk_bytes: int  # its files, or the part of the log that is kept for it
     clients: tuple[ClientStats, ...] | None = None
 
 
@@ -72,6 +73,7 @@ class TopicStats:
     message_bytes: int
     paused: bool
     oldest_ns: int | None
+    disk_bytes: int  # the files of what waits at the topic, or the part of the log that is kept for it
     channels: tuple[ChannelStats, ...]
 
 

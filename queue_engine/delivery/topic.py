@@ -208,5 +208,6 @@ class Topic:
             message_bytes=self.message_bytes,
             paused=self.paused,
             oldest_ns=self.store.oldest_ns(),
+            disk_bytes=self.store.disk_bytes(),
             channels=channels,
         )

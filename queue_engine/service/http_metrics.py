@@ -17,6 +17,7 @@ _TOPIC = {
     "depth": ("penstock_topic_depth", "gauge", "Messages that wait at the topic itself"),
     "message_count": ("penstock_topic_messages_total", "counter", "Messages published"),
     "message_bytes": ("penstock_topic_body_bytes_total", "counter", "Bytes of bodies published"),
+    "disk_bytes": ("penstock_topic_disk_bytes", "gauge", "Bytes on disk that are kept for the topic"),
     "paused": ("penstock_topic_paused", "gauge", "1 while the topic is paused"),
 }
 _CHANNEL = {
@@ -29,6 +30,7 @@ _CHANNEL = {
     "timeout_count": ("penstock_channel_timeouts_total", "counter", "Messages timed out"),
     "client_count": ("penstock_channel_consumers", "gauge", "Consumers connected"),
     "ready_count": ("penstock_channel_ready", "gauge", "RDY of all consumers together"),
+    "disk_bytes": ("penstock_channel_disk_bytes", "gauge", "Bytes on disk that are kept for the channel"),
     "paused": ("penstock_channel_paused", "gauge", "1 while the channel is paused"),
 }
 _LOG = {

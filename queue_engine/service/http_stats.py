@@ -134,6 +134,7 @@ def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
         "e2e_processing_latency": _NO_LATENCY,
         "storage": topic.storage,
         "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
+        "disk_bytes": topic.disk_bytes,
     }
 
 
@@ -155,6 +156,7 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
         "disconnect_count": channel.disconnect_count,
         "ready_count": channel.ready_count,
         "oldest_age_ms": _age_ms(channel.oldest_ns, now_ns),
+        "disk_bytes": channel.disk_bytes,
     }
 
 

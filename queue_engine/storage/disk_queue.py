@@ -109,6 +109,11 @@ class DiskQueue:
         return self._counts.depth
 
     @property
+    def disk_bytes(self) -> int:
+        """Of its files, what was not taken yet."""
+        return max(0, self._writer.bytes_from(self._reader.file) - self._reader.position)
+
+    @property
     def lost_count(self) -> int:
         """Messages that were counted and turned out unreadable, since this object was made."""
         return self._counts.lost

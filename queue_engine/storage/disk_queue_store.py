@@ -271,6 +271,9 @@ class DiskQueueBacklog:
         if group:
             self._return(join_runs(group))
 
+    def disk_bytes(self) -> int:
+        return self._queue.disk_bytes
+
     def oldest_ns(self) -> int | None:
         times = [line[0].timestamp_ns_at(0) for line in (self._unsent, self._returned) if line]
         queue_oldest_ns = self._queue.oldest_ns()
@@ -406,6 +409,9 @@ class DiskQueueStore:
 
     def positions(self) -> StorePositions:
         return NO_POSITIONS
+
+    def disk_bytes(self) -> int:
+        return self._queue.disk_bytes
 
     def oldest_ns(self) -> int | None:
         return self._queue.oldest_ns()

@@ -46,6 +46,11 @@ class DiskQueueWriter:
         self.ends: dict[int, int] = {}
         self.written = [WrittenFile(number, None) for number in unsynced]
 
+    def bytes_from(self, number: int) -> int:
+        """Valid bytes of file `number` and those behind it."""
+        full = [self.ends.get(one, self._max_bytes_per_file) for one in range(number, self.file)]
+        return sum(full) + self.position
+
     def append(self, records: bytes, sizes: Sequence[int]) -> list[tuple[int, int]]:
         """Write a batch, all or nothing; returns (file, messages) of its parts. Raises OSError."""
         fd = self._writable()

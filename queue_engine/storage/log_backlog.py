@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from queue_engine.message import ATTEMPTS_AT, ATTEMPTS_MAX, ID_AT
 from queue_engine.run import Run, join_runs
 from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.storage.progress_journal import ProgressJournal
@@ -48,6 +49,7 @@ class LogBacklog:
         self.dropped_count = 0  # messages an ephemeral channel was too slow for
         self._topic = topic
         self._journal = journal
+        self._kept = KeptFrom()
         self._cursor = progress.floor
         self._released_before = topic.released_count
         self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
@@ -163,6 +165,11 @@ class LogBacklog:
     @property
     def deferred_count(self) -> int:
         return self._due.count
+
+    def disk_bytes(self) -> int:
+        if self._journal is None:
+            return 0
+        return self._topic.visible_end - self._kept.position_from(self._topic, self.hold_offset)
 
     @property
     def message_count(self) -> int:

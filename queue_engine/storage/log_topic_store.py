@@ -14,6 +14,7 @@ from queue_engine.run import Batch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.holds import Holds
+from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.record import RecordLostError, message_ids
@@ -63,6 +64,7 @@ class LogTopicStore:
         self.released_count = 0  # messages given to channels since the process started
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
         self._log = log
+        self._kept = KeptFrom()
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(channel_starts)
@@ -101,9 +103,17 @@ class LogTopicStore:
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
-        present = self.queue.next_present(self.hold_offset)
+        return self.needed_position_from(self.hold_offset, end)
+
+    def needed_position_from(self, offset: int, end: int) -> int:
+        """The position of the first record with an offset from `offset` on; `end` when there is none. Raises
+        StorageError."""
+        present = self.queue.next_present(offset)
         place = None if present is None else self.queue.locate(present)
         return end if place is None else place[0]
+
+    def disk_bytes(self) -> int:
+        return self.visible_end - self._kept.position_from(self, self.hold_offset)
 
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""
@@ -283,6 +293,11 @@ class LogTopicStore:
             batch = LoggedBatch(header.first_offset, header.time_ns, run, damaged)
             batches.put(position, batch)
         return batch
+
+    @property
+    def visible_end(self) -> int:
+        """Where the log ends, as far as it may be seen."""
+        return self._log.log.visible_end
 
     @property
     def synced_position(self) -> int:

@@ -38,6 +38,10 @@ class OverflowQueue:
         return 0 if self._disk is None else self._disk.depth
 
     @property
+    def disk_bytes(self) -> int:
+        return 0 if self._disk is None else self._disk.disk_bytes
+
+    @property
     def holds_on_disk(self) -> bool:
         """Whether it has a disk to write to."""
         return self._disk is not None

@@ -102,6 +102,10 @@ class Backlog(Protocol):
         """Let every deferred message wait like the others, due or not; returns how many."""
         ...
 
+    def disk_bytes(self) -> int:
+        """Bytes on disk that are there for this channel: its files, or the part of a shared log that it needs."""
+        ...
+
     def oldest_ns(self) -> int | None:
         """Publish time (Unix ns) of the message at the head; None when nothing waits."""
         ...
@@ -173,6 +177,11 @@ class TopicStore(Protocol):
 
     def positions(self) -> StorePositions:
         """What topology.json has to keep of this store, as of now."""
+        ...
+
+    def disk_bytes(self) -> int:
+        """Bytes on disk that are there for the topic: the files of what waits at it, or the part of a shared log
+        that it, its channels and its holds need."""
         ...
 
     def oldest_ns(self) -> int | None:

@@ -110,6 +110,7 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "e2e_processing_latency": {"count": 0, "percentiles": None},
             "storage": "diskqueue",
             "oldest_age_ms": 2500,
+            "disk_bytes": 0,
         }
         (channel,) = answer["topics"][1]["channels"]
         (client,) = channel.pop("clients")
@@ -129,6 +130,7 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "disconnect_count": 0,
             "ready_count": 2,
             "oldest_age_ms": 2500,
+            "disk_bytes": 0,
         }
         assert client == {
             "client_id": "p",

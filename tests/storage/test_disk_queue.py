@@ -56,6 +56,17 @@ def test_a_message_larger_than_a_file_has_a_file_to_itself(folder: QueueFolder) 
     assert take_all(queue) == [b"a" * 10, b"b" * 500, b"c" * 10]
 
 
+def test_disk_bytes_are_those_of_what_waits_over_several_files(folder: QueueFolder) -> None:
+    queue = folder.open(max_bytes_per_file=100, message_bytes_min=10)
+    assert queue.disk_bytes == 0
+    for count in range(1, 31):
+        put(queue, b"0123456789")
+        assert queue.disk_bytes == 14 * count
+    for count in range(29, -1, -1):
+        queue.take(1, 1 << 20)
+        assert queue.disk_bytes == 14 * count
+
+
 def test_peek_across_a_roll_never_consumes(folder: QueueFolder) -> None:
     message = b"0123456789"
     queue = folder.open(max_bytes_per_file=10 * 14, message_bytes_min=10)

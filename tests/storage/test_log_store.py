@@ -399,6 +399,29 @@ def test_the_least_that_a_channel_needs_holds_the_log(bench: Bench) -> None:
 # Space.
 
 
+def test_disk_bytes_are_the_part_of_the_log_that_is_needed(bench: Bench) -> None:
+    first, second = bench.topic.open_channel("first", 7), bench.topic.open_channel("second", 8)
+    other = bench.open_topic("other", 2)
+    bench.publish(b"x" * 1_000)
+    bench.publish(b"y" * 1_000, topic=other)
+    bench.publish(b"z" * 1_000)
+    all_of_it = first.disk_bytes()
+    assert 3_000 < all_of_it < 4_000
+    assert bench.topic.disk_bytes() == second.disk_bytes() == all_of_it
+    assert 2_000 < other.disk_bytes() < all_of_it
+    take_one = take(first, 1)
+    first.settle(take_one.ids)
+    assert 1_000 < first.disk_bytes() < 2_000, "what lies between belongs to another topic"
+    assert bench.topic.disk_bytes() == second.disk_bytes() == all_of_it
+    list(everything(first))
+    assert (first.disk_bytes(), bench.topic.disk_bytes()) == (0, all_of_it)
+    list(everything(second))
+    assert (second.disk_bytes(), bench.topic.disk_bytes()) == (0, 0)
+    hold, _ = bench.log.holds.take("reader", 1, 1, 60_000)
+    assert 1_000 < bench.topic.disk_bytes() < 2_000
+    assert bench.topic.open_channel("brief#ephemeral").disk_bytes() == 0
+
+
 def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=4_096, retention_ms=10_000)
     channel = bench.topic.open_channel("c", 7)

@@ -79,6 +79,9 @@ class ListBacklog:
         self.waiting.extend(run for _, run in drained)
         return len(drained)
 
+    def disk_bytes(self) -> int:
+        return 0
+
     def oldest_ns(self) -> int | None:
         return self.waiting[0].timestamp_ns_at(0) if self.waiting else None
 
@@ -165,6 +168,9 @@ class DelayedStore:
 
     def positions(self) -> StorePositions:
         return NO_POSITIONS
+
+    def disk_bytes(self) -> int:
+        return 0
 
     def oldest_ns(self) -> int | None:
         return self.held[0][0].timestamp_ns_at(0) if self.held else None

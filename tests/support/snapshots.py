@@ -29,6 +29,7 @@ def channel(topic: str, name: str, **given: Any) -> ChannelStats:
             "disconnect_count",
             "client_count",
             "ready_count",
+            "disk_bytes",
         ),
         0,
     )
@@ -46,6 +47,7 @@ def topic(name: str, *channels: ChannelStats, **given: Any) -> TopicStats:
         "message_bytes": 0,
         "paused": False,
         "oldest_ns": None,
+        "disk_bytes": 0,
     } | given
     return TopicStats(topic_name=name, channels=channels, **figures)
 
