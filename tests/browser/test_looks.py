@@ -13,7 +13,11 @@ from tests.support.server import ServerProcess
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 NARROW = {"width": 360, "height": 740}
+MIDDLE = {"width": 1024, "height": 760}
 WIDE = {"width": 1440, "height": 900}
+# How far what a card holds stands out of it.
+STICKS_OUT = """Math.max(0, ...[...document.querySelectorAll("table.list")].map(
+    (table) => table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right))"""
 
 
 def brightness(page: Page, of: str) -> float:
@@ -46,10 +50,11 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
             page = tabs[wanted.user]
             go_to(page, wanted)
             expect(page.locator("h1, h2").first).to_be_visible()
-            for size in (NARROW, WIDE):
+            for size in (NARROW, MIDDLE, WIDE):
                 page.set_viewport_size(size)
                 width = page.evaluate("document.scrollingElement.scrollWidth")
                 assert width <= size["width"], f"{wanted.name} is {width} pixels wide in a window of {size['width']}"
+                assert page.evaluate(STICKS_OUT) < 1, f"a table of {wanted.name} is wider than its card at {size}"
             page.set_viewport_size(NARROW)
             assert brightness(page, "backgroundColor") < 60, f"{wanted.name} is light in the dark"
             assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
