@@ -58,7 +58,8 @@ def test_a_page_whose_session_ended_elsewhere_says_so_and_leads_to_the_log_in(co
     elsewhere.goto("/")
     elsewhere.locator(".who summary").click()
     elsewhere.get_by_role("button", name="Log out").click()
-    elsewhere.close()
+    # It stays open: Chromium has been seen to hang when it closes a page that goes elsewhere at that moment.
+    expect(elsewhere).to_have_url(re.compile(r"/login/"))
     page.bring_to_front()
     expect(page.locator("#freshness")).to_have_text(re.compile("^logged out"), timeout=RECHECK_TIMEOUT_MS)
     page.get_by_role("link", name="Log in again").click()
