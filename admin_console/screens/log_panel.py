@@ -35,9 +35,7 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
         (
             "size",
             Cell("On disk"),
-            Cell(
-                f"{units.byte_count(log.bytes)} in {units.plural(log.segment_count, 'segment')}", f"{log.bytes:,} bytes"
-            ),
+            _size(log),
         ),
         (
             "syncs",
@@ -63,6 +61,13 @@ def _state(log: "LogStats") -> Cell:
     if log.is_full:
         return Cell("▲ refuses publishes: no room on the disk; goes on by itself when there is", tone="danger")
     return Cell("takes messages", tone="ok")
+
+
+def _size(log: "LogStats") -> Cell:
+    text = f"{units.byte_count(log.bytes)} in {units.plural(log.segment_count, 'segment')}"
+    if log.hole_bytes:
+        text += f"; {units.byte_count(log.hole_bytes)} given back from inside them"
+    return Cell(text, f"{log.bytes:,} bytes")
 
 
 def _holds(log: "LogStats") -> Cell:

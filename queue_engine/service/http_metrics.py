@@ -35,6 +35,7 @@ _CHANNEL = {
 }
 _LOG = {
     "bytes": ("penstock_log_bytes", "gauge", "Bytes in the log's segments"),
+    "hole_bytes": ("penstock_log_hole_bytes", "gauge", "Bytes given back from inside segments"),
     "segment_count": ("penstock_log_segments", "gauge", "Segments of the log"),
     "is_full": ("penstock_log_full", "gauge", "1 while publishes are refused for want of room"),
     "damaged_count": ("penstock_log_damaged_messages_total", "counter", "Messages whose bodies are lost"),

@@ -62,6 +62,7 @@ class ConsumeQueue:
         self.end_offset = end_offset
         self.error: StorageError | None = None  # why the tail could not be written the last time
         self._files = files
+        self._durable_oldest = oldest_offset  # as the checkpoint has it
         self._written = end_offset  # units below are in files
         self._tail: list[_Reference] = []
         self._tail_firsts: list[int] = []
@@ -157,14 +158,14 @@ class ConsumeQueue:
 
         Raises StorageError when the files can't be read.
         """
+        if offset < self.oldest_offset:
+            return None
         if offset >= self._written:
             index = bisect_right(self._tail_firsts, offset) - 1
             if index < 0:
                 return None
             first, count, position, size, _ = self._tail[index]
             return (position, size) if offset < first + count else None
-        if offset < self.oldest_offset:
-            return None
         file_first = offset - offset % FILE_UNITS
         block = (offset - file_first) // BLOCK_UNITS
         units = self._files.read_block(self._path(file_first), block * BLOCK_UNITS * UNIT_BYTES, self._block_bytes)
@@ -211,7 +212,7 @@ class ConsumeQueue:
         if self._deferred is None:
             data = self._files.read_small(self._deferred_path)
             entries = list(_iter_deferred(data[: len(data) - len(data) % 16]))
-            self._deferred = [entry for entry in entries if self.oldest_offset <= entry[0] < self._written]
+            self._deferred = [entry for entry in entries if self._durable_oldest <= entry[0] < self._written]
             # What lies behind them in the file is overwritten.
             self._deferred_written = 0 if len(self._deferred) != len(entries) else len(entries)
             if self._deferred_written != len(entries):
@@ -231,14 +232,22 @@ class ConsumeQueue:
             self._files.remove(self._path(first))
         keep = bisect_right(self._gap_ends, oldest_offset)
         del self._gap_firsts[:keep], self._gap_ends[:keep]
-        if self._deferred:
-            passed = bisect_left(self._deferred, (oldest_offset, 0))
-            if passed > len(self._deferred) // 2:
-                del self._deferred[:passed]
-                if self._deferred_written:
-                    written = self._deferred[: bisect_left(self._deferred, (self._written, 0))]
-                    self._files.replace_small(self._deferred_path, _packed(written))
-                    self._deferred_written = len(written)
+
+    def checkpointed(self, oldest_offset: int) -> None:
+        """A checkpoint with this `oldest_offset` is durable: no start goes back to what lies before. Raises OSError.
+
+        Due times are forgotten now and not by `trim`: a start that still had the messages would deliver them early.
+        """
+        self._durable_oldest = oldest_offset
+        known = self._deferred or []
+        passed = bisect_left(known, (oldest_offset, 0))
+        if passed > len(known) // 2:
+            kept = known[passed:]
+            if self._deferred_written:
+                written = kept[: bisect_left(kept, (self._written, 0))]
+                self._files.replace_small(self._deferred_path, _packed(written))
+                self._deferred_written = len(written)
+            self._deferred = kept
 
     def truncate(self, end_offset: int) -> None:
         """Forget all from `end_offset` on, in memory and in the files. Raises StorageError."""

@@ -169,7 +169,7 @@ class LogBacklog:
     def disk_bytes(self) -> int:
         if self._journal is None:
             return 0
-        return self._topic.visible_end - self._kept.position_from(self._topic, self.hold_offset)
+        return self._topic.kept_bytes(self._kept, self.hold_offset)
 
     @property
     def message_count(self) -> int:

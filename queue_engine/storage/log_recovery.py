@@ -72,14 +72,15 @@ def recover_log(
     durable_upto: int = 0,
     on_record: OnRecord = lambda header, position, dues: None,
     is_dead: Callable[[RecordHeader], bool] = lambda header: False,
+    hole_end_at: Callable[[int], int | None] = lambda position: None,
 ) -> RecoveredLog:
     """Read the log from `from_position` (a record's place, as the checkpoint tells) to its end, and repair it.
 
     durable_upto: what the checkpoint knows to be synced. is_dead: whether nobody needs a record any more; what is
-    damaged of such is no damage. Raises StorageError when a file can't be read or written; that is never taken for
-    damage, and nothing was lost by it.
+    damaged of such is no damage. hole_end_at: where the hole ends that a position lies in, None for none. Raises
+    StorageError when a file can't be read or written; that is never taken for damage, and nothing was lost by it.
     """
-    recovery = _Recovery(segments, files, durable_upto, on_record, is_dead)
+    recovery = _Recovery(segments, files, durable_upto, on_record, is_dead, hole_end_at)
     recovery.read(from_position)
     try:
         recovery.repair()
@@ -96,11 +97,13 @@ class _Recovery:
         durable_upto: int,
         on_record: OnRecord,
         is_dead: Callable[[RecordHeader], bool],
+        hole_end_at: Callable[[int], int | None],
     ) -> None:
         self._segments = segments
         self._files = files
         self._on_record = on_record
         self._is_dead = is_dead
+        self._hole_end_at = hole_end_at
         self.found = RecoveredLog(durable_mark=durable_upto)
         self._accepted: list[SegmentInfo] = []
         self._quarantined: list[tuple[int, bytes]] = []
@@ -141,6 +144,7 @@ class _Recovery:
         """Where the records of a segment end, and whether a seal says so."""
         found = self.found
         while True:
+            position = self._hole_end_at(position) or position
             header = self._header_at(segment, position)
             if header is not None and header.kind == KIND_SEAL:
                 found.durable_mark = max(found.durable_mark, header.durable_upto)

@@ -17,13 +17,15 @@ class HoldStats:
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """sync: the policy. bytes: of what the segments hold. end, synced_end: positions. oldest_unsynced_ms: how long the
-    oldest byte that is not known to be on the disk has waited, 0 when all are. damaged_count: messages passed over
-    because their bodies are lost. Counts are since the start; syncs are counted by what began them under `interval`."""
+    """sync: the policy. bytes: of what the segments hold. hole_bytes: given back from inside them. end, synced_end:
+    positions. oldest_unsynced_ms: how long the oldest byte that is not known to be on the disk has waited, 0 when all
+    are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
+    counted by what began them under `interval`."""
 
     sync: str
     segment_count: int
     bytes: int
+    hole_bytes: int
     end: int
     synced_end: int
     oldest_unsynced_ms: int

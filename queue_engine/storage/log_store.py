@@ -20,6 +20,8 @@ from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
 from queue_engine.storage.holds import Holds
+from queue_engine.storage.hole_punching import HolePuncher
+from queue_engine.storage.holes import BLOCK_BYTES, Holes
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
 from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
@@ -29,7 +31,7 @@ from queue_engine.storage.progress_recovery import RecoveredProgress, recover_pr
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import read_file, remove_unknown
 from queue_engine.storage.record import RecordHeader, RecordLostError
-from queue_engine.storage.recovery_report import RecoveryReport
+from queue_engine.storage.recovery_report import Damage, RecoveryReport
 from queue_engine.storage.segment import LogSegments, SegmentInfo
 from queue_engine.ticket import Ticket
 
@@ -104,13 +106,23 @@ class LogStore:
         checkpoint_interval_ms: int = 5_000,
         retention_ms: int = 0,
         retention_bytes: int = 0,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
-        smaller; of what is 0 the other decides alone, with both 0 it goes at once."""
+        smaller; of what is 0 the other decides alone, with both 0 it goes at once. block_bytes: the file system's."""
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(CACHE_BYTES_MAX)
         self.holds = Holds(directory, files=files, clock=clock, worker=worker)
+        self.holes = Holes(directory, files, block_bytes)
+        self._puncher = HolePuncher(
+            self.holes,
+            files=files,
+            clock=clock,
+            worker=worker,
+            topics=lambda: list(self._topics.values()),
+            candidates=self._punchable,
+        )
         self.damaged_count = 0
         self.is_closed = False  # and everything is on the disk
         self._directory = directory
@@ -169,6 +181,8 @@ class LogStore:
         try:
             self.segments.load()
             damaged_holds = self.holds.open(openings)
+            damaged_holes = self.holes.open()
+            self.holes.keep([segment.position for segment in self.segments.list])
             checkpoint = self._trusted_checkpoint(openings, queues)
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
@@ -182,12 +196,16 @@ class LogStore:
                 durable_upto=checkpoint.durable_upto if checkpoint is not None else 0,
                 on_record=on_record,
                 is_dead=lambda header: header.topic_number not in openings,
+                hole_end_at=self.holes.end_at,
             )
+            if damaged_holes:
+                recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged and set aside"))
             if checkpoint is not None:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
+                self._trim_to_holes(opening.number, queue)
                 wanted |= {number: (start, queue.end_offset) for number, start in opening.channels.items()}
             progress = recover_progress(self._progress_directory, self._files, wanted)
             self._begin(recovered, progress)
@@ -266,11 +284,16 @@ class LogStore:
             if queue.first_missing() is not None:
                 return None
             queue.cut_at(checkpoint.position)
+            self._trim_to_holes(number, queue)
             if not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
                 return None
         self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
         return checkpoint
+
+    def _trim_to_holes(self, number: int, queue: ConsumeQueue) -> None:
+        """What was left out of a topic when holes were made is not there, whatever its files tell. Raises OSError."""
+        queue.trim(min(self.holes.oldest.get(number, 0), queue.end_offset))
 
     def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
         """Whether the first and the last unit are where the log says."""
@@ -416,7 +439,8 @@ class LogStore:
         return LogStats(
             sync=str(self._policy),
             segment_count=len(segments),
-            bytes=sealed_bytes + max(log.visible_end - first_open, 0),
+            bytes=sealed_bytes + max(log.visible_end - first_open, 0) - self.holes.bytes_from(0),
+            hole_bytes=self.holes.bytes_from(0),
             end=log.visible_end,
             synced_end=log.synced_end,
             oldest_unsynced_ms=log.oldest_unsynced_ns() // NS_PER_MS,
@@ -475,7 +499,9 @@ class LogStore:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             self.holds.tick()
             try:
-                self.remove_unneeded()
+                if not self._puncher.is_punching:
+                    self.remove_unneeded()
+                self._puncher.tick(now_ns, is_full=self.log.is_full)
             except StorageError as exc:
                 # Whether they are needed can't be told now.
                 logger.warning("segments not removed error=%s", exc)
@@ -522,6 +548,7 @@ class LogStore:
             self._is_checkpointing = False
             if error is None:
                 self._checkpoint_position = checkpoint.position
+                self._checkpointed(checkpoint)
                 return
             logger.warning("checkpoint not written directory=%s error=%s", self._directory, error)
             if not is_synced:
@@ -529,6 +556,17 @@ class LogStore:
                 self._can_checkpoint = False
 
         self._worker.submit(job, done)
+
+    def _checkpointed(self, checkpoint: Checkpoint) -> None:
+        for number, state in checkpoint.queues.items():
+            topic = self._topics.get(number)
+            if topic is None:
+                continue
+            try:
+                topic.queue.checkpointed(state.oldest_offset)
+            except OSError as exc:
+                # The file only stays longer than it need be.
+                logger.warning("due times not compacted topic=%s error=%s", topic.name, exc)
 
     def remove_unneeded(self) -> int:
         """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
@@ -546,6 +584,7 @@ class LogStore:
             topic.forget_before(removed[-1].next_position)
         for segment in removed:
             self.segments.forget(segment)
+        self.holes.forget([segment.position for segment in removed])
         self._checkpoint_position = -1
         self._checkpoint_at_ns = 0  # soon: the last one tells of what is gone
 
@@ -577,6 +616,15 @@ class LogStore:
             past.append(segment)
             size -= segment.end - segment.position
         return past
+
+    def _punchable(self) -> list[SegmentInfo]:
+        """Complete segments that are past retention, and before all that readers have leases on. Raises
+        StorageError."""
+        leased = self.log.first_open_position
+        for hold in self.holds.all():
+            leased = min(leased, self._topics[hold.topic_number].needed_position_from(hold.offset, leased))
+        complete = [one for one in self.segments.list if one.is_sealed and one.next_position <= leased]
+        return self._past_retention(complete)
 
     def _written_ns(self, segment: SegmentInfo) -> int:
         # A start does not read what lies before the checkpoint.

@@ -113,7 +113,12 @@ class LogTopicStore:
         return end if place is None else place[0]
 
     def disk_bytes(self) -> int:
-        return self.visible_end - self._kept.position_from(self, self.hold_offset)
+        return self.kept_bytes(self._kept, self.hold_offset)
+
+    def kept_bytes(self, kept: KeptFrom, offset: int) -> int:
+        """How much of the log is kept for whoever needs it from `offset` on; other topics' share included."""
+        position = kept.position_from(self, offset)
+        return self.visible_end - position - self._log.holes.bytes_from(position)
 
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""

@@ -58,6 +58,7 @@ def new_store(
         worker=worker,
         journal_reserve_bytes=0,
         checkpoint_interval_ms=30,
+        block_bytes=64,
     )
 
 
@@ -131,6 +132,11 @@ class StoreScript:
         self.worker = HeldBackground()
         self.store = new_store(self.files, self.clock, self.policy, self.sync, self.worker)
         self.store.open([])
+        self.batch_count = 0
+        # Another topic, of which only these scripts know: a start takes it for one that was deleted.
+        self.beside = self.store.open_topic("beside", 900, id_base=900 << 40)
+        self.beside.set_flowing(True)
+        self.beside_channel = self.beside.open_channel("c900", 9_000)
         self.era = self._new_era(1)
         self.old: Era | None = None  # deleted, and topology.json may not know
         self.deleted = Ticket()
@@ -153,20 +159,22 @@ class StoreScript:
             raise OSError(error, os.strerror(error))
 
     def run(self) -> None:
-        for step in range(STEPS):
+        for _ in range(STEPS):
             if self.tally.states >= self.states_max:
                 return
-            self._step(step)
+            self._step()
             if self.rng.random() < 0.3:
                 self.take_state()
         self.tally.scripts += 1
 
-    def _step(self, step: int) -> None:
+    def _step(self) -> None:
         rng = self.rng
         act = rng.random()
         book = rng.choice(self.era.books)
-        if act < 0.25:
-            self._publish(step)
+        if act < 0.23:
+            self._publish()
+        elif act < 0.25:
+            self._punch()
         elif act < 0.45:
             self._take(book)
         elif act < 0.65 and book.held:
@@ -197,10 +205,12 @@ class StoreScript:
         else:
             self.worker.work()
 
-    def _publish(self, step: int) -> None:
+    def _publish(self) -> None:
         rng, era = self.rng, self.era
+        self.batch_count += 1
         bodies = [
-            b"%d-%d-" % (step, index) + rng.randbytes(rng.choice([0, 9, 90])) for index in range(rng.randrange(1, 6))
+            b"%d-%d-" % (self.batch_count, index) + rng.randbytes(rng.choice([0, 9, 90]))
+            for index in range(rng.randrange(1, 6))
         ]
         due_ns = self.clock.monotonic_ns() + 1_000_000_000 if rng.random() < 0.2 else None
         batch = era.topic.make_batch(bodies)
@@ -241,6 +251,32 @@ class StoreScript:
         self.store.tick(self.clock.monotonic_ns())
         self._note_written()
         self.worker.finish()
+
+    def _punch(self) -> None:
+        """Another topic's messages come between and are consumed; segments get old; what is needed of them stays."""
+        for _ in range(self.rng.randrange(4, 16)):
+            self.beside.append(self.beside.make_batch([self.rng.randbytes(300)] * 2))
+            if self.rng.random() < 0.5:
+                self._publish()
+        self._end_turn()
+        self.sync.finish()
+        self._drain_beside()
+        self._end_turn()
+        for ms in (61_000, 11_000, 11_000):
+            self.clock.advance(ms=ms)
+            self.store.tick(self.clock.monotonic_ns())
+            self._note_written()
+            if self.rng.random() < 0.8:
+                self.worker.finish()
+
+    def _drain_beside(self) -> None:
+        channel = self.beside_channel
+        try:
+            while (run := channel.take(100, 1 << 20)) is not None:
+                channel.sent(run)
+                channel.settle(run.ids)
+        except StorageError:
+            pass
 
     def _seek(self, book: ChannelBook) -> None:
         topic = self.era.topic

@@ -7,6 +7,8 @@ from queue_engine.storage import log_store, progress_journal, progress_recovery
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.holds import Holds
+from queue_engine.storage.hole_punching import HolePuncher
+from queue_engine.storage.holes import Holes
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.log_topic_store import LogTopicStore
@@ -126,7 +128,29 @@ def _queues_not_cut_at_the_checkpoint(patch: Patch) -> None:
     patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
 
 
+def _holes_over_what_is_needed(patch: Patch) -> None:
+    holes_of = HolePuncher._holes_of
+    patch.setattr(HolePuncher, "_holes_of", lambda self, segment, needed: holes_of(self, segment, needed[:-1]))
+
+
+def _holes_not_named(patch: Patch) -> None:
+    patch.setattr(Holes, "open", lambda self: "")
+
+
+def _due_times_go_before_the_checkpoint(patch: Patch) -> None:
+    trim = ConsumeQueue.trim
+
+    def eager(self: ConsumeQueue, oldest_offset: int) -> None:
+        trim(self, oldest_offset)
+        self.checkpointed(self.oldest_offset)
+
+    patch.setattr(ConsumeQueue, "trim", eager)
+
+
 STORE_MUTANTS = [
+    Mutant("holes over what is needed", _holes_over_what_is_needed),
+    Mutant("holes that a start does not know", _holes_not_named),
+    Mutant("due times go before the checkpoint knows", _due_times_go_before_the_checkpoint),
     Mutant("a checkpoint beyond what queues have", _checkpoint_beyond_what_is_written),
     Mutant("a checkpoint beyond what is synced", _checkpoint_beyond_what_is_synced),
     Mutant("queues not synced before a checkpoint", _queues_not_synced_before_the_checkpoint),
