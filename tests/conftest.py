@@ -9,20 +9,21 @@ from tests.support import storage_kinds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    kinds = storage_kinds.kinds_of(
-        metafunc.function.__name__, metafunc.definition.path.parent.name, metafunc.definition.path.name
-    )
+    path = metafunc.definition.path
+    folder = path.parent.name
+    kinds = storage_kinds.kinds_of(metafunc.function.__name__, folder, path.name)
     if kinds:
-        metafunc.parametrize("storage_kind", kinds, indirect=True)
+        metafunc.parametrize("storage_kind", kinds, indirect=True, scope=storage_kinds.BOTH[folder])
 
 
 @pytest.fixture(autouse=True)
 def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The storage kind that engines of this test get; "" for the default."""
-    kind = getattr(request, "param", "")
-    storage_kinds.choose(kind)
-    yield kind
-    storage_kinds.choose("")
+    """The storage kind that engines and servers of this test get; "" for the default.
+
+    Folders whose tests share a server have one of a wider scope: see storage_kinds.BOTH.
+    """
+    with storage_kinds.chosen(request) as kind:
+        yield kind
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.options import Options, flag_of, format_duration
+from tests.support.storage_kinds import BOTH, ONCE, ONLY
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -193,3 +194,15 @@ def test_every_option_stands_in_the_readme_with_its_default_and_meaning() -> Non
     rows += [f"| `{flag_of(spec.name)}` | {shown(spec)} | {spec.metadata['help']} |" for spec in fields(Options)]
     lines = (ROOT / "README.md").read_text().splitlines()
     assert [line for line in lines if line.startswith("| `--")] == rows
+
+
+def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason() -> None:
+    files = [path for folder in BOTH for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
+    known = {f"{path.parent.name}/{path.name}" for path in files}
+    for path in files:
+        known |= set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE))
+    named = {name: reason for name, (_, reason) in ONLY.items()} | ONCE
+    assert {name for name in named if name not in known} == set()
+    assert {name for name, reason in named.items() if not reason} == set()
+    assert ONLY.keys() & ONCE.keys() == set()
+    assert [folder for folder in BOTH if not any(name.startswith(f"{folder}/") for name in known)] == []

@@ -1,4 +1,4 @@
-"""One server and one browser for all tests of this folder; each has topics of its own.
+"""One browser for all tests of this folder, and one server for those of a storage kind; each has topics of its own.
 
 The browser ends with the folder's last test: playwright keeps an event loop running in the main thread, in which
 neither Django's ORM nor an async test could work. So nothing here touches the ORM.
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
+from tests.support import storage_kinds
 from tests.support.browser import Complaints, chromium
 from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 
@@ -30,9 +31,16 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
+@pytest.fixture(scope="package", autouse=True)
+def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The storage kind of the servers, for the folder's tests on it one after another."""
+    with storage_kinds.chosen(request) as kind:
+        yield kind
+
+
 @pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server that the tests of the folder share, with a viewer called vera beside its admin."""
+def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The server that the tests of one storage kind share, with a viewer called vera beside its admin."""
     with ServerProcess(tmp_path_factory.mktemp("browser") / "data") as running:
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
         subprocess.run(
@@ -58,8 +66,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="package")
-def sessions() -> dict[str, StorageState]:
-    """Cookies by user: logging in is tested once, and slow by design."""
+def sessions(server: ServerProcess) -> dict[str, StorageState]:
+    """Cookies of the server's users by their names: logging in is tested once, and slow by design."""
     return {}
 
 

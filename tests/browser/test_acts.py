@@ -53,7 +53,9 @@ def publish(server: ServerProcess, topic: str, count: int) -> None:
 # Topics.
 
 
-def test_create_a_topic_and_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
+def test_create_a_topic_and_a_channel(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints, storage_kind: str
+) -> None:
     complaints.expect("/topics/~create/.*400")
     page = open_page("/topics/", graphs=False)
     confirm(open_act(page, "New topic…"), "Create topic", name="not a name")
@@ -62,7 +64,8 @@ def test_create_a_topic_and_a_channel(server: ServerProcess, open_page: OpenPage
     page.get_by_role("button", name="Create topic").click()
     assert message(page) == "Created born."
     assert page.url.endswith("/topics/born/")
-    assert {"name": "born", "paused": False, "channels": []}.items() <= topology(server, "born").items()
+    made = {"name": "born", "storage": storage_kind, "paused": False, "channels": []}
+    assert made.items() <= topology(server, "born").items()
     expect_audited(page, "born", "create topic", "Created born.")
 
     publish(server, "born", 3)

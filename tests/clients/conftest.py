@@ -1,10 +1,11 @@
-"""One real server for a test file, and the real lines."""
+"""One real server for a test file and a storage kind, and the real lines."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import storage_kinds
 from tests.support.server import ROOT, ServerProcess
 
 EARTHQUAKES = ROOT / "tests" / "data" / "earthquakes.jsonl"
@@ -18,15 +19,22 @@ def lines() -> list[bytes]:
     return found
 
 
-@pytest.fixture(scope="module", params=["log", "diskqueue"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that the tests of one file share; each uses a topic of its own."""
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data", options=[f"--storage={request.param}"]) as running:
+@pytest.fixture(scope="module", autouse=True)
+def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The storage kind of the servers, for the file's tests on it one after another."""
+    with storage_kinds.chosen(request) as kind:
+        yield kind
+
+
+@pytest.fixture(scope="module")
+def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that the tests of one file share, for each storage kind; each test uses a topic of its own."""
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as running:
         yield running
 
 
-@pytest.fixture(params=["log", "diskqueue"])
-def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server for a test that stops or kills it."""
-    with ServerProcess(tmp_path / "data", options=[f"--storage={request.param}"]) as running:
+    with ServerProcess(tmp_path / "data") as running:
         yield running

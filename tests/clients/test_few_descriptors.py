@@ -13,9 +13,8 @@ TOPICS = 1_000
 DESCRIPTORS = 256
 
 
-@pytest.mark.parametrize("storage", ["log", "diskqueue"])
-def test_a_thousand_topics_work_with_few_descriptors(tmp_path: Path, storage: str) -> None:
-    options = [f"--storage={storage}", "--mem-queue-size=0", "--log-segment-bytes=1048576", "--max-body-size=65536"]
+def test_a_thousand_topics_work_with_few_descriptors(tmp_path: Path) -> None:
+    options = ["--mem-queue-size=0", "--log-segment-bytes=1048576", "--max-body-size=65536"]
     environment = {DESCRIPTORS_VARIABLE: str(DESCRIPTORS)}
     options.append("--max-msg-size=65536")
     with EngineProcess(tmp_path / "data", options=options, environment=environment) as server:

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
+from queue_engine.storage.log_topic_store import KIND as LOG
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -68,10 +70,9 @@ def shape(topology: dict[str, Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("storage", ["log", "diskqueue"])
-def test_sigterm_under_load_keeps_what_was_acknowledged(tmp_path: Path, storage: str) -> None:
+def test_sigterm_under_load_keeps_what_was_acknowledged(tmp_path: Path, storage_kind: str) -> None:
     # A small memory queue, so that both memory and disk hold messages when the end comes.
-    with ServerProcess(tmp_path / "data", options=["--mem-queue-size=1000", f"--storage={storage}"]) as server:
+    with ServerProcess(tmp_path / "data", options=["--mem-queue-size=1000"]) as server:
         for path in (
             "/topic/create?topic=load",
             "/channel/create?topic=load&channel=one",
@@ -98,22 +99,23 @@ def test_sigterm_under_load_keeps_what_was_acknowledged(tmp_path: Path, storage:
         holder.close()
 
         before = orjson.loads((tmp_path / "data" / "topology.json").read_bytes())
+        assert {topic["storage"] for topic in before["topics"]} == {storage_kind}
         server.start()
         acknowledged = set().union(*(publisher.acknowledged for publisher in publishers))
         assert len(acknowledged) >= 40 * BATCH
         for channel, is_paused in (("one", False), ("paused", True)):
             found = server.channel_stats("load", channel)
             # A disk queue can't keep a due time: what was deferred comes at once.
-            deferred = 1 if (storage, channel) == ("log", "one") else 0
+            deferred = 1 if (storage_kind, channel) == (LOG, "one") else 0
             assert (found["paused"], found["in_flight_count"], found["deferred_count"]) == (is_paused, 0, deferred)
         assert server.topic_stats("still")["paused"] is True
         assert [topic["topic_name"] for topic in server.stats()["topics"]] == ["load", "still"]
         server.http("POST", "/channel/unpause?topic=load&channel=paused")
         assert acknowledged - received_from(server, "load", "paused") == set()
         again = received_from(server, "load", "one")
-        put_off = {held[100].body} if storage == "log" else set()
+        put_off = {held[100].body} if storage_kind == LOG else set()
         assert acknowledged - again - finished == put_off
-        assert (held[100].body in again) is (storage == "diskqueue")
+        assert (held[100].body in again) is (storage_kind == DISK_QUEUE)
         assert again & finished == set(), "a finished message came again"
         server.http("POST", "/channel/pause?topic=load&channel=paused")
         after = orjson.loads((tmp_path / "data" / "topology.json").read_bytes())

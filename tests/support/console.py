@@ -11,8 +11,8 @@ from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
+from tests.support.storage_kinds import engine_options
 
 PASSWORD = "correct horse battery staple"
 
@@ -32,7 +32,7 @@ def client_of(user: User, **kwargs: Any) -> Client:
 @contextmanager
 def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
     """A running engine that the console's gateway leads to."""
-    settled = Options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
+    settled = engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
     runner = EngineRunner(settled)
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))

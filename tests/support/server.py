@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.engine_api import EngineApi
+from tests.support.storage_kinds import server_flags
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -27,6 +28,8 @@ _LISTENING = re.compile(r"^(TCP|HTTP|Console): listening on (?:http://)?(.+):([0
 class ServerProcess(EngineApi):
     """`python manage.py serve` on `data_path`. A restart keeps the directory and the ports.
 
+    Its topics are of the storage kind of the test that makes it (storage_kinds), unless the options name one.
+
     tcp_port, http_port, console_port: the real ones, once `start` has returned.
     """
 
@@ -37,7 +40,7 @@ class ServerProcess(EngineApi):
     ) -> None:
         self.data_path = data_path
         self.tcp_port = self.http_port = self.console_port = 0
-        self._options = list(options)
+        self._options = server_flags(options)
         self._environment = environment or {}
         self._process: subprocess.Popen[str] | None = None
         self._lines: list[str] = []

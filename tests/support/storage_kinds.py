@@ -1,22 +1,42 @@
 """Which tests run on which storage kind, and why not on both.
 
-Every test of the folders in BOTH runs on `log` and on `diskqueue`. The others start real servers or browsers and run on
-the default, or choose themselves. A test that holds for one kind alone stands in ONLY, with the reason.
+Every test of the folders in BOTH runs on `log` and on `diskqueue`. The others run on the default, or choose themselves.
+A test or file that holds for one kind alone stands in ONLY, a file that has nothing to do with storage in ONCE, each
+with the reason.
 """
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
-from queue_engine.options import Options
+import pytest
+
+from queue_engine.options import Options, flag_of
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
 from queue_engine.storage.log_topic_store import KIND as LOG
 
-BOTH = ("client", "conversations", "engine", "service")
+# Folder → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a server
+# lasts for the tests of a file and a kind, in "browser" for all of a kind.
+BOTH: dict[str, Literal["function", "module", "package"]] = {
+    "browser": "package",
+    "client": "function",
+    "clients": "module",
+    "console": "function",
+    "conversations": "function",
+    "engine": "function",
+    "service": "function",
+}
 
+# Test, or folder and file → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
-    "test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
-    "test_leases.py": (LOG, "a disk queue has no segments to lease"),
-    "test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
-    "test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
+    "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
+    "engine/test_leases.py": (LOG, "a disk queue has no segments to lease"),
+    "engine/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
+    "console/test_messages.py": (
+        LOG,
+        "a disk queue's messages are read by consuming them; a test tells that it says so",
+    ),
+    "service/test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
         DISK_QUEUE,
         "what was deferred comes at once after its restart; the log keeps the due time",
@@ -59,12 +79,44 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_the_file_says_what_there_is_to_the_key": (DISK_QUEUE, "the log's keys have a test of their own"),
 }
 
+# Folder and file → why one kind tells as much as two. They run on the default.
+ONCE: dict[str, str] = {
+    "browser/test_hostile_text.py": "names and what clients say of themselves are kept outside of both",
+    "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",
+    "browser/test_login.py": "users and sessions are in the console's own database",
+    "browser/test_looks.py": "widths and colours; with the log the pages have more on them, not less",
+    "browser/test_session_end.py": "users and sessions are in the console's own database",
+    "browser/test_viewer.py": "roles are checked before a topic is asked; with the log there is one act more",
+    "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
+    "console/test_accounts.py": "users and sessions are in the console's own database",
+    "console/test_accounts_socket.py": "users and sessions are in the console's own database",
+    "console/test_audit.py": "rows of the console's own database",
+    "console/test_figures.py": "made of invented figures, without an engine",
+    "console/test_live.py": "pages hear invented snapshots, without an engine",
+    "console/test_live_rings.py": "made of invented figures, without an engine",
+    "console/test_permissions.py": "roles are checked before a topic is asked",
+    "console/test_producers.py": "clients are known by their connections",
+    "console/test_screens.py": "made of invented figures, without an engine",
+    "console/test_serve.py": "how the process starts and ends; what outlives that is in clients/test_sigterm.py",
+    "console/test_settings.py": "the console's own options and headers",
+    "console/test_templates.py": "made of files, without an engine",
+}
+
+DEFAULT = Options().storage
+_FLAG = flag_of("storage")
+
 _chosen = {"storage": ""}
 
 
-def choose(kind: str) -> None:
-    """What `engine_options` adds from now on; "" for nothing."""
-    _chosen["storage"] = kind
+@contextmanager
+def chosen(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The kind that a fixture's parameter names, "" without one: what `engine_options` and `server_flags` add
+    meanwhile."""
+    _chosen["storage"] = getattr(request, "param", "")
+    try:
+        yield _chosen["storage"]
+    finally:
+        _chosen["storage"] = ""
 
 
 def engine_options(**options: Any) -> Options:
@@ -74,9 +126,18 @@ def engine_options(**options: Any) -> Options:
     return Options(**options)
 
 
+def server_flags(flags: Sequence[str]) -> list[str]:
+    """Flags for a server of its own process, with the storage kind of the test that runs unless they name one."""
+    is_named = any(flag.startswith(_FLAG) for flag in flags)
+    return [*flags, *([f"{_FLAG}={_chosen['storage']}"] if _chosen["storage"] and not is_named else [])]
+
+
 def kinds_of(test_name: str, folder: str, file_name: str) -> list[str]:
     """The kinds to run a test on; none when it is to run once, on what it chooses."""
     if folder not in BOTH:
         return []
-    only = ONLY.get(file_name) or ONLY.get(test_name)
+    path = f"{folder}/{file_name}"
+    if path in ONCE:
+        return [DEFAULT]
+    only = ONLY.get(path) or ONLY.get(test_name)
     return [LOG, DISK_QUEUE] if only is None else [only[0]]
