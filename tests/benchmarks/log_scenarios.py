@@ -3,14 +3,51 @@
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.scenarios import BATCH, CONNECTIONS, Figures, percentile_ms, rate, together, topic_name
+from tests.benchmarks.nsqd_server import NsqdServer
+from tests.benchmarks.scenarios import (
+    CONNECTIONS,
+    Figures,
+    NsqServer,
+    halves,
+    listed_topics,
+    percentile_ms,
+    publish_rate,
+    rate,
+    single_program,
+    together,
+    topic_name,
+    topic_with,
+    while_reloading,
+)
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 SHALLOW_MESSAGES = 500_000
+
+
+@dataclass(frozen=True)
+class Singles:
+    """What single PUBs on many connections came to: messages a second, how many in all, and the 99th percentile from
+    PUB to OK on the two connections that are timed."""
+
+    rate: float
+    count: int
+    p99_ms: float
+
+
+def publish_singles(server: NsqServer, topic: str, connections: int, seconds: float) -> Singles:
+    """One PUB at a time on each of many connections of two processes."""
+    reports, start_ns = together([single_program(server, topic, share, seconds) for share in halves(connections)])
+    count = sum(one["count"] for one in reports)
+    latencies = [latency for one in reports for latency in one["latencies_ns"]]
+    took_s = (max(one["end_ns"] for one in reports) - start_ns) / 1e9
+    return Singles(count / took_s, count, percentile_ms(latencies, 99))
 
 
 class LogSingles:
@@ -20,24 +57,51 @@ class LogSingles:
 
     def __init__(self, *, connections: int, seconds: float) -> None:
         self.name = f"log_single_{connections}"
-        self._shares = [connections // 2, connections - connections // 2]
+        self._connections = connections
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = topic_name()
-        server.http("POST", f"/topic/create?topic={topic}&storage=log")
-        server.http("POST", f"/channel/create?topic={topic}&channel=c0")
-        syncs = server.stats()["log"]["sync_count"]
-        programs = [("nsq_load", "single", server.tcp_port, topic, 200, share, self._seconds) for share in self._shares]
-        reports, start_ns = together(programs)
-        syncs = server.stats()["log"]["sync_count"] - syncs
-        count = sum(one["count"] for one in reports)
-        latencies = [latency for one in reports for latency in one["latencies_ns"]]
-        server.http("POST", f"/topic/delete?topic={topic}")
+        with topic_with(server, "log", "c0") as topic:
+            syncs = server.stats()["log"]["sync_count"]
+            singles = publish_singles(server, topic, self._connections, self._seconds)
+            syncs = server.stats()["log"]["sync_count"] - syncs
+        return self._rows(singles) | {"log_oks_per_sync": singles.count / syncs}
+
+    def nsqd(self, server: NsqdServer, *, is_synced: bool) -> Figures:
+        with topic_with(server, "log", "c0") as topic:
+            return self._rows(publish_singles(server, topic, self._connections, self._seconds))
+
+    def _rows(self, singles: Singles) -> Figures:
+        return {self.name: singles.rate, f"{self.name}_p99_ms": singles.p99_ms}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+
+class LogSinglesReloads:
+    """The same beside 200 topics, alone and then while four logged-in clients reload the page of them."""
+
+    options: tuple[str, ...] = ()
+
+    def __init__(self, *, connections: int, seconds: float) -> None:
+        self.name = f"log_single_{connections}_reloads"
+        self._connections = connections
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        with listed_topics(server, "log"), topic_with(server, "log", "c0") as topic:
+
+            def publish() -> Singles:
+                return publish_singles(server, topic, self._connections, self._seconds)
+
+            alone = publish()
+            reloaded, pages = while_reloading(server, publish)
         return {
-            self.name: count / ((max(one["end_ns"] for one in reports) - start_ns) / 1e9),
-            f"{self.name}_p99_ms": percentile_ms(latencies, 99),
-            "log_oks_per_sync": count / syncs,
+            f"{self.name}_alone": alone.rate,
+            f"{self.name}_alone_p99_ms": alone.p99_ms,
+            self.name: reloaded.rate,
+            f"{self.name}_p99_ms": reloaded.p99_ms,
+            f"{self.name}_pages": pages,
         }
 
     def redis(self, directory: Path) -> Figures:
@@ -51,16 +115,11 @@ class Channels:
     options: tuple[str, ...] = ()
 
     def __init__(self, *, messages: int) -> None:
-        self._share = messages // CONNECTIONS
+        self._messages = messages
 
     def _publish(self, server: ServerProcess, channels: int) -> float:
-        topic = topic_name()
-        server.http("POST", f"/topic/create?topic={topic}&storage=log")
-        for number in range(channels):
-            server.http("POST", f"/channel/create?topic={topic}&channel=c{number}")
-        value = rate([("nsq_load", "publish", server.tcp_port, topic, 200, BATCH, self._share)] * CONNECTIONS)
-        server.http("POST", f"/topic/delete?topic={topic}")
-        return value
+        with topic_with(server, "log", *(f"c{number}" for number in range(channels))) as topic:
+            return publish_rate(server, topic, 200, self._messages)
 
     def penstock(self, server: ServerProcess) -> Figures:
         return {"log_1_channel": self._publish(server, 1), "log_100_channels": self._publish(server, 100)}
@@ -80,7 +139,7 @@ class Topics:
         self._topics = topics
 
     def _publish(self, server: ServerProcess, topic: str, topics: int) -> float:
-        return rate([("nsq_load", "single", server.tcp_port, topic, 200, 32, self._seconds, topics)] * 2)
+        return rate([single_program(server, topic, 32, self._seconds, topics)] * 2)
 
     def penstock(self, server: ServerProcess) -> Figures:
         """The topics stay for the next round: making them takes longer than the rest."""
@@ -96,6 +155,29 @@ class Topics:
         return {}
 
 
+class SingleRecords:
+    """Messages that were published one by one, each a record of its own: what they cost at a start."""
+
+    name = "records"
+    options: tuple[str, ...] = ()
+
+    def __init__(self, *, messages: int) -> None:
+        self._messages = messages
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        """Filled by an engine in a process of its own: over TCP, PUBs that meet in a turn would share a record."""
+        with beside(server) as own:
+            together([("fill_records", own.data_path, "records", "c0", 200, self._messages)])
+            own.start()  # the first makes the console's database
+            clean, killed, rebuilt = start_times(own)
+            assert own.channel_stats("records", "c0")["depth"] == self._messages
+            own.stop()
+        return {"records_start_clean_s": clean, "records_start_killed_s": killed, "records_start_rebuilt_s": rebuilt}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+
 class Deep:
     """Millions of messages that wait: what they cost in memory, at a start, and when they are consumed."""
 
@@ -106,37 +188,21 @@ class Deep:
         self._messages = messages
 
     def penstock(self, server: ServerProcess) -> Figures:
-        """On a server of its own beside the one given, which is idle."""
-        directory = server.data_path.parent / topic_name()
-        shutil.rmtree(directory, ignore_errors=True)
-        try:
-            return self._measured(ServerProcess(directory))
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        with beside(server) as own:
+            return self._measured(own)
 
     def _measured(self, server: ServerProcess) -> Figures:
         server.start()
-        try:
-            shallow = self._consumed_of(server, "shallow", min(SHALLOW_MESSAGES, self._messages))
-            before = anonymous_mib(server.pid)
-            self._fill(server, "deep", self._messages)
-            wait_for("figures", lambda: server.topic_stats("deep")["channels"][0]["depth"] == self._messages)
-            memory = anonymous_mib(server.pid) - before
-            server.stop()
-            clean = _start(server)
-            server.kill9()
-            killed = _start(server)
-            server.stop()
-            shutil.rmtree(server.data_path / "log" / "queues")
-            (server.data_path / "log" / "checkpoint").unlink()
-            rebuilt = _start(server)
-            assert server.channel_stats("deep", "c0")["depth"] == self._messages
-            drop_cache(server.data_path / "log")
-            deep = self._consumed(server, "deep", self._messages)
-            server.stop()
-        except BaseException:
-            server.kill9()
-            raise
+        shallow = self._consumed_of(server, "shallow", min(SHALLOW_MESSAGES, self._messages))
+        before = anonymous_mib(server.pid)
+        self._fill(server, "deep", self._messages)
+        wait_for("figures", lambda: server.topic_stats("deep")["channels"][0]["depth"] == self._messages)
+        memory = anonymous_mib(server.pid) - before
+        clean, killed, rebuilt = start_times(server)
+        assert server.channel_stats("deep", "c0")["depth"] == self._messages
+        drop_cache(server.data_path / "log")
+        deep = self._consumed(server, "deep", self._messages)
+        server.stop()
         return {
             "deep_memory_mib": max(memory, 0.1),
             "deep_start_clean_s": clean,
@@ -149,8 +215,7 @@ class Deep:
     def _fill(self, server: ServerProcess, topic: str, messages: int) -> None:
         server.http("POST", f"/topic/create?topic={topic}&storage=log")
         server.http("POST", f"/channel/create?topic={topic}&channel=c0")
-        share = messages // CONNECTIONS
-        rate([("nsq_load", "publish", server.tcp_port, topic, 200, BATCH, share)] * CONNECTIONS, expected=messages)
+        publish_rate(server, topic, 200, messages)
 
     def _consumed_of(self, server: ServerProcess, topic: str, messages: int) -> float:
         self._fill(server, topic, messages)
@@ -164,6 +229,31 @@ class Deep:
 
     def redis(self, directory: Path) -> Figures:
         return {}
+
+
+@contextmanager
+def beside(server: ServerProcess) -> Iterator[ServerProcess]:
+    """A server that does not run yet, with a directory of its own beside that of the one given, which is idle."""
+    directory = server.data_path.parent / topic_name()
+    shutil.rmtree(directory, ignore_errors=True)
+    own = ServerProcess(directory)
+    try:
+        yield own
+    finally:
+        own.kill9()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def start_times(server: ServerProcess) -> tuple[float, float, float]:
+    """Seconds that a running server's next starts take: after a clean stop, after kill -9, without derived files."""
+    server.stop()
+    clean = _start(server)
+    server.kill9()
+    killed = _start(server)
+    server.stop()
+    shutil.rmtree(server.data_path / "log" / "queues")
+    (server.data_path / "log" / "checkpoint").unlink()
+    return clean, killed, _start(server)
 
 
 def anonymous_mib(pid: int) -> float:

@@ -2,6 +2,7 @@
 
 python -m tests.benchmarks.nsq_load publish PORT TOPIC BODY_BYTES BATCH COUNT
 python -m tests.benchmarks.nsq_load consume PORT TOPIC CHANNEL BODY_BYTES RDY
+python -m tests.benchmarks.nsq_load consume_as_pynsq PORT TOPIC CHANNEL BODY_BYTES MAX_IN_FLIGHT
 python -m tests.benchmarks.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS [TOPICS]
 python -m tests.benchmarks.nsq_load paced   PORT TOPIC BODY_BYTES RATE SECONDS
 python -m tests.benchmarks.nsq_load latency PORT TOPIC CHANNEL BODY_BYTES RATE SECONDS
@@ -36,16 +37,17 @@ PYNSQ_IDENTIFY: dict[str, object] = {
     "sample_rate": 0,
     "user_agent": "pynsq/0.9.1",
 }
+RARE_HEARTBEATS: dict[str, object] = {"heartbeat_interval": 60_000}
 FRAME_HEADER_BYTES = 34
 RECEIVE_BYTES = 1 << 18
 IDLE_MS = 500  # a consumer to whom nothing came for so long has got all there is
 
 
 def connect(port: int, identify: dict[str, object] | None = None) -> socket.socket:
-    """A connection past its IDENTIFY; heartbeats so rare that a measurement sees none."""
+    """A connection past its IDENTIFY; without one given, heartbeats are so rare that a measurement sees none."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    wanted = {"client_id": "load", "heartbeat_interval": 60_000} if identify is None else identify
+    wanted = {"client_id": "load"} | RARE_HEARTBEATS if identify is None else identify
     body = json.dumps(wanted).encode()
     connection.sendall(b"  V2IDENTIFY\n" + struct.pack(">i", len(body)) + body)
     answer = connection.recv(RECEIVE_BYTES)
@@ -82,9 +84,13 @@ def publish(port: int, topic: str, body_bytes: int, batch: int, count: int) -> N
     report(count=count // batch * batch, end_ns=time.monotonic_ns())
 
 
-def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int) -> None:
-    """FIN whatever comes until nothing comes any more; the end is the last arrival."""
-    connection = connect(port)
+def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int, *, is_pynsq: bool = False) -> None:
+    """FIN whatever comes until nothing comes any more; the end is the last arrival.
+
+    is_pynsq: speak as that client does: RDY 1 until the first message has come, and a write of its own for each FIN.
+    """
+    # Heartbeats as rare as for the others.
+    connection = connect(port, PYNSQ_IDENTIFY | RARE_HEARTBEATS if is_pynsq else None)
     # A timeout kept by the kernel costs no extra call per receive.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, IDLE_MS * 1000))
     frame_bytes = FRAME_HEADER_BYTES + body_bytes
@@ -92,7 +98,7 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int) -> N
     wait_for_go()
     connection.sendall(f"SUB {topic} {channel}\n".encode())
     expect_ok(connection)
-    connection.sendall(b"RDY %d\n" % rdy)
+    connection.sendall(b"RDY %d\n" % (1 if is_pynsq else rdy))
     count, end_ns, rest = 0, time.monotonic_ns(), b""
     while True:
         try:
@@ -111,7 +117,13 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int) -> N
         if whole:
             end_ns = time.monotonic_ns()
             ids = [data[at : at + 16] for at in range(18, cut, frame_bytes)]
-            connection.sendall(b"FIN " + b"\nFIN ".join(ids) + b"\n")
+            if is_pynsq:
+                if not count:
+                    connection.sendall(b"RDY %d\n" % rdy)
+                for message_id in ids:
+                    connection.sendall(b"FIN " + message_id + b"\n")
+            else:
+                connection.sendall(b"FIN " + b"\nFIN ".join(ids) + b"\n")
             count += whole
     report(count=count, end_ns=end_ns)
 
@@ -225,8 +237,8 @@ if __name__ == "__main__":
     kind, *rest = sys.argv[1:]
     if kind == "publish":
         publish(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), int(rest[4]))
-    elif kind == "consume":
-        consume(int(rest[0]), rest[1], rest[2], int(rest[3]), int(rest[4]))
+    elif kind in ("consume", "consume_as_pynsq"):
+        consume(int(rest[0]), rest[1], rest[2], int(rest[3]), int(rest[4]), is_pynsq=kind == "consume_as_pynsq")
     elif kind == "single":
         single(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), float(rest[4]), int((rest[5:] or ["1"])[0]))
     elif kind == "paced":

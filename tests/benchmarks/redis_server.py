@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_for
 
 
@@ -24,9 +25,7 @@ class RedisServer:
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed (Debian package redis-server)")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        [self.port] = free_ports(1)
         self._directory.mkdir(parents=True, exist_ok=True)
         options = {
             "port": str(self.port),

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks import nsqd_server
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = Path(__file__).resolve().parent / "results.json"
 README = ROOT / "README.md"
@@ -21,7 +23,7 @@ _TABLE_END = "<!-- benchmarks: end -->\n"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of the table. The ratio is to Redis, whoever else stands beside it.
 
     at_least: the target as a ratio to the peer. at_most, value_at_least: the target as a value. None of these: reported
     only. against: the row whose median is the peer's instead of Redis's, for comparisons of Penstock with itself.
@@ -78,19 +80,40 @@ ROWS: Mapping[str, Row] = {
     "log_single_64": Row("`log`, `--sync always`: single PUB, 64 connections", _PER_S, value_at_least=20_000),
     "log_single_64_p99_ms": Row("the same, p99", "ms"),
     "log_oks_per_sync": Row("the same, OKs for each sync", "OKs", value_at_least=16),
+    "log_single_64_reloads_alone": Row("`log`, `--sync always`: single PUB, 64 connections, beside 200 topics", _PER_S),
+    "log_single_64_reloads_alone_p99_ms": Row("the same, PUB to OK, p99", "ms"),
+    "log_single_64_reloads": Row(
+        "the same while 4 clients reload the page of those topics, beside two lines above",
+        _PER_S,
+        against="log_single_64_reloads_alone",
+    ),
+    "log_single_64_reloads_p99_ms": Row(
+        "the same, PUB to OK, p99, beside two lines above", "ms", against="log_single_64_reloads_alone_p99_ms"
+    ),
+    "log_single_64_reloads_pages": Row("pages delivered meanwhile", "pages/s"),
     "log_1_channel": Row("`log`: publish, MPUB of 200, to 1 channel", _PER_S),
     "log_100_channels": Row("the same to 100 channels, beside the line above", _PER_S, 0.9, None, "log_1_channel"),
     "log_1_topic": Row("`log`, `--sync always`: single PUB, 64 connections, to 1 topic", _PER_S),
     "log_1000_topics": Row("the same to 1,000 topics in turn, beside the line above", _PER_S, 0.7, None, "log_1_topic"),
+    "fin_log": Row("`log`: consume as pynsq does, 200 bytes, RDY 200, a write for each FIN, 2 connections", _PER_S),
+    "fin_diskqueue": Row("the same on `diskqueue`", _PER_S),
     "deep_memory_mib": Row("10 million × 200 bytes waiting: growth of anonymous memory", "MiB", at_most=64),
     "deep_start_clean_s": Row("`serve` with those to its listening lines, after a clean stop", "s", at_most=2),
     "deep_start_killed_s": Row("the same after kill -9", "s", at_most=5),
     "deep_start_rebuilt_s": Row("the same with all derived files deleted", "s", at_most=60),
+    "records_start_clean_s": Row("`serve` with 1 million messages published one by one, after a clean stop", "s"),
+    "records_start_killed_s": Row("the same after kill -9", "s"),
+    "records_start_rebuilt_s": Row("the same with all derived files deleted", "s"),
     "deep_consume_500k": Row("consume and FIN at a depth of 500,000, page cache dropped", _PER_S),
     "deep_consume": Row("the same at 10 million, beside the line above", _PER_S, 0.8, None, "deep_consume_500k"),
 }
 
-Rounds = dict[str, dict[str, list[float]]]  # row → "penstock" | "redis" → one value a round
+# Side → its column. Those of nsqd are there when a row has them.
+COLUMNS: Mapping[str, str] = {"penstock": "Penstock", "redis": "Redis Streams"} | {
+    side: " ".join(["nsqd", *(f"`{option}`" for option in options)]) for side, options in nsqd_server.SIDES.items()
+}
+
+Rounds = dict[str, dict[str, list[float]]]  # row → side → one value a round
 
 
 def machine() -> dict[str, Any]:
@@ -137,8 +160,11 @@ def write(rounds: Rounds, *, command: str) -> None:
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
     }
+    nsqd = {"nsqd_version": nsqd_server.version()} if nsqd_server.program() else {}
     rows |= {
-        name: measured | {side: [round(value, 3) for value in values] for side, values in sides.items()}
+        name: measured
+        | (nsqd if "nsqd" in sides else {})
+        | {side: [round(value, 3) for value in values] for side, values in sides.items()}
         for name, sides in rounds.items()
     }
     ordered = {name: rows[name] for name in ROWS if name in rows}
@@ -173,7 +199,12 @@ def verdict(
 def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The rows as Markdown: medians, least and greatest round, ratio, target."""
     medians = {name: statistics.median(sides["penstock"]) for name, sides in rows.items()}
-    lines = ["| | Penstock | Redis Streams | ratio | target |", "|---|---:|---:|---:|---:|"]
+    columns = {
+        side: title
+        for side, title in COLUMNS.items()
+        if side not in nsqd_server.SIDES or any(side in sides for sides in rows.values())
+    }
+    lines = [f"| | {' | '.join(columns.values())} | ratio | target |", f"|---|{'---:|' * len(columns)}---:|---:|"]
     for name, sides in rows.items():
         row = ROWS[name]
         ratio, is_met = verdict(name, sides, medians)
@@ -188,8 +219,7 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
             target += " **missed**"
         cells = [
             f"{row.title}, {row.unit}",
-            _cell(sides["penstock"], row.unit),
-            _cell(sides.get("redis", []), row.unit),
+            *(_cell(sides.get(side, []), row.unit) for side in columns),
             "" if ratio is None else f"{ratio:.2f}",
             target,
         ]
@@ -209,9 +239,11 @@ def write_readme() -> None:
     results = json.loads(RESULTS.read_text())
     facts = results["machine"]
     commits, pythons = (sorted({row[key] for row in results["rows"].values()}) for key in ("commit", "python"))
+    versions = sorted({row["nsqd_version"] for row in results["rows"].values() if "nsqd_version" in row})
+    nsqd = f"nsqd {', '.join(versions)}, " if versions else ""
     caption = (
         f"Medians [least … greatest] of alternating rounds; {facts['cores']} cores ({facts['cpu']}), "
-        f"Python {', '.join(pythons)}, Redis {facts['redis']}, commit {', '.join(commits)}.\n"
+        f"Python {', '.join(pythons)}, Redis {facts['redis']}, {nsqd}commit {', '.join(commits)}.\n"
     )
     text = README.read_text()
     head, rest = text.split(_TABLE_START)

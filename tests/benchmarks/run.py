@@ -9,10 +9,20 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import results
-from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, Topics
+from tests.benchmarks import nsqd_server, results
+from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
 from tests.benchmarks.results import Rounds
-from tests.benchmarks.scenarios import Dashboards, Latency, Reloads, Scenario, Single, Stream
+from tests.benchmarks.scenarios import (
+    Dashboards,
+    Figures,
+    Latency,
+    Reloads,
+    Scenario,
+    Single,
+    SingleFins,
+    Stream,
+    beside_nsqd,
+)
 from tests.support.engine_process import EngineProcess
 from tests.support.server import ServerProcess
 
@@ -32,11 +42,14 @@ LONG: Sequence[Scenario] = (
     Stream("log_20k", body_bytes=20_000, messages=12_000, storage="log", fsync="always"),
     Stream("log_3_channels", body_bytes=200, messages=200_000, channels=3, storage="log", fsync="always"),
     LogSingles(connections=64, seconds=3),
+    LogSinglesReloads(connections=64, seconds=5),
+    SingleFins(messages=200_000),
     Channels(messages=400_000),
     Topics(seconds=3),
     Deep(messages=10_000_000),
+    SingleRecords(messages=1_000_000),
 )
-NEED_THE_CONSOLE = {"reloads", "dashboards", "deep"}
+NEED_THE_CONSOLE = {"reloads", "dashboards", "log_single_64_reloads", "deep", "records"}
 
 
 def main() -> None:
@@ -56,6 +69,7 @@ def main() -> None:
         if (not given.only or scenario.name in given.only)
         and not (given.engine_only and scenario.name in NEED_THE_CONSOLE)
     ]
+    nsqd_server.program()  # a wrong one is told before anything is measured
     rounds: Rounds = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         kind = EngineProcess if given.engine_only else ServerProcess
@@ -63,7 +77,7 @@ def main() -> None:
             with kind(Path(directory) / f"data{number}", options=options) as server:
                 for scenario in scenarios:
                     if scenario.options == options:
-                        measure(scenario, server, Path(directory) / "redis", given.rounds, rounds)
+                        measure(scenario, server, Path(directory) / "peer", given.rounds, rounds)
     print(results.table(rounds))
     if not given.no_write and not given.engine_only:
         results.write(rounds, command=f"python -m tests.benchmarks.run {' '.join(sys.argv[1:])}".strip())
@@ -71,11 +85,17 @@ def main() -> None:
 
 def measure(scenario: Scenario, server: ServerProcess, directory: Path, round_count: int, rounds: Rounds) -> None:
     """Alternate the sides `round_count` times and add what they did to `rounds`."""
+
+    def add(number: int, side: str, figures: Figures) -> None:
+        for name, value in figures.items():
+            rounds.setdefault(name, {}).setdefault(side, []).append(value)
+            print(f"{scenario.name} {number + 1}/{round_count} {side:11} {name:36} {value:14,.2f}", flush=True)
+
     for number in range(round_count):
-        for side, figures in (("penstock", scenario.penstock(server)), ("redis", scenario.redis(directory))):
-            for name, value in figures.items():
-                rounds.setdefault(name, {}).setdefault(side, []).append(value)
-                print(f"{scenario.name} {number + 1}/{round_count} {side:8} {name:20} {value:14,.2f}", flush=True)
+        add(number, "penstock", scenario.penstock(server))
+        add(number, "redis", scenario.redis(directory))
+        for side in nsqd_server.SIDES:
+            add(number, side, beside_nsqd(scenario, side, directory))
 
 
 if __name__ == "__main__":

@@ -7,18 +7,24 @@ does then falls on both. Every round uses a topic or stream of its own and check
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from tests.benchmarks import nsqd_server
 from tests.benchmarks.gate import LoadProgram, run_together
+from tests.benchmarks.nsqd_server import NsqdServer
 from tests.benchmarks.redis_server import RedisServer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for
 
 BATCH = 200
 CONNECTIONS = 2
+BACKLOG_TIMEOUT_S = 120.0
+SYNCED_SHARE = 40  # an nsqd that syncs each message gets one for so many
+
+T = TypeVar("T")
 
 _numbers = itertools.count()
 
@@ -38,9 +44,59 @@ class Scenario(Protocol):
         ...
 
 
+@runtime_checkable
+class BesideNsqd(Scenario, Protocol):
+    """A scenario that can be run on an nsqd as well."""
+
+    def nsqd(self, server: NsqdServer, *, is_synced: bool) -> Figures:
+        """One round on nsqd, same rows. is_synced: it syncs each message."""
+        ...
+
+
+NsqServer = ServerProcess | NsqdServer
+
+
 def topic_name() -> str:
     """A topic of its own."""
     return f"bench_{next(_numbers)}"
+
+
+@contextmanager
+def topic_with(server: NsqServer, storage: str, *channels: str) -> Iterator[str]:
+    """A topic of its own with these channels, deleted at the end. nsqd knows no storage kinds and hears of none."""
+    topic = topic_name()
+    server.http("POST", f"/topic/create?topic={topic}&storage={storage}")
+    for channel in channels:
+        server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
+    yield topic
+    server.http("POST", f"/topic/delete?topic={topic}")
+
+
+def publish_rate(server: NsqServer, topic: str, body_bytes: int, messages: int) -> float:
+    """Publish in batches on two connections; messages a second."""
+    program = ("nsq_load", "publish", server.tcp_port, topic, body_bytes, BATCH, messages // CONNECTIONS)
+    return rate([program] * CONNECTIONS, expected=messages)
+
+
+def single_program(
+    server: NsqServer, topic: str, connections: int, seconds: float, topics: int = 1
+) -> tuple[object, ...]:
+    """One PUB of 200 bytes at a time on each connection, each waiting for its OK."""
+    return "nsq_load", "single", server.tcp_port, topic, 200, connections, seconds, topics
+
+
+def wait_for_backlog(server: NsqServer, topic: str, messages: int) -> None:
+    """nsqd answers before its topic has handed everything to the channels."""
+
+    def is_there() -> bool:
+        return all(channel["depth"] == messages for channel in server.topic_stats(topic)["channels"])
+
+    wait_for("the backlog", is_there, timeout_s=BACKLOG_TIMEOUT_S)
+
+
+def halves(connections: int) -> list[int]:
+    """Connections of each of at most two processes."""
+    return [connections] if connections == 1 else [connections // 2, connections - connections // 2]
 
 
 def together(programs: Sequence[tuple[object, ...]]) -> tuple[list[dict[str, Any]], int]:
@@ -60,6 +116,14 @@ def rate(programs: Sequence[tuple[object, ...]], *, expected: int | None = None)
 
 def percentile_ms(latencies_ns: Sequence[int], percent: int) -> float:
     return statistics.quantiles(latencies_ns, n=100, method="inclusive")[percent - 1] / 1e6
+
+
+def beside_nsqd(scenario: Scenario, side: str, directory: Path) -> Figures:
+    """One round on an nsqd of its own; empty where there is none, or nothing to be compared."""
+    if nsqd_server.program() is None or not isinstance(scenario, BesideNsqd):
+        return {}
+    with NsqdServer(directory, options=nsqd_server.SIDES[side]) as server:
+        return scenario.nsqd(server, is_synced=side == nsqd_server.SYNCED)
 
 
 class Stream:
@@ -93,23 +157,24 @@ class Stream:
         return self._channels * CONNECTIONS if len(self._channels) == 1 else self._channels
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = topic_name()
-        server.http("POST", f"/topic/create?topic={topic}&storage={self._storage}")
-        for channel in self._channels:
-            server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
-        share = self._messages // CONNECTIONS
-        publish = rate(
-            [("nsq_load", "publish", server.tcp_port, topic, self._body_bytes, BATCH, share)] * CONNECTIONS,
-            expected=self._messages,
-        )
-        consume = rate(
-            [
-                ("nsq_load", "consume", server.tcp_port, topic, name, self._body_bytes, 2500)
-                for name in self._consumers()
-            ],
-            expected=self._messages * len(self._channels),
-        )
-        server.http("POST", f"/topic/delete?topic={topic}")
+        return self._published_and_consumed(server, self._messages)
+
+    def nsqd(self, server: NsqdServer, *, is_synced: bool) -> Figures:
+        """With a sync for each message there are fewer of them: a round would take minutes."""
+        fewer = self._messages // SYNCED_SHARE // (BATCH * CONNECTIONS) * (BATCH * CONNECTIONS)
+        return self._published_and_consumed(server, max(fewer, BATCH * CONNECTIONS) if is_synced else self._messages)
+
+    def _published_and_consumed(self, server: NsqServer, messages: int) -> Figures:
+        with topic_with(server, self._storage, *self._channels) as topic:
+            publish = publish_rate(server, topic, self._body_bytes, messages)
+            wait_for_backlog(server, topic, messages)
+            consume = rate(
+                [
+                    ("nsq_load", "consume", server.tcp_port, topic, name, self._body_bytes, 2500)
+                    for name in self._consumers()
+                ],
+                expected=messages * len(self._channels),
+            )
         return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
 
     def redis(self, directory: Path) -> Figures:
@@ -140,18 +205,18 @@ class Single:
 
     def __init__(self, *, connections: int, seconds: float) -> None:
         self.name = f"single_{connections}"
-        self._shares = [connections] if connections == 1 else [connections // 2, connections - connections // 2]
+        self._shares = halves(connections)
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = topic_name()
-        server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
-        server.http("POST", f"/channel/create?topic={topic}&channel=c0")
-        value = rate(
-            [("nsq_load", "single", server.tcp_port, topic, 200, share, self._seconds) for share in self._shares]
-        )
-        server.http("POST", f"/topic/delete?topic={topic}")
-        return {self.name: value}
+        return self._published(server)
+
+    def nsqd(self, server: NsqdServer, *, is_synced: bool) -> Figures:
+        return self._published(server)
+
+    def _published(self, server: NsqServer) -> Figures:
+        with topic_with(server, "diskqueue", "c0") as topic:
+            return {self.name: rate([single_program(server, topic, share, self._seconds) for share in self._shares])}
 
     def redis(self, directory: Path) -> Figures:
         with RedisServer(directory) as redis:
@@ -161,6 +226,28 @@ class Single:
                     [("redis_load", "single", redis.port, "bench", 200, share, self._seconds) for share in self._shares]
                 )
             }
+
+
+class SingleFins:
+    """Consume from either kind as pynsq does: on two connections with RDY 200 each, and a write for each FIN."""
+
+    name = "single_fins"
+    options: tuple[str, ...] = ()
+
+    def __init__(self, *, messages: int) -> None:
+        self._messages = messages
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        return {f"fin_{storage}": self._consumed(server, storage) for storage in ("log", "diskqueue")}
+
+    def _consumed(self, server: ServerProcess, storage: str) -> float:
+        with topic_with(server, storage, "c0") as topic:
+            publish_rate(server, topic, 200, self._messages)
+            program = ("nsq_load", "consume_as_pynsq", server.tcp_port, topic, "c0", 200, 200)
+            return rate([program] * CONNECTIONS, expected=self._messages)
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
 
 
 class Latency:
@@ -174,14 +261,35 @@ class Latency:
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topic = topic_name()
-        server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
-        [report], _ = together([("nsq_load", "latency", server.tcp_port, topic, "c0", 200, 200, self._seconds)])
-        server.http("POST", f"/topic/delete?topic={topic}")
+        with topic_with(server, "diskqueue") as topic:
+            [report], _ = together([("nsq_load", "latency", server.tcp_port, topic, "c0", 200, 200, self._seconds)])
         return {f"latency_p{percent}_ms": percentile_ms(report["latencies_ns"], percent) for percent in (50, 99)}
 
     def redis(self, directory: Path) -> Figures:
         return {}
+
+
+@contextmanager
+def listed_topics(server: ServerProcess, storage: str) -> Iterator[list[str]]:
+    """The 200 topics that the reloaded page shows; deleted at the end."""
+    topics = [f"reload_{number:03}" for number in range(200)]
+    for topic in topics:
+        server.http("POST", f"/topic/create?topic={topic}&storage={storage}")
+    wait_for("200 topics", lambda: len(server.stats()["topics"]) >= len(topics))
+    yield topics
+    for topic in topics:
+        server.http("POST", f"/topic/delete?topic={topic}")
+
+
+def while_reloading(server: ServerProcess, measure: Callable[[], T]) -> tuple[T, float]:
+    """What `measure` returns while four logged-in clients reload the topics page without pause, and pages a second."""
+    with LoadProgram("console_load", "reload", server.console_port, "/topics/", 4) as reload:
+        reload.wait_until_ready()
+        reload.go()
+        measured = measure()
+        reload.go()
+        pages = reload.result()
+    return measured, pages["count"] / pages["seconds"]
 
 
 class Reloads:
@@ -195,22 +303,13 @@ class Reloads:
         self._seconds = seconds
 
     def penstock(self, server: ServerProcess) -> Figures:
-        topics = [f"reload_{number:03}" for number in range(200)]
-        for topic in topics:
-            server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
-        wait_for("200 topics", lambda: len(server.stats()["topics"]) >= len(topics))
-        with LoadProgram("console_load", "reload", server.console_port, "/topics/", 4) as reload:
-            reload.wait_until_ready()
-            reload.go()
-            [report], _ = together([("nsq_load", "paced", server.tcp_port, topics[0], 200, 200, self._seconds)])
-            reload.go()
-            pages = reload.result()
-        for topic in topics:
-            server.http("POST", f"/topic/delete?topic={topic}")
+        with listed_topics(server, "diskqueue") as topics:
+            paced = ("nsq_load", "paced", server.tcp_port, topics[0], 200, 200, self._seconds)
+            ([report], _), pages = while_reloading(server, lambda: together([paced]))
         return {
             "reloads_p50_ms": percentile_ms(report["latencies_ns"], 50),
             "reloads_p99_ms": percentile_ms(report["latencies_ns"], 99),
-            "reloads_pages": pages["count"] / pages["seconds"],
+            "reloads_pages": pages,
         }
 
     def redis(self, directory: Path) -> Figures:
@@ -229,16 +328,11 @@ class Dashboards:
 
     def _publish(self, server: ServerProcess) -> float:
         """The median of several publishes of 120,000 messages, going on for the seconds asked for."""
-        count = 60_000
         rates = []
         until_s = time.monotonic() + self._seconds
         while not rates or time.monotonic() < until_s:
-            topic = topic_name()
-            server.http("POST", f"/topic/create?topic={topic}&storage=diskqueue")
-            server.http("POST", f"/channel/create?topic={topic}&channel=c0")
-            programs = [("nsq_load", "publish", server.tcp_port, topic, 200, BATCH, count)] * CONNECTIONS
-            rates.append(rate(programs, expected=count * CONNECTIONS))
-            server.http("POST", f"/topic/delete?topic={topic}")
+            with topic_with(server, "diskqueue", "c0") as topic:
+                rates.append(publish_rate(server, topic, 200, 120_000))
         return statistics.median(rates)
 
     def penstock(self, server: ServerProcess) -> Figures:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, Topics
+from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
 from tests.benchmarks.results import ROWS, verdict
-from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, Stream
+from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, SingleFins, Stream
 from tests.support.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
@@ -28,9 +28,12 @@ SHORT: tuple[Scenario, ...] = (
     Stream("log_always", body_bytes=200, messages=120_000, storage="log", fsync="always"),
     Stream("log_os", body_bytes=200, messages=120_000, storage="log", options=("--sync=os",)),
     LogSingles(connections=64, seconds=1),
+    LogSinglesReloads(connections=64, seconds=1),
+    SingleFins(messages=40_000),
     Channels(messages=120_000),
     Topics(seconds=1, topics=100),
     Deep(messages=400_000),
+    SingleRecords(messages=40_000),
 )
 
 
