@@ -6,6 +6,7 @@ import pytest
 
 from queue_engine.engine import Engine
 from queue_engine.errors import InvalidStorageError, LeaseNotFoundError, LimitError, TopicNotFoundError
+from queue_engine.log_acts import log_store_of
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.record import decode_record, parse_header
 from tests.support.clock import ManualClock
@@ -91,23 +92,32 @@ def test_a_lease_names_the_files_and_a_reader_finds_every_message(engine: Engine
     assert (end.segments, end.next_offset) == ((), 100)
 
 
-def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engine: Engine, clock: ManualClock) -> None:
-    publish(engine, 100)
-    lease, _ = engine.lease_log("orders", 20, ttl_ms=3_600_000)
+def needed_by_leases_alone(engine: Engine) -> None:
+    """All 100 messages are consumed, and no other topic keeps a segment."""
     consume(engine, 100)
     engine.delete_topic("other")
     settle(engine)
+
+
+def oldest_offset(engine: Engine) -> int:
+    return log_store_of(engine.topic("orders")).oldest_offset
+
+
+def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, 100)
+    lease, _ = engine.lease_log("orders", 20, ttl_ms=3_600_000)
+    needed_by_leases_alone(engine)
     for _ in range(3):
         clock.advance(ms=2_000)
         engine.tick()
         settle(engine)
-    assert engine.topic("orders").store.oldest_offset <= 20  # type: ignore[attr-defined]
+    assert oldest_offset(engine) <= 20
     assert numbers(read_bodies(lease)) == list(range(20, lease.next_offset))
     moved, _ = engine.renew_lease(lease.hold.name, ttl_ms=60_000, offset=lease.next_offset)
     assert moved.hold.name == lease.hold.name
     clock.advance(ms=2_000)
     engine.tick()
-    assert engine.topic("orders").store.oldest_offset > 20  # type: ignore[attr-defined]
+    assert oldest_offset(engine) > 20
     with pytest.raises(LimitError, match="offset 20 of orders is gone: the oldest is"):
         engine.lease_log("orders", 20, ttl_ms=60_000)
     engine.release_lease(lease.hold.name)
@@ -118,17 +128,15 @@ def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engin
 def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
     lease, _ = engine.lease_log("orders", 0, ttl_ms=5_000)
-    consume(engine, 100)
-    engine.delete_topic("other")
-    settle(engine)
+    needed_by_leases_alone(engine)
     clock.advance(ms=4_000)
     engine.renew_lease(lease.hold.name, ttl_ms=5_000)
     clock.advance(ms=4_999)
     engine.tick()
-    assert engine.topic("orders").store.oldest_offset == 0  # type: ignore[attr-defined]
+    assert oldest_offset(engine) == 0
     clock.advance(ms=1_001)
     engine.tick()
-    assert engine.topic("orders").store.oldest_offset > 0  # type: ignore[attr-defined]
+    assert oldest_offset(engine) > 0
     with pytest.raises(LeaseNotFoundError, match=f"lease {lease.hold.name} has expired"):
         engine.renew_lease(lease.hold.name, ttl_ms=5_000)
 
