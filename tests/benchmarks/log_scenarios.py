@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.benchmarks.nsqd_server import NsqdServer
 from tests.benchmarks.scenarios import (
+    BATCH,
     CONNECTIONS,
     Figures,
     NsqServer,
@@ -129,7 +130,7 @@ class Channels:
 
 
 class Topics:
-    """Single PUBs of 64 producers to one topic, then to a thousand in turn."""
+    """MPUBs of 64 producers to one topic, then to a thousand in turn; and single PUBs the same way."""
 
     name = "topics"
     options: tuple[str, ...] = ()
@@ -138,8 +139,8 @@ class Topics:
         self._seconds = seconds
         self._topics = topics
 
-    def _publish(self, server: ServerProcess, topic: str, topics: int) -> float:
-        return rate([single_program(server, topic, 32, self._seconds, topics)] * 2)
+    def _publish(self, server: ServerProcess, topic: str, topics: int, batch: int) -> float:
+        return rate([single_program(server, topic, 32, self._seconds, topics, batch)] * 2)
 
     def penstock(self, server: ServerProcess) -> Figures:
         """The topics stay for the next round: making them takes longer than the rest."""
@@ -147,8 +148,10 @@ class Topics:
             server.http("POST", f"/topic/create?topic={name}&storage=log")
             server.http("POST", f"/channel/create?topic={name}&channel=c0")
         return {
-            "log_1_topic": self._publish(server, "rotate", 1),
-            "log_1000_topics": self._publish(server, "rotate", self._topics),
+            "log_1_topic": self._publish(server, "rotate", 1, BATCH),
+            "log_1000_topics": self._publish(server, "rotate", self._topics, BATCH),
+            "log_1_topic_single": self._publish(server, "rotate", 1, 1),
+            "log_1000_topics_single": self._publish(server, "rotate", self._topics, 1),
         }
 
     def redis(self, directory: Path) -> Figures:

@@ -3,7 +3,7 @@
 python -m tests.benchmarks.nsq_load publish PORT TOPIC BODY_BYTES BATCH COUNT
 python -m tests.benchmarks.nsq_load consume PORT TOPIC CHANNEL BODY_BYTES RDY
 python -m tests.benchmarks.nsq_load consume_as_pynsq PORT TOPIC CHANNEL BODY_BYTES MAX_IN_FLIGHT
-python -m tests.benchmarks.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS [TOPICS]
+python -m tests.benchmarks.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS [TOPICS [BATCH]]
 python -m tests.benchmarks.nsq_load paced   PORT TOPIC BODY_BYTES RATE SECONDS
 python -m tests.benchmarks.nsq_load latency PORT TOPIC CHANNEL BODY_BYTES RATE SECONDS
 """
@@ -128,15 +128,18 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int, *, i
     report(count=count, end_ns=end_ns)
 
 
-def single(port: int, topic: str, body_bytes: int, connections: int, seconds: float, topics: int = 1) -> None:
+def single(
+    port: int, topic: str, body_bytes: int, connections: int, seconds: float, topics: int = 1, batch: int = 1
+) -> None:
     """One PUB at a time on each connection, each waiting for its OK; latencies in ns of every 16th, or of one
     connection of several.
 
-    topics: more than one are TOPIC_0, TOPIC_1 … in turn.
+    topics: more than one are TOPIC_0, TOPIC_1 … in turn. batch: more than one message is an MPUB.
     """
     names = [topic] if topics == 1 else [f"{topic}_{number}" for number in range(topics)]
     body = struct.pack(">i", body_bytes) + b"x" * body_bytes
-    commands = itertools.cycle([f"PUB {name}\n".encode() + body for name in names])
+    made = [f"PUB {name}\n".encode() + body if batch == 1 else mpub(name, body_bytes, batch) for name in names]
+    commands = itertools.cycle(made)
     command = next(commands)
     sockets = [connect(port) for _ in range(connections)]
     start_ns = wait_for_go()
@@ -167,9 +170,9 @@ def single(port: int, topic: str, body_bytes: int, connections: int, seconds: fl
                     now = time.monotonic_ns()
                     latencies.append(now - sent_ns)
                     sent_ns = now
-                connection.send(next(commands))
+                connection.sendall(next(commands))
                 count += 1
-    report(count=count, end_ns=time.monotonic_ns(), latencies_ns=latencies)
+    report(count=count * batch, end_ns=time.monotonic_ns(), latencies_ns=latencies)
 
 
 def paced(port: int, topic: str, body_bytes: int, rate: float, seconds: float) -> None:
@@ -240,7 +243,7 @@ if __name__ == "__main__":
     elif kind in ("consume", "consume_as_pynsq"):
         consume(int(rest[0]), rest[1], rest[2], int(rest[3]), int(rest[4]), is_pynsq=kind == "consume_as_pynsq")
     elif kind == "single":
-        single(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), float(rest[4]), int((rest[5:] or ["1"])[0]))
+        single(int(rest[0]), rest[1], int(rest[2]), int(rest[3]), float(rest[4]), *map(int, rest[5:]))
     elif kind == "paced":
         paced(int(rest[0]), rest[1], int(rest[2]), float(rest[3]), float(rest[4]))
     elif kind == "latency":

@@ -93,8 +93,12 @@ ROWS: Mapping[str, Row] = {
     "log_single_64_reloads_pages": Row("pages delivered meanwhile", "pages/s"),
     "log_1_channel": Row("`log`: publish, MPUB of 200, to 1 channel", _PER_S),
     "log_100_channels": Row("the same to 100 channels, beside the line above", _PER_S, 0.9, None, "log_1_channel"),
-    "log_1_topic": Row("`log`, `--sync always`: single PUB, 64 connections, to 1 topic", _PER_S),
+    "log_1_topic": Row("`log`, `--sync always`: publish, MPUB of 200, 64 connections, to 1 topic", _PER_S),
     "log_1000_topics": Row("the same to 1,000 topics in turn, beside the line above", _PER_S, 0.7, None, "log_1_topic"),
+    "log_1_topic_single": Row("`log`, `--sync always`: single PUB, 64 connections, to 1 topic", _PER_S),
+    "log_1000_topics_single": Row(
+        "the same to 1,000 topics in turn, beside the line above", _PER_S, None, None, "log_1_topic_single"
+    ),
     "fin_log": Row("`log`: consume as pynsq does, 200 bytes, RDY 200, a write for each FIN, 2 connections", _PER_S),
     "fin_diskqueue": Row("the same on `diskqueue`", _PER_S),
     "deep_memory_mib": Row("10 million × 200 bytes waiting: growth of anonymous memory", "MiB", at_most=64),

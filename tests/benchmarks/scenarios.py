@@ -79,10 +79,10 @@ def publish_rate(server: NsqServer, topic: str, body_bytes: int, messages: int) 
 
 
 def single_program(
-    server: NsqServer, topic: str, connections: int, seconds: float, topics: int = 1
+    server: NsqServer, topic: str, connections: int, seconds: float, topics: int = 1, batch: int = 1
 ) -> tuple[object, ...]:
-    """One PUB of 200 bytes at a time on each connection, each waiting for its OK."""
-    return "nsq_load", "single", server.tcp_port, topic, 200, connections, seconds, topics
+    """One PUB of 200 bytes at a time, or one MPUB, on each connection, each waiting for its OK."""
+    return "nsq_load", "single", server.tcp_port, topic, 200, connections, seconds, topics, batch
 
 
 def wait_for_backlog(server: NsqServer, topic: str, messages: int) -> None:
