@@ -234,9 +234,9 @@ class ConsumeQueue:
         if self._deferred:
             passed = bisect_left(self._deferred, (oldest_offset, 0))
             if passed > len(self._deferred) // 2:
-                del self._deferred[:passed]
+                kept = self._deferred[passed:]
                 if self._deferred_written:
-                    written = self._deferred[: bisect_left(self._deferred, (self._written, 0))]
+                    written = kept[: bisect_left(kept, (self._written, 0))]
                     self._files.replace_small(self._deferred_path, _packed(written))
                     self._deferred_written = len(written)
 
@@ -247,6 +247,7 @@ class ConsumeQueue:
         try:
             while self._tail and self._tail[-1][0] >= end_offset:
                 self._tail.pop()
+                self._deferred = kept
                 self._tail_firsts.pop()
             if self._tail:
                 first, count, position, size, dues_ns = self._tail[-1]

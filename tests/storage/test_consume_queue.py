@@ -118,6 +118,18 @@ def test_due_times_are_found_by_offset_and_survive(shelf: Shelf) -> None:
     assert shelf.reopen().deferred_between(0, 9) == [(1, 50), (2, 60), (4, 70), (5, 80)]
 
 
+def test_due_times_outlive_a_trim_that_the_disk_refused(shelf: Shelf) -> None:
+    queue = shelf.queue
+    queue.append(0, 5, 64, 300, [50] * 5)
+    queue.flush()
+    shelf.files.fail("create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        queue.trim(4)
+    queue.append(5, 1, 400, 100, [60])
+    queue.flush()
+    assert shelf.reopen().deferred_between(0, 9) == [(4, 50), (5, 60)]
+
+
 def test_reading_the_log_again_from_before_the_end_replaces_what_was_noted(shelf: Shelf) -> None:
     queue = shelf.queue
     queue.append(0, 4, 64, 300)
