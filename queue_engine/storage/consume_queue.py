@@ -211,12 +211,14 @@ class ConsumeQueue:
         if self._deferred is None:
             data = self._files.read_small(self._deferred_path)
             entries = list(_iter_deferred(data[: len(data) - len(data) % 16]))
-            self._deferred = [entry for entry in entries if self.oldest_offset <= entry[0] < self._written]
-            # What lies behind them in the file is overwritten.
-            self._deferred_written = 0 if len(self._deferred) != len(entries) else len(entries)
-            if self._deferred_written != len(entries):
-                self._files.replace_small(self._deferred_path, _packed(self._deferred))
-                self._deferred_written = len(self._deferred)
+            known = [entry for entry in entries if self.oldest_offset <= entry[0] < self._written]
+            if len(known) != len(entries):
+                try:
+                    self._files.replace_small(self._deferred_path, _packed(known))
+                except OSError as exc:
+                    raise StorageError(f"{self._deferred_path} can't be written: {exc}") from exc
+            self._deferred = known
+            self._deferred_written = len(known)
         return self._deferred
 
     # Shrinking and mending.

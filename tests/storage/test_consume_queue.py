@@ -130,6 +130,16 @@ def test_due_times_outlive_a_trim_that_the_disk_refused(shelf: Shelf) -> None:
     assert shelf.reopen().deferred_between(0, 9) == [(4, 50), (5, 60)]
 
 
+def test_due_times_that_can_not_be_put_right_are_an_error_of_storage(shelf: Shelf) -> None:
+    shelf.queue.append(0, 3, 64, 300, [50] * 3)
+    shelf.queue.flush()
+    queue = shelf.reopen(end_offset=2)
+    shelf.files.fail("create", errno.EIO)
+    with pytest.raises(StorageError, match="deferred can't be written"):
+        queue.deferred_between(0, 9)
+    assert queue.deferred_between(0, 9) == [(0, 50), (1, 50)]
+
+
 def test_reading_the_log_again_from_before_the_end_replaces_what_was_noted(shelf: Shelf) -> None:
     queue = shelf.queue
     queue.append(0, 4, 64, 300)
