@@ -147,7 +147,7 @@ class _Recovery:
                 found.last_time_ns = max(found.last_time_ns, header.time_ns)
                 return position, True
             if header is not None and self._holds(segment, position, header):
-                self._accept(segment, position, header, None)
+                self._accept(segment, position, header, self._dues_of(segment, position, header))
                 position += header.size
                 continue
             # It does not hold. Was it durable?
@@ -208,13 +208,17 @@ class _Recovery:
         found.scanned_bytes += header.size
         segment.first_time_ns = segment.first_time_ns or header.time_ns
         segment.last_time_ns = max(segment.last_time_ns, header.time_ns)
-        if dues is None and header.flags & HAS_DUE:
-            data = self._bytes_at(segment, position, header.size)
-            dues = decode_record(data, position=position, salt=segment.salt).dues()
         self._on_record(header, position, dues)
 
     def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
         """A record that was durable and is damaged, whose header is known: its good messages stay where they are."""
+    def _dues_of(self, segment: SegmentInfo, position: int, header: RecordHeader) -> Sequence[int] | None:
+        """The due times of a record that holds."""
+        if not header.flags & HAS_DUE:
+            return None
+        data = self._bytes_at(segment, position, header.size)
+        return decode_record(data, position=position, salt=segment.salt).dues()
+
         data = self._bytes_at(segment, position, header.size).ljust(header.size, b"\0")
         try:
             record = decode_record(data, position=position, salt=segment.salt)

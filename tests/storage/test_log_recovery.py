@@ -348,6 +348,19 @@ def test_a_damaged_segment_header_is_put_aside_and_told(bench: Bench) -> None:
     assert start.bodies()[bench.next_offset - 1] == b"last"
 
 
+def test_a_record_of_deferred_messages_that_is_cut_off_is_damage(bench: Bench) -> None:
+    bench.publish(b"good")
+    at = bench.publish(b"deferred", due=True)
+    bench.roll()
+    bench.publish(b"newer")
+    path = Path(bench.segments.list[0].path)
+    # Its header holds; its table and all behind are gone.
+    path.write_bytes(path.read_bytes()[: at + HEADER_BYTES + 5])
+    start = bench.recover()
+    assert list(start.bodies().values()) == [b"good", b"newer"]
+    assert start.found.damages[0].position == at
+
+
 # Trouble.
 
 
