@@ -355,7 +355,7 @@ class _Recovery:
         """Files whose header does not hold: made when the process died, or damaged; the latter are kept aside."""
         for path in self._segments.damaged_paths:
             stem = os.path.basename(path).split(".")[0]
-            if stem.isdigit() and int(stem) >= beyond:
+            if stem.isdigit() and int(stem) >= beyond and self._was_never_used(path):
                 self._files.unlink(path)
             else:
                 self._files.rename(path, path + ".bad")
@@ -364,3 +364,16 @@ class _Recovery:
         if self._segments.damaged_paths:
             self._segments.damaged_paths = []
             self._files.sync_directory(self._segments.directory)
+
+    def _was_never_used(self, path: str) -> bool:
+        """Whether there is nothing behind a segment's header: records come when that is on the disk."""
+        fd = self._files.open(path, os.O_RDONLY)
+        try:
+            at = SEGMENT_HEADER_BYTES
+            while data := self._files.read_at(fd, READ_BYTES, at):
+                if data.strip(b"\0"):
+                    return False
+                at += len(data)
+        finally:
+            self._files.close(fd)
+        return True
