@@ -117,7 +117,7 @@ class _Recovery:
         listed = self._segments.list
         found.end = from_position
         found.next_position = listed[-1].next_position if listed else 0
-        for index, segment in enumerate(listed):
+        for segment in listed:
             if segment.next_position <= from_position:
                 # Something follows, and was synced after it.
                 segment.is_sealed = True
@@ -131,11 +131,13 @@ class _Recovery:
             segment.is_sealed = self._is_sealed
             segment.end = found.end
             if not self._is_sealed:
-                if found.end < found.durable_mark and index + 1 < len(listed):
-                    # Its end is damaged, and what follows was durable.
-                    self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
-                    continue
-                break
+                if found.end >= found.durable_mark:
+                    return
+                # More of it was durable, and so is what follows.
+                self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
+        if found.durable_mark > found.next_position + SEGMENT_HEADER_BYTES:
+            missing = found.durable_mark - found.next_position
+            found.damages.append(Damage(found.next_position, missing, 0, 0, 0, "segments are missing at the end"))
 
     def _read_segment(self, segment: SegmentInfo, position: int) -> tuple[int, bool]:
         """Where the records of a segment end, and whether a seal says so."""
@@ -210,8 +212,6 @@ class _Recovery:
         segment.last_time_ns = max(segment.last_time_ns, header.time_ns)
         self._on_record(header, position, dues)
 
-    def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
-        """A record that was durable and is damaged, whose header is known: its good messages stay where they are."""
     def _dues_of(self, segment: SegmentInfo, position: int, header: RecordHeader) -> Sequence[int] | None:
         """The due times of a record that holds."""
         if not header.flags & HAS_DUE:
@@ -219,6 +219,8 @@ class _Recovery:
         data = self._bytes_at(segment, position, header.size)
         return decode_record(data, position=position, salt=segment.salt).dues()
 
+    def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
+        """A record that was durable and is damaged, whose header is known: its good messages stay where they are."""
         data = self._bytes_at(segment, position, header.size).ljust(header.size, b"\0")
         try:
             record = decode_record(data, position=position, salt=segment.salt)

@@ -169,7 +169,8 @@ class LogStore:
         try:
             self.segments.load()
             damaged_holds = self.holds.open(openings)
-            checkpoint = self._trusted_checkpoint(openings, queues)
+            found = decode_checkpoint(read_file(self._files, self._checkpoint_path))
+            checkpoint = found if found is not None and self._is_trusted(found, openings, queues) else None
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
                 queues.clear()
@@ -179,12 +180,16 @@ class LogStore:
                 self.segments,
                 files=self._files,
                 from_position=checkpoint.position if checkpoint is not None else 0,
-                durable_upto=checkpoint.durable_upto if checkpoint is not None else 0,
+                # This much was synced, whatever became of the consume queues.
+                durable_upto=found.durable_upto if found is not None else 0,
                 on_record=on_record,
                 is_dead=lambda header: header.topic_number not in openings,
             )
             if checkpoint is not None:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
+            elif found is not None:
+                # What is lost was told now, and its positions may be given again.
+                self._files.unlink(self._checkpoint_path)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
@@ -243,16 +248,15 @@ class LogStore:
         self.log.open()
         self.journal.open(progress.channels, progress.on_disk, progress.old_journals, progress.floors_journal)
 
-    def _trusted_checkpoint(
-        self, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
-    ) -> Checkpoint | None:
-        """The checkpoint, and in `queues` what it tells, when all of that agrees with the log and the files.
+    def _is_trusted(
+        self, checkpoint: Checkpoint, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
+    ) -> bool:
+        """Whether all that the checkpoint tells agrees with the log and the files; puts its queues into `queues`.
 
         Raises StorageError or OSError when something can't be read."""
-        checkpoint = decode_checkpoint(read_file(self._files, self._checkpoint_path))
         listed = self.segments.list
-        if checkpoint is None or not listed or checkpoint.position > listed[-1].next_position:
-            return None
+        if not listed or checkpoint.position > listed[-1].next_position:
+            return False
         for number, state in checkpoint.queues.items():
             if number not in openings:
                 continue
@@ -264,13 +268,13 @@ class LogStore:
                 gaps=state.gaps,
             )
             if queue.first_missing() is not None:
-                return None
+                return False
             queue.cut_at(checkpoint.position)
             if not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
-                return None
+                return False
         self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
-        return checkpoint
+        return True
 
     def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
         """Whether the first and the last unit are where the log says."""
