@@ -16,7 +16,7 @@ written late and without a sync of its own, and made again where it is missing o
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.checkpoint import QueueState
@@ -32,7 +32,7 @@ TAIL_BYTES_MAX = 64 << 10
 _REFERENCE_BYTES = 150
 
 _pack_unit = struct.Struct(">QIQ").pack
-_unpack_place = struct.Struct(">QI").unpack_from
+_unpack_unit: Callable[[bytes, int], tuple[int, int, int]] = struct.Struct(">QIQ").unpack_from
 _pack_deferred = struct.Struct(">Qq").pack
 _iter_deferred = struct.Struct(">Qq").iter_unpack
 _DEFERRED_NAME = "deferred"
@@ -165,14 +165,16 @@ class ConsumeQueue:
             return (position, size) if offset < first + count else None
         if offset < self.oldest_offset:
             return None
+        position, size, _ = self._unit_of(offset)
+        return (position, size) if size else None
+
+    def _unit_of(self, offset: int) -> tuple[int, int, int]:
+        """What a file has of an offset; zeros when it has nothing."""
         file_first = offset - offset % FILE_UNITS
         block = (offset - file_first) // BLOCK_UNITS
         units = self._files.read_block(self._path(file_first), block * BLOCK_UNITS * UNIT_BYTES, self._block_bytes)
         at = (offset - file_first - block * BLOCK_UNITS) * UNIT_BYTES
-        if at + UNIT_BYTES > len(units):
-            return None
-        position, size = _unpack_place(units, at)
-        return (position, size) if size else None
+        return _unpack_unit(units, at) if at + UNIT_BYTES <= len(units) else (0, 0, 0)
 
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
 
@@ -221,6 +223,10 @@ class ConsumeQueue:
             self._deferred_written = len(known)
         return self._deferred
 
+    def has_dues_as_tagged(self) -> bool:
+        """Whether each due time in the file is the one that the message's unit has. Raises StorageError."""
+        return all(self._unit_of(offset)[2] == due_ns for offset, due_ns in self._known_deferred())
+
     # Shrinking and mending.
 
     def trim(self, oldest_offset: int) -> None:
@@ -241,6 +247,7 @@ class ConsumeQueue:
                     written = kept[: bisect_left(kept, (self._written, 0))]
                     self._files.replace_small(self._deferred_path, _packed(written))
                     self._deferred_written = len(written)
+                self._deferred = kept
 
     def truncate(self, end_offset: int) -> None:
         """Forget all from `end_offset` on, in memory and in the files. Raises StorageError."""
@@ -249,7 +256,6 @@ class ConsumeQueue:
         try:
             while self._tail and self._tail[-1][0] >= end_offset:
                 self._tail.pop()
-                self._deferred = kept
                 self._tail_firsts.pop()
             if self._tail:
                 first, count, position, size, dues_ns = self._tail[-1]

@@ -269,8 +269,11 @@ class LogStore:
             )
             if queue.first_missing() is not None:
                 return False
-            queue.cut_at(checkpoint.position)
-            if not self._agrees(number, queue):
+            # Where it is cut is found by its units: the last one must hold before that, too.
+            is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
+            if is_good:
+                queue.cut_at(checkpoint.position)
+            if not is_good or not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
                 return False
         self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))

@@ -67,7 +67,7 @@ def test_a_start_after_a_kill_reads_what_is_behind_the_checkpoint(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "fault", ["no checkpoint", "altered", "no units", "cut units", "other units", "beyond the end"]
+    "fault", ["no checkpoint", "altered", "no units", "cut units", "other units", "last unit", "beyond the end"]
 )
 def test_what_does_not_hold_is_made_anew_from_the_log(bench: Bench, fault: str) -> None:
     directory = bench.path / "log"
@@ -84,6 +84,9 @@ def test_what_does_not_hold_is_made_anew_from_the_log(bench: Bench, fault: str) 
         units.write_bytes(data[:-25])
     elif fault == "other units":
         units.write_bytes(data[:-20] + data[:20])
+    elif fault == "last unit":
+        # It seems to lie behind all that the checkpoint knows.
+        units.write_bytes(data[:-20] + b"\x01" + data[-19:])
     else:
         found = decode_checkpoint(checkpoint.read_bytes())
         assert found is not None
