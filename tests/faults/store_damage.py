@@ -121,7 +121,11 @@ class DamageBench:
     def _start(self, disk: SimulatedFiles) -> tuple[LogStore, LogOpening, dict[int, Known]]:
         clock = ManualClock(monotonic_ns=self._clock.monotonic_ns(), time_ns=self._clock.time_ns())
         store, opening, backlogs = start_store(disk, clock, *self.told)
-        found = {number: everything_of(backlogs[number], one.id_base) for one in self.told for number in one.channels}
+        found = {
+            number: everything_of(backlogs[number], one.id_base, has_damage=True)
+            for one in self.told
+            for number in one.channels
+        }
         return store, opening, found
 
     def _held(self, store: LogStore) -> list[int | None]:

@@ -215,7 +215,9 @@ class FaultScript(StoreScript):
         _, _, backlogs = start_store(left, self.clock, *told)
         for era in self._each():
             for book in era.books:
-                self._judge(era, book, everything_of(backlogs[book.number], era.id_base), is_kill=False)
+                # What a failed sync dropped was refused; this process found it in the cache, and now it is gone.
+                found = everything_of(backlogs[book.number], era.id_base, has_damage=True)
+                self._judge(era, book, found, is_kill=False)
 
 
 # Starts.
