@@ -16,7 +16,7 @@ written late and without a sync of its own, and made again where it is missing o
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.checkpoint import QueueState
@@ -32,7 +32,7 @@ TAIL_BYTES_MAX = 64 << 10
 _REFERENCE_BYTES = 150
 
 _pack_unit = struct.Struct(">QIQ").pack
-_unpack_place = struct.Struct(">QI").unpack_from
+_unpack_unit: Callable[[bytes, int], tuple[int, int, int]] = struct.Struct(">QIQ").unpack_from
 _pack_deferred = struct.Struct(">Qq").pack
 _iter_deferred = struct.Struct(">Qq").iter_unpack
 _DEFERRED_NAME = "deferred"
@@ -166,14 +166,16 @@ class ConsumeQueue:
                 return None
             first, count, position, size, _ = self._tail[index]
             return (position, size) if offset < first + count else None
+        position, size, _ = self._unit_of(offset)
+        return (position, size) if size else None
+
+    def _unit_of(self, offset: int) -> tuple[int, int, int]:
+        """What a file has of an offset; zeros when it has nothing."""
         file_first = offset - offset % FILE_UNITS
         block = (offset - file_first) // BLOCK_UNITS
         units = self._files.read_block(self._path(file_first), block * BLOCK_UNITS * UNIT_BYTES, self._block_bytes)
         at = (offset - file_first - block * BLOCK_UNITS) * UNIT_BYTES
-        if at + UNIT_BYTES > len(units):
-            return None
-        position, size = _unpack_place(units, at)
-        return (position, size) if size else None
+        return _unpack_unit(units, at) if at + UNIT_BYTES <= len(units) else (0, 0, 0)
 
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
 
@@ -212,13 +214,19 @@ class ConsumeQueue:
         if self._deferred is None:
             data = self._files.read_small(self._deferred_path)
             entries = list(_iter_deferred(data[: len(data) - len(data) % 16]))
-            self._deferred = [entry for entry in entries if self._durable_oldest <= entry[0] < self._written]
-            # What lies behind them in the file is overwritten.
-            self._deferred_written = 0 if len(self._deferred) != len(entries) else len(entries)
-            if self._deferred_written != len(entries):
-                self._files.replace_small(self._deferred_path, _packed(self._deferred))
-                self._deferred_written = len(self._deferred)
+            known = [entry for entry in entries if self._durable_oldest <= entry[0] < self._written]
+            if len(known) != len(entries):
+                try:
+                    self._files.replace_small(self._deferred_path, _packed(known))
+                except OSError as exc:
+                    raise StorageError(f"{self._deferred_path} can't be written: {exc}") from exc
+            self._deferred = known
+            self._deferred_written = len(known)
         return self._deferred
+
+    def has_dues_as_tagged(self) -> bool:
+        """Whether each due time in the file is the one that the message's unit has. Raises StorageError."""
+        return all(self._unit_of(offset)[2] == due_ns for offset, due_ns in self._known_deferred())
 
     # Shrinking and mending.
 
@@ -275,6 +283,7 @@ class ConsumeQueue:
             raise StorageError(f"the consume queue in {self.directory} can't be cut: {exc}") from exc
         self._written = min(self._written, end_offset)
         self.end_offset = end_offset
+        self.oldest_offset = min(self.oldest_offset, end_offset)
         while self._gap_ends and self._gap_ends[-1] > end_offset:
             if self._gap_firsts[-1] < end_offset:
                 self._gap_ends[-1] = end_offset

@@ -120,7 +120,7 @@ class _Recovery:
         listed = self._segments.list
         found.end = from_position
         found.next_position = listed[-1].next_position if listed else 0
-        for index, segment in enumerate(listed):
+        for segment in listed:
             if segment.next_position <= from_position:
                 # Something follows, and was synced after it.
                 segment.is_sealed = True
@@ -134,11 +134,13 @@ class _Recovery:
             segment.is_sealed = self._is_sealed
             segment.end = found.end
             if not self._is_sealed:
-                if found.end < found.durable_mark and index + 1 < len(listed):
-                    # Its end is damaged, and what follows was durable.
-                    self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
-                    continue
-                break
+                if found.end >= found.durable_mark:
+                    return
+                # More of it was durable, and so is what follows.
+                self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
+        if found.durable_mark > found.next_position + SEGMENT_HEADER_BYTES:
+            missing = found.durable_mark - found.next_position
+            found.damages.append(Damage(found.next_position, missing, 0, 0, 0, "segments are missing at the end"))
 
     def _read_segment(self, segment: SegmentInfo, position: int) -> tuple[int, bool]:
         """Where the records of a segment end, and whether a seal says so."""
@@ -151,7 +153,7 @@ class _Recovery:
                 found.last_time_ns = max(found.last_time_ns, header.time_ns)
                 return position, True
             if header is not None and self._holds(segment, position, header):
-                self._accept(segment, position, header, None)
+                self._accept(segment, position, header, self._dues_of(segment, position, header))
                 position += header.size
                 continue
             # It does not hold. Was it durable?
@@ -212,10 +214,14 @@ class _Recovery:
         found.scanned_bytes += header.size
         segment.first_time_ns = segment.first_time_ns or header.time_ns
         segment.last_time_ns = max(segment.last_time_ns, header.time_ns)
-        if dues is None and header.flags & HAS_DUE:
-            data = self._bytes_at(segment, position, header.size)
-            dues = decode_record(data, position=position, salt=segment.salt).dues()
         self._on_record(header, position, dues)
+
+    def _dues_of(self, segment: SegmentInfo, position: int, header: RecordHeader) -> Sequence[int] | None:
+        """The due times of a record that holds."""
+        if not header.flags & HAS_DUE:
+            return None
+        data = self._bytes_at(segment, position, header.size)
+        return decode_record(data, position=position, salt=segment.salt).dues()
 
     def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
         """A record that was durable and is damaged, whose header is known: its good messages stay where they are."""
@@ -355,7 +361,7 @@ class _Recovery:
         """Files whose header does not hold: made when the process died, or damaged; the latter are kept aside."""
         for path in self._segments.damaged_paths:
             stem = os.path.basename(path).split(".")[0]
-            if stem.isdigit() and int(stem) >= beyond:
+            if stem.isdigit() and int(stem) >= beyond and self._was_never_used(path):
                 self._files.unlink(path)
             else:
                 self._files.rename(path, path + ".bad")
@@ -364,3 +370,16 @@ class _Recovery:
         if self._segments.damaged_paths:
             self._segments.damaged_paths = []
             self._files.sync_directory(self._segments.directory)
+
+    def _was_never_used(self, path: str) -> bool:
+        """Whether there is nothing behind a segment's header: records come when that is on the disk."""
+        fd = self._files.open(path, os.O_RDONLY)
+        try:
+            at = SEGMENT_HEADER_BYTES
+            while data := self._files.read_at(fd, READ_BYTES, at):
+                if data.strip(b"\0"):
+                    return False
+                at += len(data)
+        finally:
+            self._files.close(fd)
+        return True

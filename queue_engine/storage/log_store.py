@@ -183,7 +183,8 @@ class LogStore:
             damaged_holds = self.holds.open(openings)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
-            checkpoint = self._trusted_checkpoint(openings, queues)
+            found = decode_checkpoint(read_file(self._files, self._checkpoint_path))
+            checkpoint = found if found is not None and self._is_trusted(found, openings, queues) else None
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
                 queues.clear()
@@ -193,7 +194,8 @@ class LogStore:
                 self.segments,
                 files=self._files,
                 from_position=checkpoint.position if checkpoint is not None else 0,
-                durable_upto=checkpoint.durable_upto if checkpoint is not None else 0,
+                # This much was synced, whatever became of the consume queues.
+                durable_upto=found.durable_upto if found is not None else 0,
                 on_record=on_record,
                 is_dead=lambda header: header.topic_number not in openings,
                 hole_end_at=self.holes.end_at,
@@ -202,6 +204,9 @@ class LogStore:
                 recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged and set aside"))
             if checkpoint is not None:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
+            elif found is not None:
+                # What is lost was told now, and its positions may be given again.
+                self._files.unlink(self._checkpoint_path)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
@@ -261,16 +266,15 @@ class LogStore:
         self.log.open()
         self.journal.open(progress.channels, progress.on_disk, progress.old_journals, progress.floors_journal)
 
-    def _trusted_checkpoint(
-        self, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
-    ) -> Checkpoint | None:
-        """The checkpoint, and in `queues` what it tells, when all of that agrees with the log and the files.
+    def _is_trusted(
+        self, checkpoint: Checkpoint, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
+    ) -> bool:
+        """Whether all that the checkpoint tells agrees with the log and the files; puts its queues into `queues`.
 
         Raises StorageError or OSError when something can't be read."""
-        checkpoint = decode_checkpoint(read_file(self._files, self._checkpoint_path))
         listed = self.segments.list
-        if checkpoint is None or not listed or checkpoint.position > listed[-1].next_position:
-            return None
+        if not listed or checkpoint.position > listed[-1].next_position:
+            return False
         for number, state in checkpoint.queues.items():
             if number not in openings:
                 continue
@@ -282,14 +286,17 @@ class LogStore:
                 gaps=state.gaps,
             )
             if queue.first_missing() is not None:
-                return None
-            queue.cut_at(checkpoint.position)
+                return False
             self._trim_to_holes(number, queue)
-            if not self._agrees(number, queue):
+            # Where it is cut is found by its units: the last one must hold before that, too.
+            is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
+            if is_good:
+                queue.cut_at(checkpoint.position)
+            if not is_good or not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
-                return None
+                return False
         self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
-        return checkpoint
+        return True
 
     def _trim_to_holes(self, number: int, queue: ConsumeQueue) -> None:
         """What was left out of a topic when holes were made is not there, whatever its files tell. Raises OSError."""

@@ -55,6 +55,7 @@ RETRY_NS = NS_PER_S
 RESERVE_BYTES = 4 << 20
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def journal_path(directory: str, number: int) -> str:
@@ -288,22 +289,32 @@ class ProgressJournal:
         awaiting, self._awaiting = self._awaiting, []
         fd, needs_name = self._fd, not self._is_named
         number = self._number
+        is_data_synced = False
 
         def job() -> None:
+            nonlocal is_data_synced
             self._files.sync_data(fd)
+            is_data_synced = True
             if needs_name:
                 self._files.sync_directory(self._directory)
 
         def done(error: Exception | None) -> None:
             self._is_syncing = False
+            failure: StorageError | None = None
             if error is None:
                 if number == self._number:
                     self._is_named = True
+            elif is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                # The directory was not even opened: nothing is lost, and it is tried again.
+                self.error = failure = self._failure(error)
+                self._unsynced_since_ns = self._unsynced_since_ns or self._clock.monotonic_ns()
             else:
                 self._break(error)
             # A merge that came before may have failed to sync the journal that these tickets' entries are in.
+            if self._is_broken:
+                failure = self.error or self._failure(error)
             for ticket in awaiting:
-                ticket.reject(self.error or self._failure(error)) if self._is_broken else ticket.resolve()
+                ticket.resolve() if failure is None else ticket.reject(failure)
             if self._awaiting:
                 self._start_sync()
 

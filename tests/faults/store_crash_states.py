@@ -22,10 +22,10 @@ from random import Random
 
 from queue_engine.errors import StorageError
 from queue_engine.run import Run
-from queue_engine.storage.background import InlineBackground
+from queue_engine.storage.background import Background, InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_store import LogStore, TopicOpening
+from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
@@ -39,11 +39,11 @@ STEPS = 70
 HOLD = "reader"
 RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
 
-Known = dict[bytes, tuple[int, int]]  # body → (deliveries made, due Unix ns)
+Known = dict[bytes, tuple[int, int, int]]  # body → (deliveries made, due Unix ns or 0, offset)
 
 
 def new_store(
-    files: SimulatedFiles, clock: ManualClock, policy: SyncPolicy, sync: HeldBackground, worker: HeldBackground
+    files: SimulatedFiles, clock: ManualClock, policy: SyncPolicy, sync: Background, worker: Background
 ) -> LogStore:
     return LogStore(
         "/log",
@@ -115,18 +115,27 @@ class Era:
     def opening(self, rng: Random) -> TopicOpening:
         """What topology.json may tell of it."""
         channels = {book.number: 0 for book in self.books}
-        return TopicOpening("t", self.number, self.id_base, RESERVED, rng.choice(self.frozen), channels)
+        return TopicOpening(self.topic.name, self.number, self.id_base, RESERVED, rng.choice(self.frozen), channels)
 
 
 class StoreScript:
     """One process's life."""
 
-    def __init__(self, seed: int, tally: Tally, *, states_max: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        tally: Tally,
+        *,
+        states_max: int,
+        policy: SyncPolicy | None = None,
+        files: SimulatedFiles | None = None,
+    ) -> None:
+        """policy: None for one by chance. files: an empty disk, None for one without faults of its own."""
         self.rng = Random(seed)
         self.tally = tally
         self.states_max = states_max
-        self.policy = self.rng.choice([SyncPolicy.ALWAYS, SyncPolicy.ALWAYS, SyncPolicy.OS])
-        self.files = SimulatedFiles()
+        self.policy = policy or self.rng.choice([SyncPolicy.ALWAYS, SyncPolicy.ALWAYS, SyncPolicy.OS])
+        self.files = SimulatedFiles() if files is None else files
         self.clock = ManualClock()
         self.sync = HeldBackground()
         self.worker = HeldBackground()
@@ -144,8 +153,8 @@ class StoreScript:
         self.fault: tuple[str, int] | None = None
         self._is_judging = False
 
-    def _new_era(self, number: int) -> Era:
-        topic = self.store.open_topic("t", number, id_base=number << 40)
+    def _new_era(self, number: int, name: str = "t") -> Era:
+        topic = self.store.open_topic(name, number, id_base=number << 40)
         topic.set_flowing(True)
         return Era(number, topic)
 
@@ -218,16 +227,27 @@ class StoreScript:
             era.published[body] = 0 if due_ns is None else self.clock.time_ns() + 1_000_000_000
             era.offset_of[body] = int(one, 16) - era.id_base
         ticket = era.topic.append(batch, due_ns)
-        ticket.when_done(lambda one: None if one.error else era.acknowledged.update(bodies))
+
+        def settled(one: Ticket) -> None:
+            if one.error is None:
+                era.acknowledged.update(bodies)
+            else:
+                for body in bodies:
+                    del era.offset_of[body]
+
+        ticket.when_done(settled)
         if rng.random() < 0.7:
             self._end_turn()
 
     def _hold(self) -> None:
-        """Hold the topic from some offset on, or move the hold there."""
+        self._hold_from(self.rng.randrange(self.era.topic.oldest_offset, self.era.topic.end_offset + 1))
+
+    def _hold_from(self, offset: int) -> None:
+        """Hold the topic from there on, or move the hold there."""
         era = self.era
-        mine = [self.rng.randrange(era.topic.oldest_offset, era.topic.end_offset + 1)]
+        mine = [offset]
         era.hold_offsets.append(mine)
-        _, ticket = self.store.holds.take(HOLD, era.number, mine[0], 1 << 40)
+        _, ticket = self.store.holds.take(f"{HOLD} of {era.topic.name}", era.number, mine[0], 1 << 40)
 
         def settled(one: Ticket) -> None:
             if one.error is None:
@@ -419,7 +439,7 @@ class StoreScript:
             disk = self._cut_start(disk, is_kill=is_kill)
         era = self.era if self.old is None or rng.random() < 0.5 else self.old
         opening = era.opening(rng)
-        store, found = self._start(disk, era, opening)
+        store, found = self._start(disk, opening)
         for book in era.books:
             self._judge(era, book, found[book.number], is_kill=is_kill)
         if era is self.era:
@@ -428,7 +448,7 @@ class StoreScript:
         without_derived = rng.random() < 0.5
         if without_derived and disk_again.size_of(CHECKPOINT_PATH) is not None:
             disk_again.unlink(CHECKPOINT_PATH)
-        store_again, again = self._start(disk_again, era, opening)
+        store_again, again = self._start(disk_again, opening)
         if again != found and era is self.era:
             why = " without a checkpoint" if without_derived else ""
             raise PromiseBrokenError(f"another start{why} finds something else")
@@ -452,40 +472,19 @@ class StoreScript:
         disk.before_operation = lambda operation: None
         return disk.after_kill() if is_kill else disk.after_power_cut(self.rng)
 
-    def _open(self, disk: SimulatedFiles, told: TopicOpening) -> tuple[LogStore, dict[int, LogBacklog]]:
+    def _open(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, LogBacklog]]:
         clock = ManualClock(monotonic_ns=self.clock.monotonic_ns(), time_ns=self.clock.time_ns())
-        store = new_store(disk, clock, SyncPolicy.OS, HeldBackground(), InlineBackground())  # type: ignore[arg-type]
-        opening = store.open([told])
+        store, opening, backlogs = start_store(disk, clock, *told)
         if opening.log.damages or opening.progress.damaged:
             raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damaged}")
-        topic = opening.topics[told.number]
-        topic.set_flowing(True)
-        backlogs = {number: topic.open_channel(f"c{number}", number) for number in told.channels}
-        while topic.pump(1_000):
-            pass
         return store, backlogs
 
-    def _start(self, disk: SimulatedFiles, era: Era, told: TopicOpening) -> tuple[LogStore, dict[int, Known]]:
+    def _start(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, Known]]:
         """What each channel has after a start: everything it would deliver, now and when it is due."""
-        store, backlogs = self._open(disk, told)
-        found: dict[int, Known] = {}
-        for number, backlog in backlogs.items():
-            known: Known = {}
-            due_by_offset = backlog.deferred_offsets()
-            expected = backlog.depth, backlog.deferred_count
-            counts = [0, 0]
-            backlog.release_all_deferred()
-            while (run := backlog.take(50, 1 << 20)) is not None:
-                for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
-                    if body in known:
-                        raise PromiseBrokenError(f"{body!r} comes twice")
-                    due_ns = due_by_offset.get(int(one, 16) - era.id_base, 0)
-                    counts[1 if due_ns else 0] += 1
-                    known[body] = made - 1, due_ns
-            if expected != tuple(counts):
-                raise PromiseBrokenError(f"depth and deferred were {expected}, and {counts} came")
-            found[number] = known
-        return store, found
+        store, backlogs = self._open(disk, *told)
+        return store, {
+            number: everything_of(backlogs[number], topic.id_base) for topic in told for number in topic.channels
+        }
 
     def _judge(self, era: Era, book: ChannelBook, found: Known, *, is_kill: bool) -> None:
         alien = found.keys() - era.published.keys()
@@ -501,7 +500,9 @@ class StoreScript:
         if again:
             raise PromiseBrokenError(f"{again} was settled and comes again")
         known_attempts = book.attempts if is_kill else book.synced_attempts
-        for body, (made, due_ns) in found.items():
+        for body, (made, due_ns, offset) in found.items():
+            if offset != era.offset_of.get(body, offset):
+                raise PromiseBrokenError(f"{body!r} was given offset {era.offset_of[body]} and comes with {offset}")
             if made < known_attempts.get(body, 0):
                 raise PromiseBrokenError(f"{body!r} was delivered {known_attempts[body]} times and says {made}")
             due = era.published[body]
@@ -518,6 +519,44 @@ class StoreScript:
             raise PromiseBrokenError(f"what is held begins at {held}, not at one of {self.era.hold_offsets}")
         elif [held] == self.era.hold_offsets[-1] and topic.oldest_offset > held:
             raise PromiseBrokenError(f"{held} is held and {topic.oldest_offset} is the oldest offset")
+
+
+def start_store(
+    disk: SimulatedFiles, clock: ManualClock, *told: TopicOpening, policy: SyncPolicy = SyncPolicy.OS
+) -> tuple[LogStore, LogOpening, dict[int, LogBacklog]]:
+    """A start on this disk, and the channels by number; what waits at topics that flow has gone on to them."""
+    store = new_store(disk, clock, policy, InlineBackground(), InlineBackground())
+    opening = store.open(told)
+    backlogs: dict[int, LogBacklog] = {}
+    for one in told:
+        topic = opening.topics[one.number]
+        topic.set_flowing(True)
+        backlogs |= {number: topic.open_channel(f"c{number}", number) for number in one.channels}
+        while topic.pump(1_000):
+            pass
+    return store, opening, backlogs
+
+
+def everything_of(backlog: LogBacklog, id_base: int, *, has_damage: bool = False) -> Known:
+    """All that a channel delivers, now and when it is due; each once, and as many as its figures say.
+
+    has_damage: messages may be lost, which the figures count until they are met."""
+    known: Known = {}
+    due_by_offset = backlog.deferred_offsets()
+    expected = backlog.depth, backlog.deferred_count
+    counts = [0, 0]
+    backlog.release_all_deferred()
+    while (run := backlog.take(50, 1 << 20)) is not None:
+        for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
+            if body in known:
+                raise PromiseBrokenError(f"{body!r} comes twice")
+            offset = int(one, 16) - id_base
+            due_ns = due_by_offset.get(offset, 0)
+            counts[1 if due_ns else 0] += 1
+            known[body] = made - 1, due_ns, offset
+    if expected != tuple(counts) and not (has_damage and sum(expected) == sum(counts) + backlog.damaged_count):
+        raise PromiseBrokenError(f"depth and deferred were {expected}, and {counts} came")
+    return known
 
 
 def bodies_of(run: Run) -> list[bytes]:

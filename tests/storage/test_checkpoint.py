@@ -67,7 +67,7 @@ def test_a_start_after_a_kill_reads_what_is_behind_the_checkpoint(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "fault", ["no checkpoint", "altered", "no units", "cut units", "other units", "beyond the end"]
+    "fault", ["no checkpoint", "altered", "no units", "cut units", "other units", "last unit", "beyond the end"]
 )
 def test_what_does_not_hold_is_made_anew_from_the_log(bench: Bench, fault: str) -> None:
     directory = bench.path / "log"
@@ -84,9 +84,33 @@ def test_what_does_not_hold_is_made_anew_from_the_log(bench: Bench, fault: str) 
         units.write_bytes(data[:-25])
     elif fault == "other units":
         units.write_bytes(data[:-20] + data[:20])
+    elif fault == "last unit":
+        # It seems to lie behind all that the checkpoint knows.
+        units.write_bytes(data[:-20] + b"\x01" + data[-19:])
     else:
         found = decode_checkpoint(checkpoint.read_bytes())
         assert found is not None
         beyond = Checkpoint(1 << 40, found.durable_upto, found.last_time_ns, found.queues)
         checkpoint.write_bytes(encode_checkpoint(beyond))
     assert scanned(bench) == 30
+
+
+def test_what_the_log_lost_at_its_end_is_told_though_the_queues_disagree(bench: Bench) -> None:
+    segments = sorted((bench.path / "log" / "segments").iterdir())
+    data = segments[-1].read_bytes()
+    segments[-1].write_bytes(data[: len(data) // 2])
+    opening = bench.restart({7: 0}, reserved=30)
+    assert [damage.reason for damage in opening.log.damages] == ["the end is damaged"]
+    again = bench.restart({7: 0}, reserved=30)
+    assert again.log.damages == [], "it is told once"
+    bench.log.close()
+
+
+def test_a_last_segment_that_is_gone_is_told(bench: Bench) -> None:
+    sorted((bench.path / "log" / "segments").iterdir())[-1].unlink()
+    opening = bench.restart({7: 0}, reserved=30)
+    assert [damage.reason for damage in opening.log.damages] == ["segments are missing at the end"]
+    bench.publish(b"later")
+    assert bench.topic.next_offset == 31
+    bench.log.close()
+    assert bench.restart({7: 0}, reserved=31).log.damages == []

@@ -118,6 +118,41 @@ def test_due_times_are_found_by_offset_and_survive(shelf: Shelf) -> None:
     assert shelf.reopen().deferred_between(0, 9) == [(1, 50), (2, 60), (4, 70), (5, 80)]
 
 
+def test_due_times_outlive_a_trim_that_the_disk_refused(shelf: Shelf) -> None:
+    queue = shelf.queue
+    queue.append(0, 5, 64, 300, [50] * 5)
+    queue.flush()
+    shelf.files.fail("create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        queue.trim(4)
+    queue.append(5, 1, 400, 100, [60])
+    queue.flush()
+    assert shelf.reopen().deferred_between(0, 9) == [(4, 50), (5, 60)]
+
+
+def test_due_times_that_can_not_be_put_right_are_an_error_of_storage(shelf: Shelf) -> None:
+    shelf.queue.append(0, 3, 64, 300, [50] * 3)
+    shelf.queue.flush()
+    queue = shelf.reopen(end_offset=2)
+    shelf.files.fail("create", errno.EIO)
+    with pytest.raises(StorageError, match="deferred can't be written"):
+        queue.deferred_between(0, 9)
+    assert queue.deferred_between(0, 9) == [(0, 50), (1, 50)]
+
+
+def test_due_times_are_those_that_the_units_have(shelf: Shelf) -> None:
+    shelf.queue.append(0, 3, 64, 300, [0, 50, 60])
+    shelf.queue.flush()
+    assert shelf.reopen().has_dues_as_tagged()
+    path = shelf.directory / "7" / "deferred"
+    data = path.read_bytes()
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        queue = shelf.reopen()
+        # An offset that is not there is forgotten, and its message comes early.
+        assert not queue.has_dues_as_tagged() or len(queue.deferred_between(0, 3)) == 1
+
+
 def test_reading_the_log_again_from_before_the_end_replaces_what_was_noted(shelf: Shelf) -> None:
     queue = shelf.queue
     queue.append(0, 4, 64, 300)

@@ -348,6 +348,37 @@ def test_a_damaged_segment_header_is_put_aside_and_told(bench: Bench) -> None:
     assert start.bodies()[bench.next_offset - 1] == b"last"
 
 
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_last_segment_with_a_damaged_header_goes_if_it_was_never_used(bench: Bench, is_used: bool) -> None:
+    small_log(bench)
+    wanted = expected(bench)
+    bench.roll()
+    if is_used:
+        bench.publish(b"in a segment of its own")
+    path = Path(bench.segment.path)
+    data = bytearray(path.read_bytes()) + bytes(100)
+    data[5] ^= 1
+    path.write_bytes(data)
+    start = bench.recover()
+    assert start.bodies() == wanted
+    assert not path.exists()
+    assert path.with_name(path.name + ".bad").exists() == is_used
+    assert [damage.position for damage in start.found.damages] == ([bench.segment.position] if is_used else [])
+
+
+def test_a_record_of_deferred_messages_that_is_cut_off_is_damage(bench: Bench) -> None:
+    bench.publish(b"good")
+    at = bench.publish(b"deferred", due=True)
+    bench.roll()
+    bench.publish(b"newer")
+    path = Path(bench.segments.list[0].path)
+    # Its header holds; its table and all behind are gone.
+    path.write_bytes(path.read_bytes()[: at + HEADER_BYTES + 5])
+    start = bench.recover()
+    assert list(start.bodies().values()) == [b"good", b"newer"]
+    assert start.found.damages[0].position == at
+
+
 # Trouble.
 
 

@@ -337,6 +337,25 @@ def test_an_error_of_a_sync_is_final_and_told(bench: Bench) -> None:
         bench.journal.close()
 
 
+def test_a_sync_for_which_there_is_no_descriptor_is_tried_again(bench: Bench) -> None:
+    bench.deliver(1, 0, 1)
+    ticket = bench.journal.synced()
+    bench.files.fail("open", errno.EMFILE)  # of the directory
+    bench.worker.finish()
+    assert ticket.error is not None
+    assert bench.journal.error is not None
+    bench.clock.advance(ms=1_100)
+    bench.journal.tick(bench.clock.monotonic_ns())
+    bench.worker.finish()
+    assert bench.journal.error is None
+    bench.ack(1, 0, 1)
+    ticket = bench.journal.synced()
+    bench.worker.finish()
+    assert (ticket.done, ticket.error) == (True, None)
+    bench.kill()
+    assert bench.start().channels[1].floor == 1
+
+
 def test_a_damaged_file_is_named_and_what_it_knew_comes_again(bench: Bench) -> None:
     bench.deliver(1, 0, 10)
     bench.ack(1, 2, 3)

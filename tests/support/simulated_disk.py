@@ -8,8 +8,9 @@ order, as on a disk. Directories themselves are there as soon as they are made.
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Self
 
 from queue_engine.storage.files import Files
 
@@ -35,8 +36,16 @@ class Inode:
 
     def sync(self) -> None:
         if self.changes:
-            self.durable = bytes(self.cached)
+            content = bytearray(self.durable)
+            for change in self.changes:
+                _apply(content, change)
+            self.durable = bytes(content)
             self.changes.clear()
+
+    def fail_to_sync(self, rng: Random) -> None:
+        """Chance decides what came to the disk. The rest stays in the cache, and no later sync writes it."""
+        self.durable = self.survivor(rng)
+        self.changes.clear()
 
     def survivor(self, rng: Random) -> bytes:
         """What a power cut leaves."""
@@ -101,11 +110,11 @@ class SimulatedFiles(Files):
 
     # What is left.
 
-    def after_kill(self) -> "SimulatedFiles":
+    def after_kill(self) -> Self:
         """The disk as the next process finds it when this one just ends: the cache outlives it."""
         return self._copy({path: (bytes(one.cached), one) for path, one in self._names.items()})
 
-    def after_power_cut(self, rng: Random) -> "SimulatedFiles":
+    def after_power_cut(self, rng: Random) -> Self:
         """The disk after a power cut now."""
         names = dict(self._durable_names)
         for changes in self._name_changes.values():
@@ -119,12 +128,12 @@ class SimulatedFiles(Files):
                             names[path] = inode
         return self._copy({path: (one.survivor(rng), None) for path, one in names.items()})
 
-    def _copy(self, contents: dict[str, tuple[bytes, Inode | None]]) -> "SimulatedFiles":
-        copy = SimulatedFiles()
+    def _copy(self, contents: dict[str, tuple[bytes, Inode | None]]) -> Self:
+        copy = type(self)()
         copy._directories = set(self._directories)
         for path, (content, inode) in contents.items():
             one = Inode(content)
-            if inode is not None and inode.changes:
+            if inode is not None:
                 # Killed, not cut off: what was not synced still is not.
                 one.durable = inode.durable
                 one.changes = list(inode.changes)
@@ -134,6 +143,9 @@ class SimulatedFiles(Files):
             if inode is None or self._durable_names.get(path) is inode:
                 copy._durable_names[path] = one
             else:
+                if path in self._durable_names:
+                    # Replaced, but not durably.
+                    copy._durable_names[path] = self._durable_names[path]
                 copy._note_names([(path, one)])
         if any(inode is not None for _, inode in contents.values()):
             for path in self._durable_names.keys() - self._names.keys():
@@ -141,6 +153,11 @@ class SimulatedFiles(Files):
                 copy._durable_names[path] = self._durable_names[path]
                 copy._note_names([(path, None)])
         return copy
+
+    @classmethod
+    def holding(cls, contents: Mapping[str, bytes]) -> Self:
+        """A disk with these files, all of them durable."""
+        return cls()._copy({path: (content, None) for path, content in contents.items()})
 
     def contents(self) -> dict[str, bytes]:
         return {path: bytes(one.cached) for path, one in sorted(self._names.items())}

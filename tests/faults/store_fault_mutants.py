@@ -1,0 +1,122 @@
+"""Faults made on purpose in how the store meets errors of the disk and damaged files."""
+
+from typing import Any
+
+from queue_engine.errors import StorageError
+from queue_engine.storage import progress_journal, progress_recovery, queue_index
+from queue_engine.storage.commit_log import CommitLog
+from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.holds import Holds
+from queue_engine.storage.log_recovery import _Recovery
+from queue_engine.storage.log_store import LogStore
+from queue_engine.storage.open_segment import OpenSegment
+from queue_engine.storage.progress_journal import ProgressJournal
+from tests.faults.mutants import Mutant, Patch, _nothing
+
+# Errors of the disk.
+
+
+def _quietly(method: Any) -> Any:
+    def attempt(self: Any, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except OSError:
+            return None
+
+    return attempt
+
+
+def _failed_syncs_of_the_log_are_ignored(patch: Patch) -> None:
+    sync = OpenSegment._sync
+
+    def ignored(self: OpenSegment, fd: int) -> None:
+        try:
+            sync(self, fd)
+        except StorageError:
+            pass
+
+    patch.setattr(OpenSegment, "_sync", ignored)
+
+
+def _failed_syncs_of_the_journal_are_ignored(patch: Patch) -> None:
+    patch.setattr(ProgressJournal, "_break", _nothing)
+
+
+def _want_of_descriptors_ends_the_journal(patch: Patch) -> None:
+    patch.setattr(progress_journal, "_NO_DESCRIPTOR", ())
+
+
+def _a_full_disk_is_for_good(patch: Patch) -> None:
+    patch.setattr(CommitLog, "_start_probe", _nothing)
+
+
+def _journals_go_with_a_merge_that_failed(patch: Patch) -> None:
+    patch.setattr(ProgressJournal, "_write_segments", _quietly(ProgressJournal._write_segments))
+
+
+def _unreadable_is_empty(patch: Patch) -> None:
+    read = queue_index.read_file
+
+    def forgiving(files: Any, path: str) -> bytes:
+        try:
+            return read(files, path)
+        except StorageError:
+            return b""
+
+    patch.setattr(progress_recovery, "read_file", forgiving)
+
+
+ERROR_MUTANTS = [
+    Mutant("failed syncs of the log are ignored", _failed_syncs_of_the_log_are_ignored),
+    Mutant("failed syncs of the journal are ignored", _failed_syncs_of_the_journal_are_ignored),
+    Mutant("want of descriptors ends the journal", _want_of_descriptors_ends_the_journal),
+    Mutant("a full disk is for good", _a_full_disk_is_for_good),
+    Mutant("journals go with a merge that failed", _journals_go_with_a_merge_that_failed),
+    Mutant("unreadable progress is none", _unreadable_is_empty),
+]
+
+# Damaged files.
+
+
+def _dues_are_not_compared(patch: Patch) -> None:
+    patch.setattr(ConsumeQueue, "has_dues_as_tagged", lambda self: True)
+
+
+def _units_are_not_compared(patch: Patch) -> None:
+    patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
+
+
+def _damage_is_the_end(patch: Patch) -> None:
+    patch.setattr(_Recovery, "_was_durable", lambda self, segment, position: False)
+
+
+def _damaged_floors_are_none(patch: Patch) -> None:
+    decode = queue_index.decode_floors
+    patch.setattr(progress_recovery, "decode_floors", lambda data: decode(data) or queue_index.Floors(0, {}))
+
+
+def _damaged_index_segments_are_empty(patch: Patch) -> None:
+    decode = queue_index.decode_index
+    empty = queue_index.IndexContent({}, {}, {})
+    patch.setattr(progress_recovery, "decode_index", lambda data, channel, index: decode(data, channel, index) or empty)
+
+
+def _damaged_holds_are_none(patch: Patch) -> None:
+    open_holds = Holds.open
+
+    def silent(self: Holds, topic_numbers: Any) -> str:
+        open_holds(self, topic_numbers)
+        return ""
+
+    patch.setattr(Holds, "open", silent)
+
+
+# Each with the end of the names of files at which it is noticed.
+DAMAGE_MUTANTS = [
+    (Mutant("due times are not compared", _dues_are_not_compared), "/deferred"),
+    (Mutant("units are not compared", _units_are_not_compared), ".queue"),
+    (Mutant("damage is the end", _damage_is_the_end), ".log"),
+    (Mutant("damaged floors are none", _damaged_floors_are_none), "/floors"),
+    (Mutant("damaged index segments are empty", _damaged_index_segments_are_empty), ".index"),
+    (Mutant("damaged holds are none", _damaged_holds_are_none), "/holds.json"),
+]
