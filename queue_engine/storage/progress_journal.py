@@ -374,11 +374,12 @@ class ProgressJournal:
             self._is_merging = False
             self._floors_journal = floors_number
             self._files.close_quietly(old_fd)
+            for channel, index, _ in written:
+                # Also when it failed: they may be there, and the next merge must replace or remove them.
+                self._on_disk.setdefault(channel, set()).add(index)
             if error is None:
                 self._old_journals = [number for number in self._old_journals if number not in old_journals]
                 self._is_named = True
-                for channel, index, _ in written:
-                    self._on_disk.setdefault(channel, set()).add(index)
                 for channel, index in removed:
                     self._on_disk.get(channel, set()).discard(index)
                 for channel in gone:

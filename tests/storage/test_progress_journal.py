@@ -175,6 +175,21 @@ def test_a_rewound_channel_does_not_believe_its_old_segments(bench: Bench, after
         bench.merge()
 
 
+def test_a_rewound_channel_does_not_believe_the_segments_of_a_merge_that_failed(bench: Bench) -> None:
+    bench.deliver(1, 0, 10)
+    bench.ack(1, 5, 3)
+    bench.files.fail("rename", errno.ENOSPC, nth=3)  # of the floors, behind the index segment
+    bench.merge()
+    assert bench.journal.error is not None
+    assert "1/00000000.index" in bench.names()
+    bench.seek(1, 0)
+    bench.journal.error = None  # as `tick` does when it tries again
+    bench.merge()
+    assert bench.journal.error is None
+    bench.kill()
+    assert bench.start().channels[1] == ChannelProgress(0, 0, 1)
+
+
 @pytest.mark.parametrize("after", range(20))
 def test_what_is_settled_stays_so_wherever_a_merge_is_cut(bench: Bench, after: int) -> None:
     bench.deliver(1, 0, 20)
