@@ -75,8 +75,8 @@ class FaultScript(StoreScript):
         """All but the close."""
         for number in range(ROUNDS):
             for _ in self._each():
-                for step in range(3):
-                    self._publish(10 * number + step)
+                for _ in range(3):
+                    self._publish()
                 self._end_turn()
                 self.sync.finish()
             for era in self._each():
@@ -174,7 +174,7 @@ class FaultScript(StoreScript):
             raise PromiseBrokenError(f"the disk is well again, and the store says {self.store.error}")
         for era in self._each():
             before = len(era.acknowledged)
-            self._publish(900)
+            self._publish()
             self._end_turn()
             self.sync.finish()
             if len(era.acknowledged) == before:

@@ -118,13 +118,26 @@ def test_due_times_are_found_by_offset_and_survive(shelf: Shelf) -> None:
     assert shelf.reopen().deferred_between(0, 9) == [(1, 50), (2, 60), (4, 70), (5, 80)]
 
 
-def test_due_times_outlive_a_trim_that_the_disk_refused(shelf: Shelf) -> None:
+def test_due_times_go_when_a_checkpoint_knows_that_their_messages_are_gone(shelf: Shelf) -> None:
+    queue = shelf.queue
+    queue.append(0, 5, 64, 300, [50] * 5)
+    queue.flush()
+    path = shelf.directory / "7" / "deferred"
+    queue.trim(4)
+    assert path.stat().st_size == 5 * 16, "a start by the last checkpoint still has the messages"
+    queue.checkpointed(4)
+    assert path.stat().st_size == 16
+    assert shelf.reopen().deferred_between(0, 9) == [(4, 50)]
+
+
+def test_due_times_outlive_a_compaction_that_the_disk_refused(shelf: Shelf) -> None:
     queue = shelf.queue
     queue.append(0, 5, 64, 300, [50] * 5)
     queue.flush()
     shelf.files.fail("create", errno.ENOSPC)
+    queue.trim(4)
     with pytest.raises(OSError, match="No space"):
-        queue.trim(4)
+        queue.checkpointed(4)
     queue.append(5, 1, 400, 100, [60])
     queue.flush()
     assert shelf.reopen().deferred_between(0, 9) == [(4, 50), (5, 60)]
