@@ -26,6 +26,8 @@ UNIT_BYTES = 20
 FILE_UNITS = 300_000
 # Units read at once: the reader that follows finds its next records in them.
 BLOCK_UNITS = 3_000
+# A cut found by halves is looked at so far behind it: one damaged unit may lead astray.
+CUT_CHECK_UNITS = 100
 # A tail this long is written out without waiting for a flush.
 TAIL_BYTES_MAX = 64 << 10
 # What a record in the tail costs, about, besides its due times.
@@ -322,11 +324,15 @@ class ConsumeQueue:
         gaps = [gap for gap in self.gaps if gap[0] < self._written]
         return QueueState(self.oldest_offset, max(self._written, self.oldest_offset), tuple(gaps))
 
-    def cut_at(self, position: int) -> None:
-        """Forget all records from `position` of the log on. Raises StorageError."""
+    def cut_at(self, position: int, confirms: Callable[[int, tuple[int, int]], bool]) -> bool:
+        """Forget all records from `position` of the log on; returns False, and forgets nothing, when it can't be
+        told where that is: units contradict each other, or the log does not confirm the first that would go.
+
+        confirms: offset and place → whether the log has it there. Raises StorageError.
+        """
         last = self.last_unit()
         if last is None or last[1] < position:
-            return
+            return True
         first, end = self.oldest_offset, self.end_offset
         while first < end:
             middle = (first + end) // 2
@@ -336,7 +342,15 @@ class ConsumeQueue:
                 end = middle
             else:
                 first = present + 1
+        place = self.locate(first)
+        if place is not None and not confirms(first, place):
+            return False
+        for offset in range(first, min(first + CUT_CHECK_UNITS, self.end_offset)):
+            place = self.locate(offset)
+            if place is not None and place[0] < position:
+                return False
         self.truncate(first)
+        return True
 
     def last_unit(self) -> tuple[int, int, int] | None:
         """(offset, position, size) of the last message, for the log's word on it; None when there is none.

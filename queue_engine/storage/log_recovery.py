@@ -303,8 +303,9 @@ class _Recovery:
             self._files.unlink(segment.path)
         self._remove_unusable(last.position)
         self._files.sync_directory(self._segments.directory)
-        if found.end == last.position + SEGMENT_HEADER_BYTES and not found.damages:
-            # Nothing was ever in it: its place is free.
+        is_empty = found.end == last.position + SEGMENT_HEADER_BYTES and not found.damages
+        if is_empty and len(self._segments.list) > 1:
+            # Nothing was ever in it: its place is free. The only one stays: that there is none is a loss to be told.
             self._segments.remove(last)
             found.end = self._end_before
             found.next_position = last.position

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
@@ -152,6 +153,7 @@ class LogStore:
         self._checkpoint_position = -1  # of the one on the disk
         self._is_checkpointing = False
         self._can_checkpoint = True
+        self._are_queues_known = True  # no sync of theirs has failed
         self._retention_ns = retention_ms * NS_PER_MS
         self._retention_bytes = retention_bytes
         self.log: CommitLog
@@ -290,9 +292,8 @@ class LogStore:
             self._trim_to_holes(number, queue)
             # Where it is cut is found by its units: the last one must hold before that, too.
             is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
-            if is_good:
-                queue.cut_at(checkpoint.position)
-            if not is_good or not self._agrees(number, queue):
+            is_cut = is_good and queue.cut_at(checkpoint.position, partial(self._confirms, number))
+            if not is_cut or not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
                 return False
         self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
@@ -308,16 +309,18 @@ class LogStore:
         first = queue.next_present(queue.oldest_offset)
         if last is None or first is None:
             return queue.end_offset == queue.oldest_offset
-        for offset, place in ((first, queue.locate(first)), (last[0], last[1:])):
-            if place is None:
-                return False
-            try:
-                header = self.segments.read_record(*place).header
-            except (RecordLostError, StorageError):
-                return False
-            if header.topic_number != number or not header.first_offset <= offset < header.end_offset:
-                return False
-        return True
+        return all(
+            place is not None and self._confirms(number, offset, place)
+            for offset, place in ((first, queue.locate(first)), (last[0], last[1:]))
+        )
+
+    def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
+        """Whether the log has a topic's message at a place."""
+        try:
+            header = self.segments.read_record(*place).header
+        except (RecordLostError, StorageError):
+            return False
+        return header.topic_number == number and header.first_offset <= offset < header.end_offset
 
     @property
     def _queues_directory(self) -> str:
@@ -370,7 +373,7 @@ class LogStore:
                 raise topic.queue.error
         try:
             self._queue_files.sync(self._queue_files.take_unsynced())
-            if self.log.error is None:
+            if self.log.error is None and self._are_queues_known:
                 self._write_checkpoint()
             self.holds.close()
         except OSError as exc:
@@ -560,7 +563,7 @@ class LogStore:
             logger.warning("checkpoint not written directory=%s error=%s", self._directory, error)
             if not is_synced:
                 # What the files hold is unknown from here on: the next start makes them anew.
-                self._can_checkpoint = False
+                self._can_checkpoint = self._are_queues_known = False
 
         self._worker.submit(job, done)
 

@@ -13,6 +13,7 @@ from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.find_record import find_record
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
@@ -277,9 +278,16 @@ class LogTopicStore:
         Raises StorageError.
         """
         place = self.queue.locate(offset)
-        if place is None:
-            return None
-        position, size = place
+        batch = None if place is None else self._batch_in(offset, *place)
+        if batch is None and self.queue.next_present(offset) == offset:
+            # The unit, or the record: the log has the last word.
+            found = find_record(self._log.segments, self._log.holes, self, offset)
+            if found is not None and found != place:
+                batch = self._batch_in(offset, *found)
+        return batch
+
+    def _batch_in(self, offset: int, position: int, size: int) -> LoggedBatch | None:
+        """The batch at a place of the log; None when `offset` is not in there, or when it is lost."""
         batches = self._log.batches
         batch = batches.get(position)
         if batch is None:
@@ -289,15 +297,14 @@ class LogTopicStore:
                 return None
             header = record.header
             if header.topic_number != self.number or not header.first_offset <= offset < header.end_offset:
-                raise StorageError(
-                    f"the consume queue of {self.name} and the log disagree about offset {offset}: "
-                    f"position {position} holds topic {header.topic_number}"
-                )
+                return None
             damaged = frozenset(header.first_offset + index for index in record.damaged)
             run = record.run(0, header.count, self.id_base)
             batch = LoggedBatch(header.first_offset, header.time_ns, run, damaged)
             batches.put(position, batch)
-        return batch
+        index = offset - batch.first
+        is_it = 0 <= index < len(batch.run.ids) and batch.run.ids[index] == b"%016x" % (self.id_base + offset)
+        return batch if is_it else None
 
     @property
     def visible_end(self) -> int:

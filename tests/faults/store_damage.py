@@ -8,8 +8,7 @@ each 512 bytes zeroed; the whole of it garbage, or gone. Whatever it is, a start
 nothing comes twice, and another start finds the same. Besides:
 
 - of the log, what lies in the damaged records may be lost, and nothing else; with a segment's header all of the segment
-- of the checkpoint nothing is lost, and of consume queues nothing but messages whose own units are damaged; where the
-  file of due times is damaged, messages may come early
+- of the checkpoint and of consume queues nothing is lost; with a damaged file of due times, messages may come early
 - of floors, index segments and journal, what only they knew is delivered again, and nothing is lost
 - of the holds, nothing but the holds
 - what is lost of the log is told, by the report of the start or when it is met, and a damaged floors, index or holds
@@ -24,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from queue_engine.storage.consume_queue import UNIT_BYTES
 from queue_engine.storage.log_recovery import recover_log
 from queue_engine.storage.log_store import LogOpening, LogStore
 from queue_engine.storage.record import RecordHeader
@@ -181,15 +179,13 @@ class DamageBench:
                 raise PromiseBrokenError(f"{known[body]} is not {expected[body]}")
 
     def _hit(self, path: str, data: bytes, topic_number: int) -> set[int]:
-        """The offsets of a topic that may be lost: their records are damaged, or their units in the consume queue."""
+        """The offsets of a topic that may be lost: their records are damaged."""
         was = self.contents[path]
         # What is cut off and held nothing but zeros is no loss.
         pairs = enumerate(zip(was, data.ljust(len(was), b"\0"), strict=True))
         differing = [at for at, (one, other) in pairs if one != other]
         if not differing:
             return set()
-        if path.endswith(f"/queues/{topic_number}/{0:020d}.queue"):
-            return set(range(differing[0] // UNIT_BYTES, differing[-1] // UNIT_BYTES + 1))
         if not path.startswith(DIRECTORY):
             return set()
         position = int(path.removeprefix(DIRECTORY + "/").removesuffix(".log"))

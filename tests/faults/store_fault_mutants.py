@@ -3,12 +3,11 @@
 from typing import Any
 
 from queue_engine.errors import StorageError
-from queue_engine.storage import progress_journal, progress_recovery, queue_index
+from queue_engine.storage import log_topic_store, progress_journal, progress_recovery, queue_index
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.log_recovery import _Recovery
-from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.open_segment import OpenSegment
 from queue_engine.storage.progress_journal import ProgressJournal
 from tests.faults.mutants import Mutant, Patch, _nothing
@@ -82,8 +81,8 @@ def _dues_are_not_compared(patch: Patch) -> None:
     patch.setattr(ConsumeQueue, "has_dues_as_tagged", lambda self: True)
 
 
-def _units_are_not_compared(patch: Patch) -> None:
-    patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
+def _units_have_the_last_word(patch: Patch) -> None:
+    patch.setattr(log_topic_store, "find_record", lambda *_: None)
 
 
 def _damage_is_the_end(patch: Patch) -> None:
@@ -114,7 +113,7 @@ def _damaged_holds_are_none(patch: Patch) -> None:
 # Each with the end of the names of files at which it is noticed.
 DAMAGE_MUTANTS = [
     (Mutant("due times are not compared", _dues_are_not_compared), "/deferred"),
-    (Mutant("units are not compared", _units_are_not_compared), ".queue"),
+    (Mutant("units have the last word", _units_have_the_last_word), ".queue"),
     (Mutant("damage is the end", _damage_is_the_end), ".log"),
     (Mutant("damaged floors are none", _damaged_floors_are_none), "/floors"),
     (Mutant("damaged index segments are empty", _damaged_index_segments_are_empty), ".index"),

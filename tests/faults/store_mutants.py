@@ -124,7 +124,7 @@ def _queues_not_synced_before_the_checkpoint(patch: Patch) -> None:
 
 
 def _queues_not_cut_at_the_checkpoint(patch: Patch) -> None:
-    patch.setattr(ConsumeQueue, "cut_at", _nothing)
+    patch.setattr(ConsumeQueue, "cut_at", lambda self, position, confirms: True)
     patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
 
 
@@ -137,20 +137,9 @@ def _holes_not_named(patch: Patch) -> None:
     patch.setattr(Holes, "open", lambda self: "")
 
 
-def _due_times_go_before_the_checkpoint(patch: Patch) -> None:
-    trim = ConsumeQueue.trim
-
-    def eager(self: ConsumeQueue, oldest_offset: int) -> None:
-        trim(self, oldest_offset)
-        self.checkpointed(self.oldest_offset)
-
-    patch.setattr(ConsumeQueue, "trim", eager)
-
-
 STORE_MUTANTS = [
     Mutant("holes over what is needed", _holes_over_what_is_needed),
     Mutant("holes that a start does not know", _holes_not_named),
-    Mutant("due times go before the checkpoint knows", _due_times_go_before_the_checkpoint),
     Mutant("a checkpoint beyond what queues have", _checkpoint_beyond_what_is_written),
     Mutant("a checkpoint beyond what is synced", _checkpoint_beyond_what_is_synced),
     Mutant("queues not synced before a checkpoint", _queues_not_synced_before_the_checkpoint),

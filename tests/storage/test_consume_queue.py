@@ -381,3 +381,18 @@ def test_the_first_version_of_units_is_read_for_ever(tmp_path: Path) -> None:
     again = ConsumeQueue(str(tmp_path / "1"), QueueFiles(FaultyFiles()), end_offset=5)
     assert [again.locate(offset) for offset in range(6)] == [(0x40, 0x123)] * 3 + [(0x163, 0x80)] * 2 + [None]
     assert again.deferred_between(0, 5) == [(3, 0x1849331F2CF68000)]
+
+
+@pytest.mark.parametrize("wrong", [2, 3, 5, 7])
+def test_a_cut_that_a_damaged_unit_leads_astray_is_not_made(shelf: Shelf, wrong: int) -> None:
+    queue = shelf.queue
+    for offset in range(10):
+        queue.append(offset, 1, 1_000 * offset, 100)
+    queue.flush()
+    path = shelf.directory / "7" / f"{0:020d}.queue"
+    data = bytearray(path.read_bytes())
+    data[wrong * 20] = 0xFF
+    path.write_bytes(data)
+    queue = shelf.reopen(end_offset=10)
+    assert queue.cut_at(8_000, lambda offset, place: place[0] == 1_000 * offset) == (queue.end_offset == 8)
+    assert queue.end_offset in (8, 10)

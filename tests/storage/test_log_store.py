@@ -786,3 +786,20 @@ def test_random_work_with_kills_in_between_loses_nothing_and_repeats_nothing_set
         backlog.release_all_deferred()
         assert set(everything(backlog)) == published - settled
         bench.kill()
+
+
+@pytest.mark.parametrize("unit", [bytes(20), b"\xff" * 20, b"\0" * 7 + b"\x40" + b"\0" * 3 + b"\xcd" + bytes(8)])
+def test_a_wrong_unit_of_the_consume_queue_costs_no_message(bench: Bench, unit: bytes) -> None:
+    backlog = bench.topic.open_channel("c")
+    other = bench.open_topic("other", 2)
+    for number in range(30):
+        bench.publish(b"%d" % number)
+        bench.publish(b"of another", topic=other)
+    bench.forget()
+    path = bench.path / "log" / "queues" / "1" / f"{0:020d}.queue"
+    data = path.read_bytes()
+    for offset in (0, 12, 13, 28):
+        data = data[: offset * 20] + unit + data[(offset + 1) * 20 :]
+    path.write_bytes(data)
+    assert list(everything(backlog)) == [b"%d" % number for number in range(30)]
+    assert bench.topic.damaged_count == 0
