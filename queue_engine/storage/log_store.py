@@ -16,7 +16,8 @@ from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
 from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, decode_checkpoint, encode_checkpoint
+from queue_engine.storage.checkpoint import Checkpoint
+from queue_engine.storage.checkpointer import Checkpointer
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
@@ -30,7 +31,7 @@ from queue_engine.storage.logged_batch import BatchCache
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
-from queue_engine.storage.queue_index import read_file, remove_unknown
+from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.record import RecordHeader, RecordLostError
 from queue_engine.storage.recovery_report import Damage, RecoveryReport
 from queue_engine.storage.segment import LogSegments, SegmentInfo
@@ -43,8 +44,6 @@ CACHE_BYTES_MAX = 16 << 20
 TAILS_BYTES_MAX = 4 << 20
 # How often it is looked for segments that nobody needs.
 REMOVE_INTERVAL_NS = NS_PER_S
-# Consume queues that a checkpoint writes out at most; it reaches only as far as the others have been.
-CHECKPOINT_FLUSHES_MAX = 256
 # Holds that the figures list.
 HOLDS_SHOWN_MAX = 100
 # Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
@@ -147,13 +146,15 @@ class LogStore:
         self._recovered: dict[int, ChannelProgress] = {}
         self._known_channels: frozenset[int] = frozenset()
         self._remove_at_ns = 0
-        self._checkpoint_path = os.path.join(directory, CHECKPOINT_NAME)
-        self._checkpoint_interval_ns = checkpoint_interval_ms * NS_PER_MS
-        self._checkpoint_at_ns = 0
-        self._checkpoint_position = -1  # of the one on the disk
-        self._is_checkpointing = False
-        self._can_checkpoint = True
-        self._are_queues_known = True  # no sync of theirs has failed
+        self._checkpointer = Checkpointer(
+            directory,
+            files=files,
+            queue_files=self._queue_files,
+            worker=worker,
+            interval_ns=checkpoint_interval_ms * NS_PER_MS,
+            log=lambda: self.log,
+            topics=lambda: self._topics,
+        )
         self._retention_ns = retention_ms * NS_PER_MS
         self._retention_bytes = retention_bytes
         self.log: CommitLog
@@ -185,7 +186,7 @@ class LogStore:
             damaged_holds = self.holds.open(openings)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
-            found = decode_checkpoint(read_file(self._files, self._checkpoint_path))
+            found = self._checkpointer.read()
             checkpoint = found if found is not None and self._is_trusted(found, openings, queues) else None
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
@@ -208,7 +209,7 @@ class LogStore:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
             elif found is not None:
                 # What is lost was told now, and its positions may be given again.
-                self._files.unlink(self._checkpoint_path)
+                self._checkpointer.remove()
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
@@ -355,7 +356,7 @@ class LogStore:
     def close(self) -> None:
         """Put everything on the disk. Raises StorageError with all that went wrong."""
         errors: list[str] = []
-        self._can_checkpoint = False  # by the worker
+        self._checkpointer.is_stopped = True
         for step in (self.end_turn, self.log.close, self.journal.close, self._close_queues):
             try:
                 step()
@@ -373,8 +374,7 @@ class LogStore:
                 raise topic.queue.error
         try:
             self._queue_files.sync(self._queue_files.take_unsynced())
-            if self.log.error is None and self._are_queues_known:
-                self._write_checkpoint()
+            self._checkpointer.close()
             self.holds.close()
         except OSError as exc:
             raise StorageError(f"consume queues or holds in {self._directory} can't be written: {exc}") from exc
@@ -502,9 +502,7 @@ class LogStore:
             self.journal.may_reserve = True
         self.journal.tick(now_ns)
         self._bound_tails()
-        if now_ns >= self._checkpoint_at_ns and self._can_checkpoint and not self._is_checkpointing:
-            self._checkpoint_at_ns = now_ns + self._checkpoint_interval_ns
-            self._start_checkpoint()
+        self._checkpointer.tick(now_ns)
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             self.holds.tick()
@@ -515,68 +513,6 @@ class LogStore:
             except StorageError as exc:
                 # Whether they are needed can't be told now.
                 logger.warning("segments not removed error=%s", exc)
-
-    def _compose_checkpoint(self) -> Checkpoint:
-        """As of now; true once the consume queues' files are synced."""
-        position = self.log.synced_end
-        for topic in self._topics.values():
-            unwritten = topic.queue.first_unwritten_position
-            if unwritten is not None and unwritten < position:
-                position = unwritten
-        states = {number: topic.queue.state() for number, topic in self._topics.items()}
-        return Checkpoint(position, self.log.synced_end, self.log.last_time_ns, states)
-
-    def _write_checkpoint(self) -> None:
-        """The last one. The next start can do without it, and takes longer."""
-        try:
-            self._files.replace(self._checkpoint_path, encode_checkpoint(self._compose_checkpoint()))
-        except OSError as exc:
-            logger.warning("checkpoint not written directory=%s error=%s", self._directory, exc)
-
-    def _start_checkpoint(self) -> None:
-        """Have the worker sync the consume queues and write how far they go."""
-        flushed = 0
-        for topic in self._topics.values():
-            if topic.queue.first_unwritten_position is not None and flushed < CHECKPOINT_FLUSHES_MAX:
-                topic.queue.flush()
-                flushed += 1
-        checkpoint = self._compose_checkpoint()
-        if checkpoint.position == self._checkpoint_position:
-            return
-        unsynced = self._queue_files.take_unsynced()
-        content = encode_checkpoint(checkpoint)
-        self._is_checkpointing = True
-        is_synced = False
-
-        def job() -> None:
-            nonlocal is_synced
-            self._queue_files.sync(unsynced)
-            is_synced = True
-            self._files.replace(self._checkpoint_path, content)
-
-        def done(error: Exception | None) -> None:
-            self._is_checkpointing = False
-            if error is None:
-                self._checkpoint_position = checkpoint.position
-                self._checkpointed(checkpoint)
-                return
-            logger.warning("checkpoint not written directory=%s error=%s", self._directory, error)
-            if not is_synced:
-                # What the files hold is unknown from here on: the next start makes them anew.
-                self._can_checkpoint = self._are_queues_known = False
-
-        self._worker.submit(job, done)
-
-    def _checkpointed(self, checkpoint: Checkpoint) -> None:
-        for number, state in checkpoint.queues.items():
-            topic = self._topics.get(number)
-            if topic is None:
-                continue
-            try:
-                topic.queue.checkpointed(state.oldest_offset)
-            except OSError as exc:
-                # The file only stays longer than it need be.
-                logger.warning("due times not compacted topic=%s error=%s", topic.name, exc)
 
     def remove_unneeded(self) -> int:
         """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
@@ -595,8 +531,7 @@ class LogStore:
         for segment in removed:
             self.segments.forget(segment)
         self.holes.forget([segment.position for segment in removed])
-        self._checkpoint_position = -1
-        self._checkpoint_at_ns = 0  # soon: the last one tells of what is gone
+        self._checkpointer.soon()  # the last one tells of what is gone
 
         def job() -> None:
             for segment in removed:

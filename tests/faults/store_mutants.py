@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from queue_engine.storage import log_store, progress_journal, progress_recovery
+from queue_engine.storage import checkpointer, progress_journal, progress_recovery
 from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.storage.checkpointer import Checkpointer
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.hole_punching import HolePuncher
@@ -109,14 +110,14 @@ def _visible_before_the_log_says_so(patch: Patch) -> None:
 
 
 def _checkpoint_beyond_what_is_written(patch: Patch) -> None:
-    compose = LogStore._compose_checkpoint
-    patch.setattr(LogStore, "_compose_checkpoint", lambda self: replace(compose(self), position=self.log.synced_end))
-    patch.setattr(log_store, "CHECKPOINT_FLUSHES_MAX", 0)
+    compose = Checkpointer._compose
+    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log().synced_end))
+    patch.setattr(checkpointer, "FLUSHES_MAX", 0)
 
 
 def _checkpoint_beyond_what_is_synced(patch: Patch) -> None:
-    compose = LogStore._compose_checkpoint
-    patch.setattr(LogStore, "_compose_checkpoint", lambda self: replace(compose(self), position=self.log.visible_end))
+    compose = Checkpointer._compose
+    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log().visible_end))
 
 
 def _queues_not_synced_before_the_checkpoint(patch: Patch) -> None:
