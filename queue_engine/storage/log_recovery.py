@@ -140,7 +140,9 @@ class _Recovery:
                 self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
         if found.durable_mark > found.next_position + SEGMENT_HEADER_BYTES:
             missing = found.durable_mark - found.next_position
-            found.damages.append(Damage(found.next_position, missing, 0, 0, 0, "segments are missing at the end"))
+            found.damages.append(
+                Damage(found.next_position, missing, 0, 0, None, "segments are missing at the end", kept="")
+            )
 
     def _read_segment(self, segment: SegmentInfo, position: int) -> tuple[int, bool]:
         """Where the records of a segment end, and whether a seal says so."""
@@ -276,10 +278,14 @@ class _Recovery:
     def _note_damage(
         self, position: int, size: int, header: RecordHeader | None, reason: str, lost: int | None = None
     ) -> None:
-        number, first, count = (0, 0, 0) if header is None else (header.topic_number, header.first_offset, header.count)
-        self.found.damages.append(Damage(position, size, number, first, count if lost is None else lost, reason))
+        if header is None:
+            damage = Damage(position, size, 0, 0, lost, reason)
+        else:
+            count = header.count if lost is None else lost
+            damage = Damage(position, size, header.topic_number, header.first_offset, count, reason)
+        self.found.damages.append(damage)
         self._quarantined.append((position, self._segments.read(position, size)))
-        logger.error("log damaged position=%d size=%d topic=%d reason=%s", position, size, number, reason)
+        logger.error("log damaged position=%d size=%d topic=%d reason=%s", position, size, damage.topic_number, reason)
 
     # Repairing. All raise OSError.
 
@@ -367,7 +373,9 @@ class _Recovery:
             else:
                 self._files.rename(path, path + ".bad")
                 position = int(stem) if stem.isdigit() else 0
-                self.found.damages.append(Damage(position, 0, 0, 0, 0, f"{path} has a damaged header"))
+                self.found.damages.append(
+                    Damage(position, 0, 0, 0, None, f"{path} has a damaged header", kept="the file is kept as .log.bad")
+                )
         if self._segments.damaged_paths:
             self._segments.damaged_paths = []
             self._files.sync_directory(self._segments.directory)

@@ -204,7 +204,7 @@ class LogStore:
                 hole_end_at=self.holes.end_at,
             )
             if damaged_holes:
-                recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged and set aside"))
+                recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
             if checkpoint is not None:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
             elif found is not None:

@@ -7,22 +7,35 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes below the durable mark that are not what was written. `lost` messages of `topic_number` (0: not known)
-    are gone; with 0 lost, all of them could be saved."""
+    are gone; with 0 lost, all of them could be saved; None: nobody knows how many there were. kept: where the bytes
+    are now, as a part of a sentence, "" for nowhere."""
 
     position: int
     size: int
     topic_number: int
     first_offset: int
-    lost: int
+    lost: int | None
     reason: str
+    kept: str = "the bytes are in quarantine"
+
+    def sentence(self) -> str:
+        if self.lost is None:
+            what = "it can't be told how many messages are lost"
+        elif self.lost:
+            what = f"{self.lost} messages{f' of topic number {self.topic_number}' if self.topic_number else ''} lost"
+        else:
+            what = "no message lost"
+        where = f"{self.size} bytes at position {self.position}: " if self.size else ""
+        return f"Damage, {what}{', ' if self.kept else ''}{self.kept}. {where}{self.reason}."
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
     """scanned: what was read of the log. cut_bytes: of a tail that was being written when the process or the machine
-    ended; nothing acknowledged is in it. lost_count: messages that are gone with damage. unknown_records: of topics
-    that were deleted. dropped_entries: progress that went beyond what is there. damaged_files: of channels' progress;
-    what only they knew is delivered again. damaged_holds: the file of holds, set aside: they are lost."""
+    ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
+    counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
+    damaged_files: of channels' progress; what only they knew is delivered again. damaged_holds: the file of holds, set
+    aside: they are lost."""
 
     finished_at_ns: int
     took_ms: int
@@ -38,7 +51,7 @@ class RecoveryReport:
 
     @property
     def lost_count(self) -> int:
-        return sum(damage.lost for damage in self.damages)
+        return sum(damage.lost or 0 for damage in self.damages)
 
     @property
     def has_damage(self) -> bool:
@@ -51,13 +64,7 @@ class RecoveryReport:
         told = [f"{start}: {read}."]
         if self.cut_bytes:
             told.append(f"{self.cut_bytes} bytes of an unfinished write were cut off; nothing of it was acknowledged.")
-        for damage in self.damages:
-            where = f"{damage.size} bytes at position {damage.position}: {damage.reason}"
-            if damage.lost:
-                topic = f" of topic number {damage.topic_number}" if damage.topic_number else ""
-                told.append(f"Damage, {damage.lost} messages{topic} lost, the bytes are in quarantine. {where}.")
-            else:
-                told.append(f"Damage, no message lost, the bytes are in quarantine. {where}.")
+        told += [damage.sentence() for damage in self.damages]
         told += [f"Damaged progress, what only it knew is delivered again: {path}." for path in self.damaged_files]
         if self.damaged_holds:
             told.append(f"Damaged list of holds, set aside; what was held has to be held again: {self.damaged_holds}.")

@@ -140,7 +140,7 @@ def test_a_damaged_file_of_holes_is_told_and_costs_no_message_that_is_needed(bes
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":9'))
     (beside.path / "log" / "checkpoint").unlink()
     opening = beside.again()
-    assert "holes.json is damaged and set aside" in opening.log.damages[-1].reason
+    assert "no message lost, it is set aside" in opening.log.damages[-1].sentence()
     assert {damage.topic_number for damage in opening.log.damages} <= {0, beside.busy.number}
     assert beside.slow_bodies() == [b"slow 40", b"slow 80", b"slow 400"]
     assert beside.busy_channel.depth == 0
