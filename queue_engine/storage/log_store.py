@@ -6,10 +6,12 @@ learns of it (RocketMQ's reput), the channels may have it, and its ticket is don
 
 import logging
 import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
@@ -115,6 +117,12 @@ class LogStore:
         self.batches = BatchCache(CACHE_BYTES_MAX)
         self.holds = Holds(directory, files=files, clock=clock, worker=worker)
         self.holes = Holes(directory, files, block_bytes)
+        # Complete segments, for `bytes_from`: of which list, up to where, and the bytes from each on.
+        self._counted: list[SegmentInfo] | None = None
+        self._counted_upto = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._bytes_behind = [0]
         self._puncher = HolePuncher(
             self.holes,
             files=files,
@@ -444,12 +452,10 @@ class LogStore:
     def stats(self, recovery: RecoveryReport | None = None) -> LogStats:
         """recovery: what the start found, to stand beside the figures."""
         log, counts, segments = self.log, self.log.counts, self.segments.list
-        sealed_bytes = sum([one.end - one.position for one in segments if one.is_sealed])
-        first_open = self.log.first_open_position
         return LogStats(
             sync=str(self._policy),
             segment_count=len(segments),
-            bytes=sealed_bytes + max(log.visible_end - first_open, 0) - self.holes.bytes_from(0),
+            bytes=self.bytes_from(0),
             hole_bytes=self.holes.bytes_from(0),
             end=log.visible_end,
             synced_end=log.synced_end,
@@ -472,6 +478,23 @@ class LogStore:
                 if one.topic_number in self._topics
             ),
         )
+
+    def bytes_from(self, position: int) -> int:
+        """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
+        listed, first_open = self.segments.list, self.log.first_open_position
+        if self._counted is not listed or self._counted_upto != first_open:
+            # Asked for each topic and channel every second; adds up only when there is another segment.
+            self._counted, self._counted_upto = listed, first_open
+            complete = [one for one in listed if one.next_position <= first_open]
+            self._starts = [one.position for one in complete]
+            self._ends = [one.end for one in complete]
+            sizes = accumulate([one.end - one.position for one in reversed(complete)], initial=0)
+            self._bytes_behind = list(sizes)[::-1]
+        total = max(self.log.visible_end - max(position, first_open), 0) - self.holes.bytes_from(position)
+        index = bisect_right(self._starts, position) - 1
+        if index >= 0:
+            total += max(self._ends[index] - position, 0)
+        return total + self._bytes_behind[index + 1]
 
     @property
     def error(self) -> StorageError | None:

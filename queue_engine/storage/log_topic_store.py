@@ -118,8 +118,7 @@ class LogTopicStore:
 
     def kept_bytes(self, kept: KeptFrom, offset: int) -> int:
         """How much of the log is kept for whoever needs it from `offset` on; other topics' share included."""
-        position = kept.position_from(self, offset)
-        return self.visible_end - position - self._log.holes.bytes_from(position)
+        return self._log.bytes_from(kept.position_from(self, offset))
 
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""

@@ -165,6 +165,20 @@ def test_segments_of_many_needed_messages_and_new_ones_stay_whole(tmp_path: Path
     assert "punch_hole" not in bench.files.calls
 
 
+def test_what_is_kept_for_a_topic_is_never_more_than_the_log_holds(beside: SlowBeside) -> None:
+    for _ in range(3):
+        # Each start that finds the log unclosed leaves the rest of a segment unused.
+        beside.publish(b"more")
+        beside.again()
+        beside.look()
+        total = beside.log.stats().bytes
+        kept = beside.topic.disk_bytes()
+        assert kept == beside.slow_channel.disk_bytes()
+        assert 0 < kept <= total
+        assert total <= sum(os.path.getsize(one.path) for one in beside.log.segments.list)
+    assert kept < beside.log.log.visible_end - beside.topic.needed_position(1 << 40) - SEGMENT_BYTES
+
+
 def test_a_hole_ends_with_its_segment(beside: SlowBeside) -> None:
     beside.look()
     assert beside.log.stats().hole_bytes > 0
