@@ -34,7 +34,7 @@ def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", off
     while position < end:
         position = holes.end_at(position) or position
         segment = segments.segment_of(position)
-        header = _header_at(segments, position)
+        header = header_at(segments, position)
         if segment is None or header is None:
             return None
         if header.kind == KIND_SEAL:
@@ -54,7 +54,7 @@ def _trusted_before(segments: LogSegments, topic: "LogTopicStore", offset: int) 
     """The position of the nearest record before that of `offset`, or of its own, by a unit that the log confirms."""
     for before in range(offset - 1, max(topic.oldest_offset, offset - UNITS_BACK_MAX) - 1, -1):
         place = topic.queue.locate(before)
-        header = None if place is None else _header_at(segments, place[0])
+        header = None if place is None else header_at(segments, place[0])
         if place is None or header is None or header.topic_number != topic.number:
             continue
         if header.first_offset <= before < header.end_offset:
@@ -62,7 +62,8 @@ def _trusted_before(segments: LogSegments, topic: "LogTopicStore", offset: int) 
     return None
 
 
-def _header_at(segments: LogSegments, position: int) -> RecordHeader | None:
+def header_at(segments: LogSegments, position: int) -> RecordHeader | None:
+    """The header of the record at `position`; None when none that holds is there. Raises StorageError."""
     segment = segments.segment_of(position)
     if segment is None:
         return None

@@ -72,33 +72,39 @@ class HolePuncher:
         if not following:
             return
         topics = self._topics()
-        needed = [(topic.needed_position(following[-1].next_position), topic) for topic in topics]
         for segment in following[:SEGMENTS_A_LOOK]:
             self._next_position = segment.next_position
-            holes = self._holes_of(segment, [(at, topic) for at, topic in needed if at < segment.next_position])
+            holes = self._holes_of(segment, topics)
             if holes is not None:
                 self._punch(segment, holes, topics)
                 return
 
-    def _holes_of(self, segment: SegmentInfo, needed: list[tuple[int, "LogTopicStore"]]) -> Ranges | None:
-        """What nobody needs of a segment; None when that is too little."""
+    def _holes_of(self, segment: SegmentInfo, topics: list["LogTopicStore"]) -> Ranges | None:
+        """What nobody needs of a segment; None when that is too little, or when it can't be told for sure."""
         records: Ranges = []
         count = 0
-        for position, topic in needed:
-            first = topic.hold_offset
-            if position < segment.position:
-                first = topic.first_offset_at(segment.position, first, topic.end_offset)
+        for topic in topics:
+            if topic.needs_nothing_before(segment.next_position):
+                continue
+            first = topic.first_offset_at(segment.position, topic.hold_offset, topic.end_offset)
+            if first > topic.hold_offset:
+                # Found by halves among units: the one before must be before the segment by the log's own word.
+                before = topic.confirmed_record(first - 1) if topic.next_present(first - 1) == first - 1 else None
+                if before is None or before[0] >= segment.position:
+                    return None
             present = topic.next_present(first)
             while present is not None:
-                place = topic.queue.locate(present)
-                if place is None or place[0] >= segment.next_position:
+                record = topic.confirmed_record(present)
+                if record is None:
+                    return None
+                position, header = record
+                if position >= segment.next_position:
                     break
-                count += 1
+                count += header.count
                 if count > LIVE_MESSAGES_MAX:
                     return None
-                if not records or records[-1][0] != place[0]:
-                    records.append((place[0], place[0] + place[1]))
-                present = topic.next_present(present + 1)
+                records.append((position, position + header.size))
+                present = topic.next_present(header.end_offset)
         holes: Ranges = []
         at = segment.position + SEGMENT_HEADER_BYTES
         for start, end in [*sorted(records), (segment.end, segment.end)]:

@@ -549,6 +549,10 @@ class LogStore:
         removed = self._past_retention(removed)
         if not removed:
             return 0
+        end = removed[-1].next_position
+        if not all(topic.needs_nothing_before(end) for topic in self._topics.values()):
+            # A unit of a consume queue is wrong: what it led to is no reason to let anything go.
+            return 0
         for topic in self._topics.values():
             topic.forget_before(removed[-1].next_position)
         for segment in removed:

@@ -5,6 +5,7 @@ the topic is paused or has no channel. What lies behind it waits at the topic.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,12 @@ from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
-from queue_engine.storage.find_record import find_record
+from queue_engine.storage.find_record import find_record, header_at
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
-from queue_engine.storage.record import RecordLostError, message_ids
+from queue_engine.storage.record import RecordHeader, RecordLostError, message_ids
 from queue_engine.storage.segment import SegmentInfo
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, failed
@@ -112,6 +113,28 @@ class LogTopicStore:
         present = self.queue.next_present(offset)
         place = None if present is None else self.queue.locate(present)
         return end if place is None else place[0]
+
+    def confirmed_record(self, offset: int) -> tuple[int, RecordHeader] | None:
+        """Position and header of the record that holds `offset`, as the log itself has them; None when that can't be
+        told. For whoever is about to give something back for good: a unit alone may be wrong. Raises StorageError."""
+        segments = self._log.segments
+        for find in (self.queue.locate, partial(find_record, segments, self._log.holes, self)):
+            place = find(offset)
+            header = None if place is None else header_at(segments, place[0])
+            if place is None or header is None or header.topic_number != self.number:
+                continue
+            if header.first_offset <= offset < header.end_offset:
+                return place[0], header
+        return None
+
+    def needs_nothing_before(self, position: int) -> bool:
+        """Whether all that is still needed lies at `position` or behind it, confirmed by the log. Raises
+        StorageError."""
+        present = self.queue.next_present(self.hold_offset)
+        if present is None:
+            return True
+        record = self.confirmed_record(present)
+        return record is not None and record[0] >= position
 
     def disk_bytes(self) -> int:
         return self.kept_bytes(self._kept, self.hold_offset)

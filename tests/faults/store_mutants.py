@@ -131,7 +131,7 @@ def _queues_not_cut_at_the_checkpoint(patch: Patch) -> None:
 
 def _holes_over_what_is_needed(patch: Patch) -> None:
     holes_of = HolePuncher._holes_of
-    patch.setattr(HolePuncher, "_holes_of", lambda self, segment, needed: holes_of(self, segment, needed[:-1]))
+    patch.setattr(HolePuncher, "_holes_of", lambda self, segment, topics: holes_of(self, segment, topics[:-1]))
 
 
 def _holes_not_named(patch: Patch) -> None:
