@@ -107,3 +107,11 @@ class OptionsError(PenstockError):
     def __init__(self, complaints: list[str]) -> None:
         super().__init__("\n".join(complaints))
         self.complaints = complaints
+
+
+class PipelineError(PenstockError):
+    """A job of the data pipeline can't go on; the text says what, where, and what mends it."""
+
+
+class JavaMissingError(PipelineError):
+    """There is no Java that Spark can run on; the text says what was found and the command that mends it."""

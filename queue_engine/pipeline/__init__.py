@@ -1,0 +1,1 @@
+"""The data pipeline: Spark through PySpark, from the log to history, archive and replay."""

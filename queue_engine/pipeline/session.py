@@ -1,0 +1,61 @@
+"""The Spark session of the pipeline, with the settings that every job here relies on."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from queue_engine.pipeline.java import find_java
+
+DRIVER_MEMORY = "1g"
+# Fixed in the checkpoint of every stateful stream: to change it is to begin that stream anew.
+SHUFFLE_PARTITIONS = 2
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    # Days and hours are the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Without it a Python source that can be asked for less fails instead of being asked.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": DRIVER_MEMORY,
+    # One process beside a message queue: a small collector and quick compilation matter more than peak speed.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+}
+
+
+def make_session(
+    app_name: str, *, scratch: Path, master: str | None = None, extra: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session of this process.
+
+    scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
+    extra: settings that override ours. Raises JavaMissingError.
+    """
+    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
+    # Workers are to be this interpreter: another has none of our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    settings = dict(_SETTINGS)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            settings |= _LOCAL_SETTINGS
+            settings["spark.local.dir"] = str(scratch / "spark")
+            settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    for name, value in (settings | dict(extra or {})).items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
