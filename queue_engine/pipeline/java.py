@@ -79,9 +79,9 @@ def _worded(major: int) -> str:
 def _major_of(java: Path) -> int:
     """The major version that a java program tells of itself; 0 when it is none."""
     try:
-        told = subprocess.run(
+        told = subprocess.run(  # noqa: S603 - a java of the environment's or of the package's
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
-        )  # noqa: S603
+        )
     except (OSError, subprocess.TimeoutExpired):
         return 0
     match = _VERSION.search(told.stderr + told.stdout)
