@@ -33,6 +33,7 @@ from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
+from queue_engine.storage.record_reader import Records
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import KINDS, Stores
 from queue_engine.ticket import DONE, Ticket, all_of
@@ -485,6 +486,16 @@ class Engine:
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
         """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
         return log_acts.read_frames(self.topic(topic), offset, bytes_max)
+
+    def read_records(self, topic: str, offset: int, bytes_max: int) -> Records:
+        """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
+        be on the disk. Raises as `read_messages`."""
+        return log_acts.read_records(self.topic(topic), offset, bytes_max)
+
+    def log_place(self, topic: str, time_ns: int | None = None) -> log_acts.LogPlace:
+        """Which topic of the log it is and how far it goes; with `time_ns` (Unix) also where the messages from then
+        on begin. Raises TopicNotFoundError, InvalidStorageError or StorageError."""
+        return log_acts.log_place(self.topic(topic), time_ns)
 
     def lease_log(
         self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = log_acts.LEASE_SEGMENTS_MAX

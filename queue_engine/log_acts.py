@@ -12,10 +12,12 @@ from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_leases import Lease, leased_segments
 from queue_engine.storage.log_reader import Frames, LogReader, MessagePage
 from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.storage.record_reader import Records
 from queue_engine.ticket import Ticket
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
+READ_RECORDS_BYTES = 2 << 20  # unless asked for another number
 LEASE_TTL_MS_MIN = 1_000
 LEASE_TTL_MS_MAX = 3_600_000
 LEASE_SEGMENTS_MAX = 1_000
@@ -42,6 +44,21 @@ class SeekPreview:
     end_offset: int
     depth: int
     depth_now: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Which topic of the log it is, and how far it goes. number, id_base: its identity. synced_offset: where the part
+    ends that is known to be on the disk. time_offset: the first offset published at the time asked for, or later."""
+
+    topic: str
+    number: int
+    id_base: int
+    storage: str
+    oldest_offset: int
+    synced_offset: int
+    end_offset: int
+    time_offset: int | None = None
 
 
 def log_store_of(topic: Topic) -> LogTopicStore:
@@ -76,6 +93,28 @@ def read_frames(topic: Topic, offset: int, bytes_max: int) -> Frames:
     """Messages in bulk. Raises InvalidStorageError, LimitError or StorageError."""
     store = log_store_of(topic)
     return LogReader(store).frames(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+
+
+def read_records(topic: Topic, offset: int, bytes_max: int) -> Records:
+    """Whole records as the log has them, unchecked. Raises InvalidStorageError, LimitError or StorageError."""
+    store = log_store_of(topic)
+    return store.record_reader().read(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+
+
+def log_place(topic: Topic, time_ns: int | None) -> LogPlace:
+    """time_ns: Unix. Raises InvalidStorageError or StorageError."""
+    store = log_store_of(topic)
+    reader = LogReader(store)
+    return LogPlace(
+        store.name,
+        store.number,
+        store.id_base,
+        store.kind,
+        store.oldest_offset,
+        reader.synced_offset(store.synced_position),
+        store.end_offset,
+        None if time_ns is None else reader.offset_at(time_ns),
+    )
 
 
 def lease(topic: Topic, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:

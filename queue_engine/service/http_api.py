@@ -121,6 +121,8 @@ class HttpApi:
         self._body_access = BodyAccess(options.http_address, options.http_token)
         self._routes["/topic/messages"] = {"GET": self._messages}
         self._routes["/log/read"] = {"GET": self._read_log}
+        self._routes["/log/records"] = {"GET": self._read_records}
+        self._routes["/log/topic"] = {"GET": self._log_topic}
         self._routes["/log/lease"] = {"POST": self._lease}
         self._routes["/log/release"] = {"POST": self._release}
         self._routes["/channel/seek"] = {"POST": self._seek}
@@ -261,6 +263,22 @@ class HttpApi:
             frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
             self._tell_read(head, topic, "", frames.count)
             return http_log.frames_response(frames), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _read_records(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            topic = _publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
+            records = self._engine.read_records(topic, offset, http_log.records_bytes_of(query))
+            self._tell_read(head, topic, "", records.next_offset - records.first_offset)
+            return http_log.records_response(records), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            return http_log.place_response(self._engine.log_place(_publish_topic(query), http_log.time_of(query))), DONE
 
         self._answer_read(head, answer, read)
 

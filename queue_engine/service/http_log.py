@@ -2,6 +2,8 @@
 
     GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON; consumes nothing
     GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
+    GET  /log/records?topic=T&offset=N[&max_bytes=N]                            binary: records as the log has them
+    GET  /log/topic?topic=T[&time_ms=MS]                                        JSON: which topic, and how far it goes
     POST /log/lease?topic=T&offset=N[&ttl_ms=MS][&segments=N]                   JSON: files, and what they hold
     POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 keeps it longer, moves it
     POST /log/release?lease=L                                                   gives it back
@@ -29,16 +31,20 @@ from queue_engine.log_acts import (
     LEASE_TTL_MS_MIN,
     READ_BYTES_MAX,
     READ_MESSAGES_MAX,
+    READ_RECORDS_BYTES,
     START,
+    LogPlace,
     SeekPreview,
     Target,
 )
 from queue_engine.service.http_connection import JSON, RequestHead, Response
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
+from queue_engine.storage.record_reader import Records
 
 DEFAULT_LIMIT = 10
 DEFAULT_LEASE_TTL_MS = 60_000
+TIME_MS_MAX = 1 << 43
 BINARY = "application/octet-stream"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
@@ -72,7 +78,7 @@ def target_of(query: dict[str, str], *, offset: str, time_ms: str, word: str) ->
         return Target(word=query[word])
     if given == [offset]:
         return Target(offset=whole_number(query, offset, None, (1 << 62) - 1))
-    return Target(time_ns=whole_number(query, time_ms, None, 1 << 43) * NS_PER_MS)
+    return Target(time_ns=whole_number(query, time_ms, None, TIME_MS_MAX) * NS_PER_MS)
 
 
 def limit_of(query: dict[str, str]) -> int:
@@ -81,6 +87,15 @@ def limit_of(query: dict[str, str]) -> int:
 
 def bytes_of(query: dict[str, str]) -> int:
     return whole_number(query, "max_bytes", 1 << 20, READ_BYTES_MAX)
+
+
+def records_bytes_of(query: dict[str, str]) -> int:
+    return whole_number(query, "max_bytes", READ_RECORDS_BYTES, READ_BYTES_MAX)
+
+
+def time_of(query: dict[str, str]) -> int | None:
+    """`time_ms` as Unix ns; None without it. Raises QueryError."""
+    return whole_number(query, "time_ms", None, TIME_MS_MAX) * NS_PER_MS if "time_ms" in query else None
 
 
 def ttl_of(query: dict[str, str]) -> int:
@@ -170,6 +185,30 @@ def frames_response(frames: Frames) -> Response:
             ("X-Penstock-Count", str(frames.count)),
         ),
     )
+
+
+def records_response(records: Records) -> Response:
+    return Response(
+        200,
+        records.records,
+        BINARY,
+        headers=(
+            ("X-Penstock-Topic-Number", str(records.topic_number)),
+            ("X-Penstock-Id-Base", str(records.id_base)),
+            ("X-Penstock-Oldest-Offset", str(records.oldest_offset)),
+            ("X-Penstock-First-Offset", str(records.first_offset)),
+            ("X-Penstock-Next-Offset", str(records.next_offset)),
+            ("X-Penstock-Synced-Offset", str(records.synced_offset)),
+            ("X-Penstock-Count", str(records.count)),
+        ),
+    )
+
+
+def place_response(place: LogPlace) -> Response:
+    shown = asdict(place)
+    if place.time_offset is None:
+        del shown["time_offset"]
+    return Response(200, orjson.dumps(shown), JSON)
 
 
 def lease_response(lease: Lease) -> Response:

@@ -367,7 +367,7 @@ class ConsumeQueue:
         self._files.remove_all(self.directory)
 
     def _path(self, file_first: int) -> str:
-        return os.path.join(self.directory, f"{file_first:020d}.queue")
+        return f"{self.directory}{os.sep}{file_first:020d}.queue"
 
     @property
     def _deferred_path(self) -> str:

@@ -176,9 +176,10 @@ class LogReader:
             parts.append(run.frames)
             size += len(run.frames)
             count += len(run)
-        return Frames(topic.number, topic.id_base, first, at, self._synced_offset(synced_end), count, b"".join(parts))
+        return Frames(topic.number, topic.id_base, first, at, self.synced_offset(synced_end), count, b"".join(parts))
 
-    def _synced_offset(self, synced_end: int) -> int:
+    def synced_offset(self, synced_end: int) -> int:
+        """Where the messages end whose records end at `synced_end` of the log or before it."""
         topic = self._topic
         first, end = topic.oldest_offset, topic.end_offset
         last = None if end == first else topic.queue.last_unit()

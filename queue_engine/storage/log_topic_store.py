@@ -20,6 +20,7 @@ from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.record import RecordHeader, RecordLostError, message_ids
+from queue_engine.storage.record_reader import RecordReader
 from queue_engine.storage.segment import SegmentInfo
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, failed
@@ -176,6 +177,10 @@ class LogTopicStore:
     def holds(self) -> Holds:
         """Those of all topics of the log."""
         return self._log.holds
+
+    def record_reader(self) -> RecordReader:
+        """Reads its records as the log has them."""
+        return RecordReader(self, self._log.segments, self._log.holes)
 
     def oldest_ns(self) -> int | None:
         head = self.queue.next_present(self.released)

@@ -1,11 +1,13 @@
 """The HTTP API on topics of the log: reading, bulk reading, seeking; who may see bodies; what the audit hears."""
 
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from queue_engine.storage.record import decode_record
 from tests.service.http_server import Answer, Server, http_server
 from tests.support.engine import Client, settle
 
@@ -52,6 +54,47 @@ async def test_bulk_reads_are_binary_and_tell_whose_they_are(server: Server) -> 
     assert answer.headers[b"x-penstock-topic-number"] == b"1"
     client = Client(server.engine, "orders", "billing", ready=10)
     assert answer.body == b"".join(run.frames for run in client.sink.runs)[-len(answer.body) :]
+
+
+async def test_records_are_read_as_the_log_has_them(server: Server) -> None:
+    answer = await server.request("GET", "/log/records?topic=orders&offset=1")
+    assert answer.status == 200
+    assert answer.headers[b"content-type"] == b"application/octet-stream"
+    told = {name: answer.headers[b"x-penstock-" + name] for name in (b"topic-number", b"oldest-offset", b"count")}
+    assert told == {b"topic-number": b"1", b"oldest-offset": b"0", b"count": b"2"}
+    offsets = [answer.headers[b"x-penstock-%s-offset" % name] for name in (b"first", b"next", b"synced")]
+    assert offsets == [b"1", b"3", b"3"]
+    position, salt, size = struct.unpack_from(">QQI", answer.body)
+    record = decode_record(answer.body[20 : 20 + size], position=position, salt=salt)
+    assert (record.header.first_offset, record.body_at(0)) == (1, b"two")
+    id_base = int(answer.headers[b"x-penstock-id-base"])
+    assert record.run(0, 1, id_base).ids == [b"%016x" % (id_base + 1)]
+    assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
+    assert len(server.acts) == 2, "the channel, and this"
+    one = await server.request("GET", "/log/records?topic=orders&offset=0&max_bytes=1")
+    assert (one.headers[b"x-penstock-count"], one.headers[b"x-penstock-next-offset"]) == (b"1", b"1")
+
+
+async def test_how_far_a_topic_of_the_log_goes(server: Server) -> None:
+    server.clock.advance(ms=1_000)
+    later_ms = server.clock.time_ns() // 1_000_000
+    await server.request("POST", "/pub?topic=orders", b"late")
+    answer = await server.request("GET", "/log/topic?topic=orders")
+    id_base = server.engine.topic("orders").store.positions().id_base
+    place = {"topic": "orders", "number": 1, "id_base": id_base, "storage": "log"}
+    place |= {"oldest_offset": 0, "synced_offset": 4, "end_offset": 4}
+    assert (answer.status, answer.json) == (200, place)
+    assert (await server.request("GET", f"/log/topic?topic=orders&time_ms={later_ms}")).json["time_offset"] == 3
+    assert (await server.request("GET", f"/log/topic?topic=orders&time_ms={later_ms + 1}")).json["time_offset"] == 4
+    assert (await server.request("GET", "/log/topic?topic=orders&time_ms=0")).json["time_offset"] == 0
+
+
+async def test_a_disk_queue_is_refused_by_name(server: Server) -> None:
+    await server.request("POST", "/topic/create?topic=old&storage=diskqueue")
+    for target in ("/log/records?topic=old&offset=0", "/log/topic?topic=old"):
+        answer = await server.request("GET", target)
+        assert (answer.status, answer.message) == (400, "INVALID_STORAGE")
+        assert "topic old has storage kind diskqueue" in answer.json["detail"]
 
 
 async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> None:
@@ -110,6 +153,12 @@ async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
             "offset 4 of orders is beyond its end",
         ),
         ("GET", "/log/read?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
+        ("GET", "/log/records?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
+        ("GET", "/log/records?topic=orders&offset=4", 403, "LIMIT_REACHED", "offset 4 of orders is beyond its end"),
+        ("GET", "/log/records?topic=orders&offset=0&max_bytes=9000000", 400, "INVALID_REQUEST", "max_bytes=9000000"),
+        ("GET", "/log/records?topic=none&offset=0", 404, "TOPIC_NOT_FOUND", ""),
+        ("GET", "/log/topic?topic=none", 404, "TOPIC_NOT_FOUND", ""),
+        ("GET", "/log/topic?topic=orders&time_ms=soon", 400, "INVALID_REQUEST", "time_ms=soon is not"),
         ("POST", "/log/lease?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
         ("POST", "/log/lease?topic=orders&offset=0&ttl_ms=9", 400, "INVALID_REQUEST", "ttl_ms=9 is not a whole number"),
         ("POST", "/log/lease?topic=orders&offset=0&segments=x", 400, "INVALID_REQUEST", "segments=x is not"),
@@ -145,6 +194,8 @@ async def test_bodies_need_the_token_where_there_is_one(tmp_path: Path) -> None:
         wrong = await server.request("GET", "/log/read?topic=orders&offset=0", headers={"Authorization": "Bearer no"})
         assert wrong.status == 403
         assert (await server.request("POST", "/log/lease?topic=orders&offset=0")).message == "TOKEN_REQUIRED"
+        for target in ("/log/records?topic=orders&offset=0", "/log/topic?topic=orders"):
+            assert (await server.request("GET", target)).message == "TOKEN_REQUIRED"
         right = {"Authorization": "Bearer s3cret"}
         assert (await server.request("GET", "/topic/messages?topic=orders", headers=right)).status == 200
 
