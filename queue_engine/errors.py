@@ -113,5 +113,13 @@ class PipelineError(PenstockError):
     """A job of the data pipeline can't go on; the text says what, where, and what mends it."""
 
 
+class LakeHeldError(PipelineError):
+    """Another process holds the lake; the text names it."""
+
+
+class LakeDamagedError(PipelineError):
+    """A file that says what counts in the lake is not what was written; it is left as it is."""
+
+
 class JavaMissingError(PipelineError):
     """There is no Java that Spark can run on; the text says what was found and the command that mends it."""
