@@ -123,3 +123,47 @@ class LakeDamagedError(PipelineError):
 
 class JavaMissingError(PipelineError):
     """There is no Java that Spark can run on; the text says what was found and the command that mends it."""
+
+
+class EngineUnreachableError(PipelineError):
+    """No answer came from the queue engine's HTTP API: it is down, the address is wrong, or it took too long."""
+
+
+class EngineRefusedError(PipelineError):
+    """The queue engine answered a job's request with an error that no other class here stands for.
+
+    status: of the HTTP answer. code: the API's word, such as "INVALID_TOPIC".
+    """
+
+    def __init__(self, text: str, status: int, code: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+class NotALogTopicError(PipelineError):
+    """The topic's storage kind forgets what it handed out: a job can't read it."""
+
+
+class TopicReplacedError(PipelineError):
+    """The topic was deleted and made anew: offsets of the old one mean nothing in the new one."""
+
+
+class OffsetBeyondEndError(PipelineError):
+    """An offset that the topic has not come to: the log lost its end, or the offset is another topic's."""
+
+
+class OffsetGoneError(PipelineError):
+    """An offset that the log keeps no more."""
+
+
+class LeaseLostError(PipelineError):
+    """Files were read that nothing kept in place any more: what came of them can't be relied on."""
+
+
+class BatchConflictError(PipelineError):
+    """A batch key was used before, for other messages."""
+
+
+class ReadOptionError(PipelineError):
+    """An option of the data source is missing or out of range; the text names it, its value and what it can be."""
