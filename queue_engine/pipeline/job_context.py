@@ -1,0 +1,30 @@
+"""What every job of the pipeline is handed: nothing of it is found in globals."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from queue_engine.clock import Clock
+from queue_engine.pipeline.job_state import JobState
+
+if TYPE_CHECKING:
+    from queue_engine.pipeline.lake import Lake
+    from queue_engine.pipeline.log_client import LogClient
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """The surroundings of one job.
+
+    spark: the process's SparkSession. lake: held by this process. engine: a client of this job's own, for its thread
+    alone. stop: set when the job is to end early and leave everything so that it can go on later. report: takes the
+    job's state as often as it likes; at most one a second reaches the disk.
+    """
+
+    spark: Any
+    lake: "Lake"
+    engine: "LogClient"
+    clock: Clock
+    stop: threading.Event
+    report: Callable[[JobState], None]

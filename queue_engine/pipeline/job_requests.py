@@ -1,0 +1,90 @@
+"""What people ask of the worker: files that the console or a command puts down and the worker takes away.
+
+    pipeline/requests/<Unix ms, 13 digits>-<8 hex>.json    {"kind": "stop_job", "job": "archive"}
+
+Kinds and what they carry: stop_job, start_job, cancel_job {job}; plan_replay {id, …}; run_replay, cancel_replay {id}.
+A request is synced before its sender is told that it is there, and removed once what it asks for is on disk: a worker
+killed in between does it again, so each kind must do no harm when done twice.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from queue_engine.errors import PipelineError
+from queue_engine.pipeline.status_file import (
+    BrokenStatusFileError,
+    names_in,
+    read_status_file,
+    write_status_file,
+)
+
+STOP_JOB = "stop_job"
+START_JOB = "start_job"
+CANCEL_JOB = "cancel_job"
+PLAN_REPLAY = "plan_replay"
+RUN_REPLAY = "run_replay"
+CANCEL_REPLAY = "cancel_replay"
+KINDS = (STOP_JOB, START_JOB, CANCEL_JOB, PLAN_REPLAY, RUN_REPLAY, CANCEL_REPLAY)
+
+DIRECTORY = "requests"
+REQUEST_BYTES_MAX = 64 << 10
+REQUESTS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One request. kind "" is a file that holds none; `complaint` is then the sentence about it."""
+
+    kind: str
+    details: dict[str, Any] = field(default_factory=dict)
+    complaint: str = ""
+
+
+def put_request(lake_path: Path, kind: str, **details: Any) -> Path:
+    """Leave a request; returns its file. Raises PipelineError when too many wait or it is too large, OSError."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no request {kind!r}")
+    directory = lake_path / DIRECTORY
+    waiting = len(names_in(directory, REQUESTS_MAX))
+    if waiting >= REQUESTS_MAX:
+        raise PipelineError(f"{waiting} requests wait for the pipeline's worker, which is the most")
+    bytes_near = sum(len(str(value).encode()) for value in details.values())
+    if bytes_near > REQUEST_BYTES_MAX // 2:
+        raise PipelineError(f"the request has about {bytes_near:,} bytes; the most is {REQUEST_BYTES_MAX // 2:,}")
+    path = directory / f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(4)}.json"
+    write_status_file(path, {"kind": kind, **details}, is_durable=True)
+    return path
+
+
+def has_requests(lake_path: Path) -> bool:
+    """Whether one waits."""
+    return bool(names_in(lake_path / DIRECTORY, 1))
+
+
+def take_requests(lake_path: Path) -> Iterator[JobRequest]:
+    """The requests that wait, oldest first. Each is removed when the caller comes back for the next one."""
+    for name in names_in(lake_path / DIRECTORY, REQUESTS_MAX):
+        path = lake_path / DIRECTORY / name
+        try:
+            told = read_status_file(path, REQUEST_BYTES_MAX)
+            kind = told.pop("kind", "")
+            if kind not in KINDS:
+                raise BrokenStatusFileError(f"{DIRECTORY}/{name} asks for {str(kind)[:80]!r}, which is nothing known")
+            yield JobRequest(str(kind), told)
+        except FileNotFoundError:
+            continue
+        except BrokenStatusFileError as exc:
+            yield JobRequest("", {}, str(exc))
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        # Not ours; out of the way, so that it is not told of for ever.
+        path.rename(path.with_name(f".{path.name}.bad"))
