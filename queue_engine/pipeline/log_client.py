@@ -41,7 +41,7 @@ _ERRORS: dict[str, type[PipelineError]] = {
 @dataclass(frozen=True, slots=True)
 class TopicState:
     """A topic of the log: its identity (number and id base), and which offsets there are. synced_offset: the end of
-    what is known to be on the disk. time_offset: the first offset of the time that was asked for; None when none was."""
+    what is known to be on the disk. time_offset: the first offset of the time asked for; None when none was."""
 
     topic: str
     number: int
