@@ -161,6 +161,10 @@ class LeaseLostError(PipelineError):
     """Files were read that nothing kept in place any more: what came of them can't be relied on."""
 
 
+class SegmentMissingError(PipelineError):
+    """A leased segment file is not where it should be, and the read may not fall back on HTTP."""
+
+
 class BatchConflictError(PipelineError):
     """A batch key was used before, for other messages."""
 

@@ -1,0 +1,46 @@
+"""Reading topics of the log as a batch: planned by the driver, read by the tasks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from queue_engine.errors import OffsetGoneError
+from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.part_reader import read_part
+from queue_engine.pipeline.pushed_filters import push_filters
+from queue_engine.pipeline.read_options import ReadOptions
+from queue_engine.pipeline.read_plan import Bounds, Part, plan_parts, plan_ranges
+
+_ATTEMPTS = 3
+
+
+class BatchReader(DataSourceReader):
+    """One read. Its leases end by themselves: nobody tells a source that the last task is through."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._bounds, left = push_filters(self._bounds, filters)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with LogClient(self._options.url, self._options.token) as client:
+            return [InputPartition(part) for part in self._parts(client)]
+
+    def _parts(self, client: LogClient) -> list[Part]:
+        for attempt in range(_ATTEMPTS):
+            ranges = plan_ranges(client, self._options, self._bounds)
+            try:
+                return plan_parts(client, self._options, ranges).parts
+            except OffsetGoneError:
+                # What was the oldest a moment ago was removed before it was leased.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:  # Spark's own, when there is nothing to read
+            yield from read_part(partition.value, self._options)

@@ -1,0 +1,191 @@
+"""One task's part of a read: its file or its pages become Arrow batches, and what did not come is accounted for."""
+
+import logging
+import mmap
+import os
+from collections.abc import Iterator
+
+import orjson
+import pyarrow as pa
+
+from queue_engine.clock import NS_PER_MS, Clock, SystemClock
+from queue_engine.errors import (
+    OffsetBeyondEndError,
+    OffsetGoneError,
+    PipelineError,
+    SegmentMissingError,
+    TopicReplacedError,
+)
+from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.read_options import FILES, REPORT, ReadOptions
+from queue_engine.pipeline.read_plan import LEASE_TTL_MS, HttpPart, LeasedRange, Part, SegmentPart
+from queue_engine.pipeline.record_columns import MissingRange, RecordColumns, WantedRange
+from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, parse_segment_header
+
+logger = logging.getLogger(__name__)
+
+# Leases are renewed when a quarter of their time is over.
+_RENEW_AFTER_NS = LEASE_TTL_MS * NS_PER_MS // 4
+# Asked for at once: enough that asking costs little, little enough that the engine goes on with its other work.
+_PAGE_BYTES_MAX = 4 << 20
+_PAGE_BYTES_MIN = 64 << 10
+_MESSAGE_BYTES_GUESS = 1 << 10
+
+
+class PartReader:
+    """Reads parts of a plan, one after the other.
+
+    missing: of all parts read so far. Every offset of a part's ranges either comes in a batch or is in there; a part
+    whose lease was lost on the way ends with LeaseLostError, because then files may have changed below the reader.
+    """
+
+    def __init__(self, client: LogClient, options: ReadOptions, clock: Clock | None = None) -> None:
+        self.missing: list[MissingRange] = []
+        self._client = client
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._renewed_ns = 0
+
+    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The part's rows, in log order. Raises LeaseLostError, TopicReplacedError, OffsetBeyondEndError,
+        OffsetGoneError, SegmentMissingError and EngineUnreachableError."""
+        self._renewed_ns = self._clock.monotonic_ns()
+        leases = {part.lease} if isinstance(part, HttpPart) else {one.lease for one in part.ranges}
+        leases.discard("")
+        before = len(self.missing)
+        batches = self._pages(part.wanted) if isinstance(part, HttpPart) else self._file(part)
+        for batch in batches:
+            if self._clock.monotonic_ns() - self._renewed_ns > _RENEW_AFTER_NS:
+                self._renew(leases)
+            yield batch
+        # Still held at the end: so it was all the time.
+        self._renew(leases)
+        if len(self.missing) > before:
+            ranges = [part.wanted] if isinstance(part, HttpPart) else [one.wanted for one in part.ranges]
+            self._report(ranges, self.missing[before:])
+
+    def _renew(self, leases: set[str]) -> None:
+        for lease in leases:
+            self._client.renew(lease, ttl_ms=LEASE_TTL_MS)
+        self._renewed_ns = self._clock.monotonic_ns()
+
+    # From a file.
+
+    def _file(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
+        data = self._mapped(part)
+        if data is None:
+            for one in part.ranges:
+                yield from self._pages(one.wanted)
+            return
+        columns = self._columns(part.ranges)
+        yield from columns.segment(
+            data,
+            position=part.position,
+            salt=part.salt,
+            first_bytes=[one.first_byte for one in part.ranges],
+            end_byte=part.end_byte,
+        )
+        columns.finish()
+        self.missing += columns.missing
+
+    def _mapped(self, part: SegmentPart) -> mmap.mmap | None:
+        """The file; None when it is not on this machine, or another, and need not be."""
+        try:
+            with open(part.path, "rb") as file:
+                found = parse_segment_header(file.read(SEGMENT_HEADER_BYTES), part.path)
+                if found is not None and (found.position, found.salt) == (part.position, part.salt):
+                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    data.madvise(mmap.MADV_SEQUENTIAL)
+                    return data
+                reason = "is not the segment that was leased"
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+        if self._options.read_from == FILES:
+            raise SegmentMissingError(f"{part.path} of {self._client.url}: {reason}; read_from=auto would use HTTP")
+        logger.info("reading over HTTP instead: %s: %s", part.path, reason)
+        return None
+
+    def _columns(self, ranges: tuple[LeasedRange, ...]) -> RecordColumns:
+        return RecordColumns(
+            [one.wanted for one in ranges],
+            rows_max=self._options.batch_rows_max,
+            bytes_max=self._options.batch_bytes_max,
+        )
+
+    # Over HTTP.
+
+    def _pages(self, wanted: WantedRange) -> Iterator[pa.RecordBatch]:
+        columns = self._columns((LeasedRange(wanted, "", 0),))
+        place = f"{wanted.topic} at {self._client.url}"
+        message_bytes = _MESSAGE_BYTES_GUESS
+        while not columns.is_complete:
+            offset = columns.expected(wanted.number)
+            guess = message_bytes * (wanted.next_offset - offset) * 5 // 4
+            page = self._client.records(
+                wanted.topic, offset, max_bytes=min(max(guess, _PAGE_BYTES_MIN), _PAGE_BYTES_MAX)
+            )
+            if (page.number, page.id_base) != (wanted.number, wanted.id_base):
+                raise TopicReplacedError(
+                    f"{place} is number {page.number}, id base {page.id_base}, and was {wanted.number},"
+                    f" {wanted.id_base}: it was deleted and made anew while offset {offset} was read"
+                )
+            if page.oldest_offset > offset and self._options.on_gap != REPORT:
+                raise OffsetGoneError(f"offset {offset} of {place} is gone: the oldest is {page.oldest_offset}")
+            if page.next_offset <= offset:
+                raise OffsetBeyondEndError(
+                    f"offset {offset} of {place} is beyond what is synced, {page.synced_offset}, and was there before"
+                )
+            yield from columns.page(page.data)
+            columns.passed(wanted.number, page.next_offset)
+            message_bytes = max(len(page.data) // (page.next_offset - offset), 1)
+        columns.finish()
+        self.missing += columns.missing
+
+    # What did not come.
+
+    def _report(self, ranges: list[WantedRange], missing: list[MissingRange]) -> None:
+        for one in ranges:
+            gaps = [gap for gap in missing if gap.number == one.number]
+            for gap in gaps:
+                logger.warning(
+                    "messages missing topic=%s first_offset=%d next_offset=%d reason=%s",
+                    gap.topic,
+                    gap.first_offset,
+                    gap.next_offset,
+                    gap.reason,
+                )
+            if gaps and self._options.damage_path:
+                self._write_report(one, gaps)
+
+    def _write_report(self, one: WantedRange, gaps: list[MissingRange]) -> None:
+        """{"topic", "number", "id_base", "first_offset", "next_offset", "missing": [{"first_offset", "next_offset",
+        "reason"}, …]}; the name is the range's, so that a task that is run again replaces its report."""
+        folder = self._options.damage_path
+        path = os.path.join(folder, f"{one.topic}-{one.number}-{one.first_offset}-{one.next_offset}.json")
+        text = orjson.dumps(
+            {
+                "topic": one.topic,
+                "number": one.number,
+                "id_base": one.id_base,
+                "first_offset": one.first_offset,
+                "next_offset": one.next_offset,
+                "missing": [
+                    {"first_offset": gap.first_offset, "next_offset": gap.next_offset, "reason": gap.reason}
+                    for gap in gaps
+                ],
+            }
+        )
+        try:
+            os.makedirs(folder, exist_ok=True)
+            temporary = f"{path}.{os.getpid()}.tmp"
+            with open(temporary, "wb") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except OSError as exc:
+            raise PipelineError(f"damage_path={folder} can't be written: {exc}") from exc
+
+
+def read_part(part: Part, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """What a task does: one part, with a connection of its own."""
+    with LogClient(options.url, options.token) as client:
+        yield from PartReader(client, options).read(part)

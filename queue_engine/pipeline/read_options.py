@@ -1,0 +1,124 @@
+"""The options of the `penstock` data source, checked once where a read or a write is planned."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from queue_engine.errors import ReadOptionError
+
+AUTO = "auto"
+FILES = "files"
+HTTP = "http"
+ERROR = "error"
+REPORT = "report"
+
+BATCH_ROWS_MAX = 8192
+BATCH_BYTES_MAX = 16 << 20
+PARTITION_BYTES = 32 << 20
+_OFFSET_MAX = (1 << 62) - 1
+_TIME_MS_MAX = 1 << 43
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is read, and how.
+
+    url: of the engine's HTTP API. topics: names. start_offset, end_offset: of every topic, the latter excluded; None
+    for the oldest there is, and for all that is synced. start_time_ms, end_time_ms: Unix, by publish time, the latter
+    excluded. read_from: `files`, leased segments on this machine and the rest over HTTP; `http`, all over HTTP;
+    `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
+    of a stream takes, None for no limit. partition_bytes: about so much is one task over HTTP. damage_path: directory
+    in which a task that misses messages leaves a report, "" for none. on_gap: whether a start before the oldest
+    message there is stops the read (`error`) or is told of (`report`).
+    """
+
+    url: str
+    topics: tuple[str, ...]
+    token: str = ""
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    read_from: str = AUTO
+    batch_rows_max: int = BATCH_ROWS_MAX
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    rows_per_trigger: int | None = None
+    partition_bytes: int = PARTITION_BYTES
+    damage_path: str = ""
+    on_gap: str = ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows are published. batch_key: the job's own name; what was written under it once is not written again.
+    is_replayed: whether the messages are flagged as a replay's. number: refuse when the topic is not the one of this
+    number any more; None for whichever has the name."""
+
+    url: str
+    topic: str
+    batch_key: str
+    token: str = ""
+    is_replayed: bool = False
+    number: int | None = None
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Raises ReadOptionError."""
+    topics = tuple(name.strip() for name in _text(given, "topic").split(",") if name.strip())
+    if not topics or len(set(topics)) != len(topics):
+        raise ReadOptionError(f"topic={given.get('topic')} has to be one name, or several different ones, with commas")
+    return ReadOptions(
+        url=_text(given, "url"),
+        topics=topics,
+        token=given.get("token") or "",
+        start_offset=_number(given, "start_offset", 0, _OFFSET_MAX),
+        end_offset=_number(given, "end_offset", 0, _OFFSET_MAX),
+        start_time_ms=_number(given, "start_time_ms", 0, _TIME_MS_MAX),
+        end_time_ms=_number(given, "end_time_ms", 0, _TIME_MS_MAX),
+        read_from=_word(given, "read_from", (AUTO, FILES, HTTP)),
+        batch_rows_max=_number(given, "max_batch_rows", 1, 1 << 20) or BATCH_ROWS_MAX,
+        batch_bytes_max=_number(given, "max_batch_bytes", 1, 1 << 29) or BATCH_BYTES_MAX,
+        rows_per_trigger=_number(given, "max_rows_per_trigger", 1, _OFFSET_MAX),
+        partition_bytes=_number(given, "partition_bytes", 1, 1 << 40) or PARTITION_BYTES,
+        damage_path=given.get("damage_path") or "",
+        on_gap=_word(given, "on_gap", (ERROR, REPORT)),
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Raises ReadOptionError."""
+    return WriteOptions(
+        url=_text(given, "url"),
+        topic=_text(given, "topic"),
+        batch_key=_text(given, "batch_key"),
+        token=given.get("token") or "",
+        is_replayed=_word(given, "replayed", ("false", "true")) == "true",
+        number=_number(given, "number", 0, (1 << 32) - 1),
+    )
+
+
+def _text(given: Mapping[str, str], name: str) -> str:
+    text = given.get(name)
+    if not text:
+        raise ReadOptionError(f"option {name} is missing")
+    return text
+
+
+def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of `words`, of which the first is the default."""
+    word = (given.get(name) or words[0]).lower()
+    if word not in words:
+        raise ReadOptionError(f"{name}={word} can be {' or '.join(words)}")
+    return word
+
+
+def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    text = given.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ReadOptionError(f"{name}={text} is not a whole number from {least} to {most}")
+    return number
