@@ -141,6 +141,10 @@ class EngineRefusedError(PipelineError):
         self.code = code
 
 
+class TopicMissingError(PipelineError):
+    """There is no topic of that name."""
+
+
 class NotALogTopicError(PipelineError):
     """The topic's storage kind forgets what it handed out: a job can't read it."""
 

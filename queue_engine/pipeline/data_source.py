@@ -3,15 +3,20 @@
     spark.dataSource.register(PenstockDataSource)
     spark.read.format("penstock").option("url", "http://127.0.0.1:4151").option("topic", "orders").load()
 
+    frame.select("body", "key").write.format("penstock").mode("append").options(url=…, topic=…, batch_key=…).save()
+
 Its options are those of `read_options.py`, its columns those of `schemas.py`.
 """
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from queue_engine.errors import ReadOptionError
 from queue_engine.pipeline.batch_reader import BatchReader
-from queue_engine.pipeline.read_options import read_options
+from queue_engine.pipeline.message_writer import MessageWriter, StreamMessageWriter
+from queue_engine.pipeline.read_options import WriteOptions, read_options, write_options
 from queue_engine.pipeline.schemas import MESSAGES
+from queue_engine.pipeline.stream_reader import StreamReader
 
 
 class PenstockDataSource(DataSource):
@@ -26,3 +31,17 @@ class PenstockDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(read_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> MessageWriter:
+        return MessageWriter(self._write_options(overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamMessageWriter:
+        return StreamMessageWriter(self._write_options(overwrite), schema)
+
+    def _write_options(self, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise ReadOptionError("a topic can't be overwritten: append to it")
+        return write_options(self.options)

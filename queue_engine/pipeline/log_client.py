@@ -22,6 +22,7 @@ from queue_engine.errors import (
     OffsetBeyondEndError,
     OffsetGoneError,
     PipelineError,
+    TopicMissingError,
     TopicReplacedError,
 )
 
@@ -31,6 +32,7 @@ _MESSAGE_START = struct.Struct(">HI").pack
 
 # The API's word → what it means to a job. LIMIT_REACHED is decided by what was asked.
 _ERRORS: dict[str, type[PipelineError]] = {
+    "TOPIC_NOT_FOUND": TopicMissingError,
     "INVALID_STORAGE": NotALogTopicError,
     "TOPIC_CHANGED": TopicReplacedError,
     "LEASE_NOT_FOUND": LeaseLostError,
@@ -136,7 +138,8 @@ class LogClient:
     # Topics and records.
 
     def topic(self, topic: str, *, time_ms: int | None = None) -> TopicState:
-        """time_ms (Unix): ask for the first offset published then or later, too. Raises NotALogTopicError."""
+        """time_ms (Unix): ask for the first offset published then or later, too. Raises NotALogTopicError
+        and TopicMissingError."""
         query: dict[str, object] = {"topic": topic}
         if time_ms is not None:
             query["time_ms"] = max(time_ms, 0)

@@ -2,21 +2,19 @@
 
 import logging
 import mmap
-import os
 from collections.abc import Iterator
 
-import orjson
 import pyarrow as pa
 
 from queue_engine.clock import NS_PER_MS, Clock, SystemClock
 from queue_engine.errors import (
     OffsetBeyondEndError,
     OffsetGoneError,
-    PipelineError,
     SegmentMissingError,
     TopicReplacedError,
 )
 from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.missing_report import report_missing
 from queue_engine.pipeline.read_options import FILES, REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import LEASE_TTL_MS, HttpPart, LeasedRange, Part, SegmentPart
 from queue_engine.pipeline.record_columns import MissingRange, RecordColumns, WantedRange
@@ -62,7 +60,7 @@ class PartReader:
         self._renew(leases)
         if len(self.missing) > before:
             ranges = [part.wanted] if isinstance(part, HttpPart) else [one.wanted for one in part.ranges]
-            self._report(ranges, self.missing[before:])
+            report_missing(ranges, self.missing[before:], self._options.damage_path)
 
     def _renew(self, leases: set[str]) -> None:
         for lease in leases:
@@ -140,49 +138,6 @@ class PartReader:
             message_bytes = max(len(page.data) // (page.next_offset - offset), 1)
         columns.finish()
         self.missing += columns.missing
-
-    # What did not come.
-
-    def _report(self, ranges: list[WantedRange], missing: list[MissingRange]) -> None:
-        for one in ranges:
-            gaps = [gap for gap in missing if gap.number == one.number]
-            for gap in gaps:
-                logger.warning(
-                    "messages missing topic=%s first_offset=%d next_offset=%d reason=%s",
-                    gap.topic,
-                    gap.first_offset,
-                    gap.next_offset,
-                    gap.reason,
-                )
-            if gaps and self._options.damage_path:
-                self._write_report(one, gaps)
-
-    def _write_report(self, one: WantedRange, gaps: list[MissingRange]) -> None:
-        """{"topic", "number", "id_base", "first_offset", "next_offset", "missing": [{"first_offset", "next_offset",
-        "reason"}, …]}; the name is the range's, so that a task that is run again replaces its report."""
-        folder = self._options.damage_path
-        path = os.path.join(folder, f"{one.topic}-{one.number}-{one.first_offset}-{one.next_offset}.json")
-        text = orjson.dumps(
-            {
-                "topic": one.topic,
-                "number": one.number,
-                "id_base": one.id_base,
-                "first_offset": one.first_offset,
-                "next_offset": one.next_offset,
-                "missing": [
-                    {"first_offset": gap.first_offset, "next_offset": gap.next_offset, "reason": gap.reason}
-                    for gap in gaps
-                ],
-            }
-        )
-        try:
-            os.makedirs(folder, exist_ok=True)
-            temporary = f"{path}.{os.getpid()}.tmp"
-            with open(temporary, "wb") as file:
-                file.write(text)
-            os.replace(temporary, path)
-        except OSError as exc:
-            raise PipelineError(f"damage_path={folder} can't be written: {exc}") from exc
 
 
 def read_part(part: Part, options: ReadOptions) -> Iterator[pa.RecordBatch]:

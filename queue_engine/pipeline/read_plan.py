@@ -88,12 +88,8 @@ def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list
     for topic in options.topics:
         if bounds.topics is None or topic in bounds.topics:
             state = client.topic(topic)
-            _check_offsets(client.url, state, options)
-            first = max(state.oldest_offset, options.start_offset or 0, bounds.first_offset)
+            first = first_offset(client, state, options, bounds)
             ends = [state.synced_offset, options.end_offset, bounds.next_offset]
-            for time_ms in (options.start_time_ms, bounds.start_time_ms):
-                if time_ms is not None:
-                    first = max(first, _offset_at(client, state, time_ms))
             for time_ms in (options.end_time_ms, bounds.end_time_ms):
                 if time_ms is not None:
                     ends.append(_offset_at(client, state, time_ms))
@@ -101,6 +97,16 @@ def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list
             if first < after:
                 ranges.append(WantedRange(topic, state.number, state.id_base, first, after))
     return ranges
+
+
+def first_offset(client: LogClient, state: TopicState, options: ReadOptions, bounds: Bounds) -> int:
+    """Where reading a topic begins. Raises as `plan_ranges`."""
+    _check_offsets(client.url, state, options)
+    first = max(state.oldest_offset, options.start_offset or 0, bounds.first_offset)
+    for time_ms in (options.start_time_ms, bounds.start_time_ms):
+        if time_ms is not None:
+            first = max(first, _offset_at(client, state, time_ms))
+    return first
 
 
 def _check_offsets(url: str, state: TopicState, options: ReadOptions) -> None:

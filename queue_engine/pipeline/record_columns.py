@@ -45,6 +45,8 @@ from queue_engine.storage.segment import SEGMENT_HEADER_BYTES
 
 DAMAGED = "damaged"
 ABSENT = "absent"
+GONE = "gone"
+REPLACED = "replaced"
 
 _unpack_envelope = struct.Struct(">QQI").unpack_from
 _ENVELOPE_BYTES = 20
@@ -73,7 +75,8 @@ class WantedRange:
 
 @dataclass(frozen=True, slots=True)
 class MissingRange:
-    """Wanted messages that did not come. reason: `damaged`, their bytes do not hold; `absent`, none are there."""
+    """Wanted messages that did not come. reason: `damaged`, their bytes do not hold; `absent`, the log has none;
+    `gone`, removed before they were read; `replaced`, their topic was deleted."""
 
     topic: str
     number: int
