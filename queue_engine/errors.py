@@ -175,3 +175,7 @@ class BatchConflictError(PipelineError):
 
 class ReadOptionError(PipelineError):
     """An option of the data source is missing or out of range; the text names it, its value and what it can be."""
+
+
+class ExpressionError(PipelineError):
+    """A boolean expression is not one; the text names what was found, at which character, and what may stand there."""
