@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from queue_engine import log_acts
+from queue_engine import cursor_acts, log_acts
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.delivery.stats import ClientStats, EngineSnapshot, InFlightStats, Outcome, TopicStats
+from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, InFlightStats, Outcome, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.errors import (
@@ -534,6 +534,41 @@ class Engine:
         self._check_open()
         return log_acts.seek(self.topic(topic), self.channel(topic, channel), target)
 
+    # Pipeline cursors, on topics of the log. No act on channels concerns them.
+
+    def create_cursor(self, topic: str, *, cursor: str, start: log_acts.Target | None = None) -> tuple[Outcome, Ticket]:
+        """Keep for a reader what it has not passed: everything there is unless `start` names another place. One that
+        is there stays as it is. Raises TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
+        self._check_open()
+        owner = self.topic(topic)
+        outcome, ticket = cursor_acts.create(owner, cursor, start or log_acts.Target(word=log_acts.START))
+        return outcome, all_of((self._creation_of(owner), ticket))
+
+    def move_cursor(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
+        """The reader has everything before `offset` for good; `number` is the topic's as it knows it. Raises
+        TopicNotFoundError, InvalidStorageError, TopicChangedError, CursorNotFoundError or LimitError."""
+        self._check_open()
+        return cursor_acts.move(self.topic(topic), cursor, number, offset)
+
+    def delete_cursor(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
+        """Keep nothing for it any more; the outcome tells how many messages it gives up. Raises TopicNotFoundError,
+        InvalidStorageError or CursorNotFoundError."""
+        self._check_open()
+        return cursor_acts.delete(self.topic(topic), cursor)
+
+    def cursor(self, topic: str, cursor: str) -> CursorStats:
+        """One cursor at this moment. Raises TopicNotFoundError, InvalidStorageError or CursorNotFoundError."""
+        return cursor_acts.cursor_stats(self.topic(topic), cursor)
+
+    def cursors(self, topic: str = "") -> cursor_acts.CursorList:
+        """All cursors, or one topic's, and those that are no more."""
+        cursors, ended = self._stores.cursors()
+        owners = [self.topics[name] for name in sorted({one.topic for one in cursors if topic in ("", one.topic)})]
+        return cursor_acts.CursorList(
+            tuple(stats for owner in owners for stats in cursor_acts.stats_of_topic(owner)),
+            tuple(one for one in ended if topic in ("", one.cursor.topic)),
+        )
+
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first."""
         return self.channel(topic, channel).in_flight_stats(self._clock.monotonic_ns(), limit)
@@ -628,7 +663,7 @@ class Engine:
                     yield
             if one.is_deleted:
                 continue
-            listed.append(one.stats(tuple(channels)))
+            listed.append(one.stats(tuple(channels), cursor_acts.stats_of_topic(one)))
             sliced += 1
         producers = [client for client in self.clients.values() if client.is_producer]
         self._sequence += 1

@@ -60,6 +60,22 @@ class LeaseNotFoundError(RequestError):
     code = "LEASE_NOT_FOUND"
 
 
+class InvalidCursorError(RequestError):
+    code = "INVALID_CURSOR"
+
+
+class CursorNotFoundError(RequestError):
+    """There is no such pipeline cursor: never created, deleted, or gone with its topic."""
+
+    code = "CURSOR_NOT_FOUND"
+
+
+class TopicChangedError(RequestError):
+    """The topic was deleted and made anew: what was meant is another, of the same name."""
+
+    code = "TOPIC_CHANGED"
+
+
 class NotInFlightError(RequestError):
     """The id is not in flight: never was, already finished, or timed out."""
 

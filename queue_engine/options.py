@@ -89,6 +89,11 @@ class Options:
 
     log_retention_ms: int = _option(0, "keep what all channels have finished so long (0: let it go)", low=0)
     log_retention_bytes: int = _option(0, "keep it while the log is smaller than so many bytes", low=0)
+    pipeline_retention_bytes: int = _option(
+        10 << 30,
+        "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
+        low=0,
+    )
     http_token: str = _option("", "who sends it as Authorization: Bearer TOKEN may read bodies by HTTP")
 
     # Queues.

@@ -12,6 +12,7 @@ from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
 from queue_engine.storage.commit_log import SyncPolicy
+from queue_engine.storage.cursors import Cursor, EndedCursor
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
 from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
 from queue_engine.storage.files import Files
@@ -97,6 +98,7 @@ class Stores:
             on_reserve=self._on_reserve,
             retention_ms=options.log_retention_ms,
             retention_bytes=options.log_retention_bytes,
+            pipeline_retention_bytes=options.pipeline_retention_bytes,
         )
         opened = log.open([_opening(entry) for entry in entries])
         self.log, self._opened = log, opened
@@ -168,6 +170,10 @@ class Stores:
         assert self.log is not None
         return self.log.holds.give_back(name)
 
+    def cursors(self) -> tuple[list[Cursor], list[EndedCursor]]:
+        """All pipeline cursors, and those that are no more."""
+        return ([], []) if self.log is None else (self.log.cursors.all(), self.log.cursors.ended)
+
     def log_stats(self) -> LogStats | None:
         """The figures of the log; None where there is none."""
         return self.log.stats(self.report) if self.log is not None else None
@@ -209,4 +215,5 @@ def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryRe
         damages=tuple(opened.log.damages),
         damaged_files=tuple(opened.progress.damaged),
         damaged_holds=opened.damaged_holds,
+        damaged_cursors=opened.damaged_cursors,
     )

@@ -38,6 +38,7 @@ FLOORS = {
     "queue_engine.storage.recovery_report": 0,
     "queue_engine.stores": 3,
     "queue_engine.log_acts": 3,
+    "queue_engine.cursor_acts": 3,
     "queue_engine.topology": 3,
     "queue_engine.engine": 3,
     "queue_engine.service": 4,

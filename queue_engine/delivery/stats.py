@@ -62,8 +62,42 @@ class ChannelStats:
 
 
 @dataclass(frozen=True, slots=True)
+class CursorGapStats:
+    """A pipeline cursor gave up the messages from `first_offset` up to but not including `next_offset`."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+    at_ms: int  # Unix
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStats:
+    """One pipeline cursor: a reader beside the channels, for whom the log keeps what it has not passed."""
+
+    cursor: str
+    topic: str
+    number: int  # the topic's; with the id base its identity
+    id_base: int
+    offset: int  # everything before it is passed
+    end_offset: int
+    synced_offset: int  # what is known to be on the disk ends here
+    oldest_offset: int
+    depth: int  # messages that are not passed
+    lag_bytes: int  # of the log that are kept for it, other topics' share included
+    retention_bytes: int  # beyond so many it gives up messages; 0 for no limit
+    created_ms: int  # Unix
+    is_warned: bool  # near that limit
+    gaps: tuple[CursorGapStats, ...] = ()
+
+    @property
+    def gap_count(self) -> int:
+        return len(self.gaps)
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStats:
-    """One topic and its channels, sorted by name. Its depth is what waits at the topic itself."""
+    """One topic, its channels and its pipeline cursors, sorted by name. Its depth is what waits at the topic itself."""
 
     topic_name: str
     storage: str
@@ -75,6 +109,7 @@ class TopicStats:
     oldest_ns: int | None
     disk_bytes: int  # the files of what waits at the topic, or the part of the log that is kept for it
     channels: tuple[ChannelStats, ...]
+    cursors: tuple[CursorStats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
+from queue_engine.delivery.stats import ChannelStats, CursorStats, Outcome, TopicStats
 from queue_engine.errors import LimitError
 from queue_engine.run import Batch
 from queue_engine.storage.store import TopicStore
@@ -198,7 +198,7 @@ class Topic:
         if self.channels and self.store.depth:
             self._pump_later(self)
 
-    def stats(self, channels: tuple[ChannelStats, ...]) -> TopicStats:
+    def stats(self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = ()) -> TopicStats:
         return TopicStats(
             topic_name=self.name,
             storage=self.store.kind,
@@ -210,4 +210,5 @@ class Topic:
             oldest_ns=self.store.oldest_ns(),
             disk_bytes=self.store.disk_bytes(),
             channels=channels,
+            cursors=cursors,
         )

@@ -21,18 +21,21 @@ from queue_engine.delivery.stats import ActRecord, EngineSnapshot, Outcome
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.errors import (
     ClosedError,
+    CursorNotFoundError,
+    InvalidCursorError,
     InvalidStorageError,
     LeaseNotFoundError,
     LimitError,
     PenstockError,
     ProtocolError,
     RequestError,
+    TopicChangedError,
 )
 from queue_engine.log_acts import START, Target
 from queue_engine.names import is_valid_name
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
-from queue_engine.service import http_log
+from queue_engine.service import http_cursors, http_log
 from queue_engine.service.http_access import HostCheck
 from queue_engine.service.http_connection import (
     JSON,
@@ -126,6 +129,8 @@ class HttpApi:
         self._routes["/log/lease"] = {"POST": self._lease}
         self._routes["/log/release"] = {"POST": self._release}
         self._routes["/channel/seek"] = {"POST": self._seek}
+        for path, (method, _, _) in http_cursors.ACTS.items():
+            self._routes[path] = {method: self._cursor_act}
         for verb in _TOPIC_ACTS:
             self._routes[f"/topic/{verb}"] = {"POST": self._topic_act}
             self._routes[f"/channel/{verb}"] = {"POST": self._channel_act}
@@ -325,6 +330,40 @@ class HttpApi:
 
         def settled(done: Ticket) -> None:
             answer(response if done.error is None else _act_refusal(done.error).response())
+
+        ticket.when_done(settled)
+
+    def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        _, action, act = http_cursors.ACTS[head.path]
+        complaint = self._body_access.complaint(head)
+        if complaint:
+            self._refuse_act(head, action, "", "", Refusal(403, "TOKEN_REQUIRED", complaint), answer)
+            return
+        query = _parse_query(head.raw_query)
+        names = (query.get("topic", ""), query.get("cursor", ""))
+
+        def refuse(refusal: Refusal) -> None:
+            if action not in http_cursors.AUDITED:
+                answer(refusal.response())
+            else:
+                self._refuse_act(head, action, *names, refusal, answer)
+
+        try:
+            response, ticket, outcome = act(self._engine, query)
+        except http_log.QueryError as exc:
+            refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
+            return
+        except PenstockError as exc:
+            refuse(_act_refusal(exc))
+            return
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                refuse(_act_refusal(done.error))
+                return
+            if action in http_cursors.AUDITED:
+                self._tell(ActRecord(action, *names, head.remote_address, "", outcome))
+            answer(response)
 
         ticket.when_done(settled)
 
@@ -554,7 +593,10 @@ def _act_refusal(error: Exception) -> Refusal:
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError):
+        return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
-        detail = str(error) if isinstance(error, InvalidStorageError | LeaseNotFoundError) else ""
+        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError
+        detail = str(error) if isinstance(error, told) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
     return Refusal(500, "INTERNAL_ERROR", str(error))

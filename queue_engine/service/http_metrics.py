@@ -33,6 +33,12 @@ _CHANNEL = {
     "disk_bytes": ("penstock_channel_disk_bytes", "gauge", "Bytes on disk that are kept for the channel"),
     "paused": ("penstock_channel_paused", "gauge", "1 while the channel is paused"),
 }
+_CURSOR = {
+    "depth": ("penstock_cursor_depth", "gauge", "Messages that a pipeline cursor has not passed"),
+    "lag_bytes": ("penstock_cursor_lag_bytes", "gauge", "Bytes of the log that are kept for it"),
+    "is_warned": ("penstock_cursor_warned", "gauge", "1 while that is near --pipeline-retention-bytes"),
+    "gap_count": ("penstock_cursor_gaps", "gauge", "Ranges of messages that it gave up, the newest hundred"),
+}
 _LOG = {
     "bytes": ("penstock_log_bytes", "gauge", "Bytes in the log's segments"),
     "hole_bytes": ("penstock_log_hole_bytes", "gauge", "Bytes given back from inside segments"),
@@ -68,6 +74,13 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
         if channel.oldest_ns is not None
     ]
     _add(lines, "penstock_channel_oldest_seconds", "gauge", "Age of the message at the head", oldest)
+    cursors = [
+        (_labels(topic=topic.topic_name, cursor=cursor.cursor), cursor)
+        for topic in snapshot.topics
+        for cursor in topic.cursors
+    ]
+    for figure, (name, kind, text) in _CURSOR.items() if cursors else ():
+        _add(lines, name, kind, text, [(labels, float(getattr(cursor, figure))) for labels, cursor in cursors])
     log = snapshot.log
     if log is not None:
         for figure, (name, kind, text) in _LOG.items():

@@ -1,7 +1,7 @@
 """The engine's figures as nsqd tells them: `/stats` in JSON and in text.
 
 Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
-not have stands beside its keys: a topic's `storage`, `oldest_age_ms`, a channel's `finish_count`,
+not have stands beside its keys: a topic's `storage` and `cursors`, `oldest_age_ms`, a channel's `finish_count`,
 `disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, `connection_count`, and `log`:
 the figures of the log that topics of that kind share, null where there is none.
 What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd
@@ -135,6 +135,7 @@ def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
         "storage": topic.storage,
         "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
         "disk_bytes": topic.disk_bytes,
+        "cursors": [asdict(cursor) for cursor in topic.cursors],
     }
 
 
@@ -227,6 +228,11 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
                 f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} e2e%: "
             )
             lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
+        lines += [
+            f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
+            f"gaps: {len(cursor.gaps)}{' near its limit' if cursor.is_warned else ''}"
+            for cursor in one.cursors
+        ]
     producers = producers_of(snapshot, topic)
     lines += ["", "Producers:" if producers else "Producers: None"]
     lines += [f"   {_producer_text(client, topic, now_s)}" for client in producers]

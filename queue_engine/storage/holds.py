@@ -22,6 +22,7 @@ from queue_engine.clock import NS_PER_MS, Clock
 from queue_engine.errors import LeaseNotFoundError, LimitError, StorageError
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
+from queue_engine.storage.replaced_file import Composed, ReplacedFile
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -43,37 +44,36 @@ class Hold:
 
 
 class Holds:
-    """All holds of one log. Belongs to the engine's thread.
-
-    error: why the file does not say what holds there are; None when it does, or will with the write under way.
-    """
+    """All holds of one log. Belongs to the engine's thread."""
 
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
-        self.error: StorageError | None = None
-        self._path = os.path.join(directory, HOLDS_NAME)
         self._files = files
         self._clock = clock
-        self._worker = worker
+        self._file = ReplacedFile(os.path.join(directory, HOLDS_NAME), self._composed, files=files, worker=worker)
         self._holds: dict[str, Hold] = {}
         self._least: dict[int, int] = {}  # topic number → the least offset held
-        self._is_writing = False
-        self._unwritten: list[Ticket] = []  # of what is not in the write under way
-        self._is_changed = False
 
     def open(self, topic_numbers: Iterable[int]) -> str:
         """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError."""
-        data = self._files.read_whole(self._path, 1 << 24)
+        path = self._file.path
+        data = self._files.read_whole(path, 1 << 24)
         if data is None:
             return ""
         holds = decode_holds(data)
         if holds is None:
-            self._files.rename(self._path, f"{self._path}.bad")
-            return self._path
+            self._files.rename(path, f"{path}.bad")
+            return path
         known = frozenset(topic_numbers)
         self._holds = {hold.name: hold for hold in holds if hold.topic_number in known}
-        self._is_changed = len(self._holds) != len(holds)
+        if len(self._holds) != len(holds):
+            self._file.note_changed()
         self._count()
         return ""
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why the file does not say what holds there are; None when it does, or will with the write under way."""
+        return self._file.error
 
     def __len__(self) -> int:
         return len(self._holds)
@@ -123,15 +123,12 @@ class Holds:
             del self._holds[hold.name]
         if expired:
             self._count()
-            self._is_changed = True
-        if self._is_changed and not self._is_writing:
-            self._write()
+            self._file.note_changed()
+        self._file.retry()
 
     def close(self) -> None:
         """Write what is unwritten, in this thread. Raises OSError."""
-        if self._is_changed:
-            self._files.replace(self._path, encode_holds(self._holds.values()))
-            self._is_changed = False
+        self._file.close()
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
@@ -144,35 +141,10 @@ class Holds:
 
     def _changed(self) -> Ticket:
         self._count()
-        self._is_changed = True
-        ticket = Ticket()
-        self._unwritten.append(ticket)
-        if not self._is_writing:
-            self._write()
-        return ticket
+        return self._file.save()
 
-    def _write(self) -> None:
-        waiting, self._unwritten = self._unwritten, []
-        content = encode_holds(self._holds.values())
-        self._is_writing, self._is_changed = True, False
-
-        def done(error: Exception | None) -> None:
-            self._is_writing = False
-            if error is None:
-                self.error = None
-                for ticket in waiting:
-                    ticket.resolve()
-                if self._unwritten:
-                    self._write()
-                return
-            self.error = StorageError(f"{self._path} can't be written: {error}")
-            logger.error("holds not written path=%s error=%s", self._path, error)
-            self._is_changed = True  # tried again by `tick`
-            for ticket in [*waiting, *self._unwritten]:
-                ticket.reject(self.error)
-            self._unwritten = []
-
-        self._worker.submit(lambda: self._files.replace(self._path, content), done)
+    def _composed(self) -> Composed:
+        return encode_holds(self._holds.values()), lambda: None
 
 
 def encode_holds(holds: Iterable[Hold]) -> bytes:

@@ -22,6 +22,8 @@ from queue_engine.storage.checkpoint import Checkpoint
 from queue_engine.storage.checkpointer import Checkpointer
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.cursor_retention import CursorRetention
+from queue_engine.storage.cursors import Cursors
 from queue_engine.storage.files import Files
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.hole_punching import HolePuncher
@@ -69,7 +71,8 @@ class TopicOpening:
 @dataclass(frozen=True, slots=True)
 class LogOpening:
     """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more.
-    damaged_holds: the file of holds that could not be read and is set aside, or ""."""
+    damaged_holds, damaged_cursors: the file of holds, and that of cursors, when it could not be read and is set aside;
+    else ""."""
 
     topics: dict[int, LogTopicStore]
     channels: dict[int, ChannelProgress]
@@ -77,6 +80,7 @@ class LogOpening:
     progress: RecoveredProgress
     unknown_records: int
     damaged_holds: str = ""
+    damaged_cursors: str = ""
 
 
 _Pending = tuple[int, LogTopicStore, int, Batch, int, int, Sequence[int] | None, Ticket]
@@ -109,13 +113,22 @@ class LogStore:
         retention_ms: int = 0,
         retention_bytes: int = 0,
         block_bytes: int = BLOCK_BYTES,
+        pipeline_retention_bytes: int = 0,
     ) -> None:
         """retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
-        smaller; of what is 0 the other decides alone, with both 0 it goes at once. block_bytes: the file system's."""
+        smaller; of what is 0 the other decides alone, with both 0 it goes at once. block_bytes: the file system's.
+        pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit."""
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(CACHE_BYTES_MAX)
         self.holds = Holds(directory, files=files, clock=clock, worker=worker)
+        self.cursors = Cursors(directory, files=files, clock=clock, worker=worker)
+        self.cursor_retention = CursorRetention(
+            self.cursors,
+            limit_bytes=pipeline_retention_bytes,
+            topics=lambda: self._topics,
+            bytes_from=self.bytes_from,
+        )
         self.holes = Holes(directory, files, block_bytes)
         # Complete segments, for `bytes_from`: of which list, up to where, and the bytes from each on.
         self._counted: list[SegmentInfo] | None = None
@@ -192,6 +205,7 @@ class LogStore:
         try:
             self.segments.load()
             damaged_holds = self.holds.open(openings)
+            damaged_cursors = self.cursors.open(openings)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
             found = self._checkpointer.read()
@@ -246,7 +260,9 @@ class LogStore:
         self._next_channel = max([0, *wanted]) + 1
         self._recovered = dict(progress.channels)
         self._known_channels = frozenset(progress.channels)
-        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"], damaged_holds)
+        self.cursor_retention.note_lost()
+        files = (damaged_holds, damaged_cursors)
+        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"], *files)
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
@@ -384,8 +400,11 @@ class LogStore:
             self._queue_files.sync(self._queue_files.take_unsynced())
             self._checkpointer.close()
             self.holds.close()
+            self.cursors.close()
         except OSError as exc:
-            raise StorageError(f"consume queues or holds in {self._directory} can't be written: {exc}") from exc
+            raise StorageError(
+                f"consume queues, holds or cursors in {self._directory} can't be written: {exc}"
+            ) from exc
         finally:
             self._queue_files.close()
 
@@ -499,7 +518,7 @@ class LogStore:
     @property
     def error(self) -> StorageError | None:
         """Why something is not on the disk as it should be, or can't be; None when all is well."""
-        return self.log.error or self.journal.error
+        return self.log.error or self.journal.error or self.cursors.error
 
     @property
     def has_work(self) -> bool:
@@ -529,6 +548,8 @@ class LogStore:
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             self.holds.tick()
+            self.cursors.tick()
+            self.cursor_retention.tick()
             try:
                 if not self._puncher.is_punching:
                     self.remove_unneeded()
@@ -644,6 +665,7 @@ class LogStore:
         """The topic was deleted: its queue's files go."""
         self._topics.pop(topic.number, None)
         self.holds.forget_topic(topic.number)
+        self.cursors.forget_topic(topic.number, topic.end_offset)
         try:
             topic.queue.delete()
         except OSError as exc:

@@ -14,6 +14,8 @@ from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
+from queue_engine.storage.cursor_retention import CursorRetention
+from queue_engine.storage.cursors import Cursor, Cursors
 from queue_engine.storage.find_record import find_record, header_at
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import KeptFrom
@@ -68,6 +70,7 @@ class LogTopicStore:
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
         self._log = log
         self._kept = KeptFrom()
+        self._kept_for_cursors: dict[str, KeptFrom] = {}
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(channel_starts)
@@ -99,10 +102,10 @@ class LogTopicStore:
 
     @property
     def hold_offset(self) -> int:
-        """The first offset that the topic, one of its channels, or a hold still needs."""
-        held = self._log.holds.least_offset(self.number)
+        """The first offset that the topic, one of its channels, a hold, or a pipeline cursor still needs."""
         needed = [self.released, *(channel.hold_offset for channel in self._channels.values())]
-        return min(needed) if held is None else min(held, *needed)
+        held = (self._log.holds.least_offset(self.number), self._log.cursors.least_offset(self.number))
+        return min([*needed, *(offset for offset in held if offset is not None)])
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
@@ -143,6 +146,20 @@ class LogTopicStore:
     def kept_bytes(self, kept: KeptFrom, offset: int) -> int:
         """How much of the log is kept for whoever needs it from `offset` on; other topics' share included."""
         return self._log.bytes_from(kept.position_from(self, offset))
+
+    @property
+    def cursors(self) -> Cursors:
+        """Those of all topics of the log."""
+        return self._log.cursors
+
+    @property
+    def cursor_retention(self) -> CursorRetention:
+        """What all of them may keep."""
+        return self._log.cursor_retention
+
+    def cursor_lag_bytes(self, cursor: Cursor) -> int:
+        """How much of the log is kept for one of its cursors; other topics' share included."""
+        return self.kept_bytes(self._kept_for_cursors.setdefault(cursor.name, KeptFrom()), cursor.offset)
 
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""

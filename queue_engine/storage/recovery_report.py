@@ -35,7 +35,7 @@ class RecoveryReport:
     ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
     counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
     damaged_files: of channels' progress; what only they knew is delivered again. damaged_holds: the file of holds, set
-    aside: they are lost."""
+    aside: they are lost. damaged_cursors: the same of pipeline cursors."""
 
     finished_at_ns: int
     took_ms: int
@@ -48,6 +48,7 @@ class RecoveryReport:
     damages: tuple[Damage, ...] = ()
     damaged_files: tuple[str, ...] = ()
     damaged_holds: str = ""
+    damaged_cursors: str = ""
 
     @property
     def lost_count(self) -> int:
@@ -55,7 +56,7 @@ class RecoveryReport:
 
     @property
     def has_damage(self) -> bool:
-        return bool(self.damages or self.damaged_files or self.damaged_holds)
+        return bool(self.damages or self.damaged_files or self.damaged_holds or self.damaged_cursors)
 
     def sentences(self) -> Sequence[str]:
         """One sentence for each thing worth telling."""
@@ -68,4 +69,9 @@ class RecoveryReport:
         told += [f"Damaged progress, what only it knew is delivered again: {path}." for path in self.damaged_files]
         if self.damaged_holds:
             told.append(f"Damaged list of holds, set aside; what was held has to be held again: {self.damaged_holds}.")
+        if self.damaged_cursors:
+            told.append(
+                "Damaged list of pipeline cursors, set aside; nothing is kept for them, and no topic is archived until "
+                f"that is switched on again: {self.damaged_cursors}."
+            )
         return told

@@ -111,6 +111,7 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "storage": "diskqueue",
             "oldest_age_ms": 2500,
             "disk_bytes": 0,
+            "cursors": [],
         }
         (channel,) = answer["topics"][1]["channels"]
         (client,) = channel.pop("clients")

@@ -1,0 +1,137 @@
+"""Acts on pipeline cursors: readers beside the channels, for whom the log keeps what they have not passed."""
+
+from dataclasses import dataclass
+
+from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
+from queue_engine.delivery.topic import Topic
+from queue_engine.errors import (
+    CursorNotFoundError,
+    InvalidCursorError,
+    InvalidStorageError,
+    LimitError,
+    TopicChangedError,
+)
+from queue_engine.log_acts import END, START, Target
+from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
+from queue_engine.storage.cursors import Cursor, EndedCursor
+from queue_engine.storage.log_reader import LogReader
+from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class CursorList:
+    """What cursors there are, by topic and name, and those that are no more, the oldest first."""
+
+    cursors: tuple[CursorStats, ...]
+    ended: tuple[EndedCursor, ...]
+
+
+def create(topic: Topic, name: str, start: Target) -> tuple[Outcome, Ticket]:
+    """The cursor `name`, beginning at `start` when it is new: an offset, "start" or "end". The outcome tells what it
+    has not passed. Raises InvalidStorageError, InvalidCursorError or LimitError."""
+    store = _store_of(topic)
+    known = store.cursors.get(store.number, name)
+    if known is not None:
+        return Outcome(depth=_depth(store, known)), store.cursors.saved()
+    if not is_valid_name(name) or is_ephemeral(name):
+        raise InvalidCursorError(
+            f"cursor name {name!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, without #ephemeral"
+        )
+    offset = _start_offset(store, start)
+    ticket = store.cursors.create(store.name, store.number, store.id_base, name, offset)
+    return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
+
+
+def move(topic: Topic, name: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
+    """Everything before `offset` is passed; a cursor never goes back. number: the topic's, as the reader knows it.
+    Raises InvalidStorageError, TopicChangedError, CursorNotFoundError, LimitError or StorageError."""
+    store = _store_of(topic)
+    if number != store.number:
+        raise TopicChangedError(
+            f"topic {topic.name} has the number {store.number}, not {number}: it was deleted and made anew"
+        )
+    cursor = _cursor(store, name)
+    synced_offset = LogReader(store).synced_offset(store.synced_position)
+    if offset > max(synced_offset, cursor.offset):
+        raise LimitError(
+            f"offset {offset} of {topic.name} is beyond what is known to be on the disk, which ends at {synced_offset}"
+        )
+    ticket = store.cursors.move(cursor, offset)
+    return _stats(store, _cursor(store, name)), ticket
+
+
+def delete(topic: Topic, name: str) -> tuple[Outcome, Ticket]:
+    """End a cursor. The outcome tells how many messages it had not passed. Raises InvalidStorageError or
+    CursorNotFoundError."""
+    store = _store_of(topic)
+    cursor = _cursor(store, name)
+    ticket = store.cursors.delete(cursor, store.end_offset)
+    return Outcome(depth=_depth(store, cursor)), ticket
+
+
+def cursor_stats(topic: Topic, name: str) -> CursorStats:
+    """One cursor. Raises InvalidStorageError or CursorNotFoundError."""
+    store = _store_of(topic)
+    return _stats(store, _cursor(store, name))
+
+
+def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:
+    """All cursors of a topic by name; none for one that is not of the log."""
+    if not isinstance(topic.store, LogTopicStore):
+        return ()
+    store = topic.store
+    return tuple(_stats(store, one) for one in sorted(store.cursors.of_topic(store.number), key=lambda one: one.name))
+
+
+def _store_of(topic: Topic) -> LogTopicStore:
+    if not isinstance(topic.store, LogTopicStore):
+        raise InvalidStorageError(
+            f"topic {topic.name} has storage kind {topic.store.kind}: only topics of the log have pipeline cursors, "
+            "and can be archived"
+        )
+    return topic.store
+
+
+def _cursor(store: LogTopicStore, name: str) -> Cursor:
+    cursor = store.cursors.get(store.number, name)
+    if cursor is None:
+        raise CursorNotFoundError(f"cursor {store.name}/{name} does not exist")
+    return cursor
+
+
+def _start_offset(store: LogTopicStore, start: Target) -> int:
+    if start.word == START:
+        return store.oldest_offset
+    if start.word == END:
+        return store.end_offset
+    assert start.offset is not None
+    if not store.oldest_offset <= start.offset <= store.end_offset:
+        raise LimitError(
+            f"offset {start.offset} of {store.name} is not there: it has {store.oldest_offset} to {store.end_offset}"
+        )
+    return start.offset
+
+
+def _depth(store: LogTopicStore, cursor: Cursor) -> int:
+    return store.count_between(cursor.offset, store.end_offset)
+
+
+def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:
+    lag_bytes = store.cursor_lag_bytes(cursor)
+    return CursorStats(
+        cursor=cursor.name,
+        topic=store.name,
+        number=store.number,
+        id_base=store.id_base,
+        offset=cursor.offset,
+        end_offset=store.end_offset,
+        synced_offset=LogReader(store).synced_offset(store.synced_position),
+        oldest_offset=store.oldest_offset,
+        depth=_depth(store, cursor),
+        lag_bytes=lag_bytes,
+        retention_bytes=store.cursor_retention.limit_bytes,
+        created_ms=cursor.created_ms,
+        is_warned=store.cursor_retention.is_warned(lag_bytes),
+        gaps=tuple(CursorGapStats(one.first_offset, one.next_offset, one.reason, one.at_ms) for one in cursor.gaps),
+    )

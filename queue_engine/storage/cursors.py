@@ -1,0 +1,273 @@
+"""Pipeline cursors: how far a reader of the log, such as the archive, has come with a topic. The log keeps the rest.
+
+    log/cursors.json
+    {"version": 1,
+     "cursors": [{"topic": "orders", "number": 7, "id_base": 912…, "cursor": "archive", "offset": 1200,
+                  "created_ms": 1800000000000, "gaps": [GAP, …]}, …],
+     "ended": [{…as above, "next_offset": 1400 or null, "reason": "deleted", "at_ms": 1800000000000}, …]} LF
+    CRC-32C of the line before, without its LF, as 8 hex digits LF
+
+    GAP: {"first_offset": 300, "next_offset": 900, "reason": "retention", "at_ms": 1800000000000}
+
+`number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is what was given up: offsets from
+`first_offset` up to but not including `next_offset` were let go before the reader had them. `ended` are cursors that
+are no more, the oldest first: each gave up what lay between its `offset` and `next_offset` (null: nobody knows where
+the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
+
+The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it. Until then the log
+keeps what the file on the disk needs as well: after a crash a cursor stands where it stood or where it was moved to,
+and everything from there on is still in the log. A topic's deletion is told here before topology.json tells it; where
+the latter did not come to pass, its cursors are there again. A damaged file is set aside as `cursors.json.bad` and
+told of.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from crc32c import crc32c
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.errors import LimitError, StorageError
+from queue_engine.storage.background import Background
+from queue_engine.storage.files import Files
+from queue_engine.storage.replaced_file import Composed, ReplacedFile
+from queue_engine.ticket import Ticket
+
+CURSORS_NAME = "cursors.json"
+VERSION = 1
+CURSORS_MAX = 10_000
+# What is told of the past: the newest.
+GAPS_MAX = 100
+ENDED_MAX = 1_000
+
+# Why messages were given up.
+RETENTION = "retention"
+LOST = "lost"
+DELETED = "deleted"
+TOPIC_DELETED = "topic deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class CursorGap:
+    """Messages from `first_offset` up to but not including `next_offset` were given up at `at_ms` (Unix)."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything before `offset` is passed. The topic's identity is its number and id base."""
+
+    topic: str
+    topic_number: int
+    id_base: int
+    name: str
+    offset: int
+    created_ms: int
+    gaps: tuple[CursorGap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCursor:
+    """A cursor that is no more; it gave up what lies between its offset and `next_offset`."""
+
+    cursor: Cursor
+    next_offset: int | None
+    reason: str
+    at_ms: int
+
+
+class Cursors:
+    """All cursors of one log. Belongs to the engine's thread.
+
+    ended: those that are no more, the oldest first.
+    """
+
+    def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
+        self.ended: list[EndedCursor] = []
+        self._files = files
+        self._clock = clock
+        self._file = ReplacedFile(os.path.join(directory, CURSORS_NAME), self._composed, files=files, worker=worker)
+        self._cursors: dict[int, dict[str, Cursor]] = {}  # by topic number and name
+        self._durable: dict[int, dict[str, int]] = {}  # offsets that the file on the disk tells
+        self._least: dict[int, int] = {}  # topic number → the least offset that is needed
+
+    def open(self, topic_numbers: Iterable[int]) -> str:
+        """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError."""
+        path = self._file.path
+        data = self._files.read_whole(path, 1 << 28)
+        if data is None:
+            return ""
+        found = decode_cursors(data)
+        if found is None:
+            self._files.rename(path, f"{path}.bad")
+            return path
+        known = frozenset(topic_numbers)
+        cursors, ended = found
+        gone = [one for one in cursors if one.topic_number not in known]
+        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in known]
+        for cursor in [*(one for one in cursors if one.topic_number in known), *(one.cursor for one in back)]:
+            self._cursors.setdefault(cursor.topic_number, {})[cursor.name] = cursor
+        self.ended = [one for one in ended if one not in back]
+        self._end([EndedCursor(one, None, TOPIC_DELETED, self._now_ms()) for one in gone])
+        if gone or back:
+            self._file.note_changed()
+        self._became_durable(self._offsets())
+        return ""
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why the file does not say what cursors there are; None when it does, or will."""
+        return self._file.error
+
+    def __len__(self) -> int:
+        return sum(map(len, self._cursors.values()))
+
+    def all(self) -> list[Cursor]:
+        return [cursor for named in self._cursors.values() for cursor in named.values()]
+
+    def of_topic(self, topic_number: int) -> list[Cursor]:
+        named = self._cursors.get(topic_number)
+        return [] if named is None else list(named.values())
+
+    def get(self, topic_number: int, name: str) -> Cursor | None:
+        return self._cursors.get(topic_number, {}).get(name)
+
+    def least_offset(self, topic_number: int) -> int | None:
+        """The first offset of a topic that some cursor needs, as it stands or as the file on the disk has it; None
+        when none does."""
+        return self._least.get(topic_number)
+
+    def saved(self) -> Ticket:
+        """Done when all that was done so far is durable."""
+        return self._file.saved()
+
+    def create(self, topic: str, topic_number: int, id_base: int, name: str, offset: int) -> Ticket:
+        """A new cursor; there is none of that name. Raises LimitError when there are too many."""
+        if len(self) >= CURSORS_MAX:
+            raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
+        self._put(Cursor(topic, topic_number, id_base, name, offset, self._now_ms()))
+        return self._file.save()
+
+    def move(self, cursor: Cursor, offset: int) -> Ticket:
+        """Everything before `offset` is passed; nothing changes when more is already. The ticket is done when that is
+        durable."""
+        if offset <= cursor.offset:
+            return self.saved()
+        self._put(replace(cursor, offset=offset))
+        return self._file.save()
+
+    def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
+        """Go on at `next_offset`; what lies before it becomes a gap."""
+        gap = CursorGap(cursor.offset, next_offset, reason, self._now_ms())
+        gaps = list(cursor.gaps)
+        if gaps and gaps[-1].next_offset == gap.first_offset and gaps[-1].reason == reason:
+            # The reader stands still, and more is given up with time.
+            gap = replace(gap, first_offset=gaps.pop().first_offset)
+        self._put(replace(cursor, offset=next_offset, gaps=(*gaps, gap)[-GAPS_MAX:]))
+        return self._file.save()
+
+    def delete(self, cursor: Cursor, end_offset: int) -> Ticket:
+        """End a cursor. end_offset: the topic's."""
+        del self._cursors[cursor.topic_number][cursor.name]
+        self._end([EndedCursor(cursor, end_offset, DELETED, self._now_ms())])
+        self._count(cursor.topic_number)
+        return self._file.save()
+
+    def forget_topic(self, topic_number: int, end_offset: int) -> None:
+        """The topic was deleted; it ended at `end_offset`."""
+        named = self._cursors.pop(topic_number, None)
+        if named:
+            now_ms = self._now_ms()
+            self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in named.values()])
+            self._count(topic_number)
+            self._file.save()
+
+    def tick(self) -> None:
+        """Write again what could not be written."""
+        self._file.retry()
+
+    def close(self) -> None:
+        """Write what is unwritten, in this thread. Raises OSError."""
+        self._file.close()
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // NS_PER_MS
+
+    def _put(self, cursor: Cursor) -> None:
+        self._cursors.setdefault(cursor.topic_number, {})[cursor.name] = cursor
+        self._count(cursor.topic_number)
+
+    def _end(self, ended: list[EndedCursor]) -> None:
+        self.ended = [*self.ended, *ended][-ENDED_MAX:]
+
+    def _offsets(self) -> dict[int, dict[str, int]]:
+        return {
+            number: {cursor.name: cursor.offset for cursor in named.values()}
+            for number, named in self._cursors.items()
+            if named
+        }
+
+    def _composed(self) -> Composed:
+        offsets = self._offsets()
+        return encode_cursors(self.all(), self.ended), lambda: self._became_durable(offsets)
+
+    def _became_durable(self, offsets: dict[int, dict[str, int]]) -> None:
+        self._durable = offsets
+        self._least.clear()
+        for number in self._cursors.keys() | offsets.keys():
+            self._count(number)
+
+    def _count(self, topic_number: int) -> None:
+        needed = [*self._durable.get(topic_number, {}).values()]
+        needed += [cursor.offset for cursor in self._cursors.get(topic_number, {}).values()]
+        if needed:
+            self._least[topic_number] = min(needed)
+        else:
+            self._least.pop(topic_number, None)
+
+
+def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> bytes:
+    """The file's content."""
+    listed = [_row_of(one) for one in cursors]
+    past = [
+        {**_row_of(one.cursor), "next_offset": one.next_offset, "reason": one.reason, "at_ms": one.at_ms}
+        for one in ended
+    ]
+    line = orjson.dumps({"version": VERSION, "cursors": listed, "ended": past})
+    return b"%s\n%08x\n" % (line, crc32c(line))
+
+
+def decode_cursors(data: bytes) -> tuple[list[Cursor], list[EndedCursor]] | None:
+    """The cursors of the file's content, and those that ended; None when it is not what was written."""
+    line, _, check = data.partition(b"\n")
+    if check != b"%08x\n" % crc32c(line):
+        return None
+    content = orjson.loads(line)
+    if content["version"] != VERSION:
+        return None
+    ended = [EndedCursor(_cursor_of(row), row["next_offset"], row["reason"], row["at_ms"]) for row in content["ended"]]
+    return [_cursor_of(row) for row in content["cursors"]], ended
+
+
+def _row_of(cursor: Cursor) -> dict[str, Any]:
+    return {
+        "topic": cursor.topic,
+        "number": cursor.topic_number,
+        "id_base": cursor.id_base,
+        "cursor": cursor.name,
+        "offset": cursor.offset,
+        "created_ms": cursor.created_ms,
+        "gaps": cursor.gaps,
+    }
+
+
+def _cursor_of(row: Mapping[str, Any]) -> Cursor:
+    gaps = tuple(CursorGap(**gap) for gap in row["gaps"])
+    return Cursor(row["topic"], row["number"], row["id_base"], row["cursor"], row["offset"], row["created_ms"], gaps)
