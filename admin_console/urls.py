@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path, register_convert
 
 from admin_console.accounts import views as accounts
 from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts, messages, pages, seek
+from admin_console.views import acts, confirmed_acts, cursors, messages, pages, seek
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -33,11 +33,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_TOPIC}/~publish/", acts.publish, name="publish"),
     path(f"{_TOPIC}/~pause/", acts.pause_topic, name="pause_topic"),
     path(f"{_TOPIC}/~unpause/", acts.unpause_topic, name="unpause_topic"),
+    path(f"{_TOPIC}/~archive-on/", cursors.archive_on, name="archive_on"),
     path(f"{_CHANNEL}/~pause/", acts.pause_channel, name="pause_channel"),
     path(f"{_CHANNEL}/~unpause/", acts.unpause_channel, name="unpause_channel"),
     # Acts that are confirmed first.
     path(f"{_TOPIC}/~empty/", confirmed_acts.empty_topic, name="empty_topic"),
     path(f"{_TOPIC}/~delete/", confirmed_acts.delete_topic, name="delete_topic"),
+    path(f"{_TOPIC}/~archive-off/", cursors.archive_off, name="archive_off"),
+    path(f"{_TOPIC}/~cursors/<name:cursor>/~delete/", cursors.delete_cursor, name="delete_cursor"),
     path(f"{_CHANNEL}/~empty/", confirmed_acts.empty_channel, name="empty_channel"),
     path(f"{_CHANNEL}/~delete/", confirmed_acts.delete_channel, name="delete_channel"),
     path(f"{_CHANNEL}/~requeue/", confirmed_acts.requeue_channel, name="requeue_channel"),

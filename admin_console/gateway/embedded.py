@@ -47,7 +47,13 @@ _METHODS = {
         "publish",
         "seek_channel",
     )
-} | {"requeue_channel": "requeue_in_flight"}
+} | {
+    "requeue_channel": "requeue_in_flight",
+    "delete_cursor": "delete_cursor",
+    # The archive of a topic is the cursor of that name.
+    "archive_on": "create_cursor",
+    "archive_off": "delete_cursor",
+}
 
 
 class EmbeddedGateway:

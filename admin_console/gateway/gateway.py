@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.delivery.stats import (
+    ChannelStats,
+    ClientStats,
+    CursorStats,
+    EngineSnapshot,
+    InFlightStats,
+    TopicStats,
+)
 from queue_engine.log_acts import SeekPreview, Target
 from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.options import format_duration, parse_duration_ms
@@ -16,6 +23,7 @@ __all__ = [
     "ActResult",
     "ChannelStats",
     "ClientStats",
+    "CursorStats",
     "EngineSnapshot",
     "EngineUnavailableError",
     "Gateway",

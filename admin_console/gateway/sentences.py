@@ -36,9 +36,19 @@ def outcome_counts(outcome: Outcome) -> dict[str, int]:
     return {name: number for name in names if (number := getattr(outcome, name))}
 
 
+def given_up(count: int, cursor: str) -> str:
+    """`12,304 messages that are not archived`: what ends with a pipeline cursor."""
+    if not count:
+        return "nothing: it has passed every message"
+    verb = "is" if count == 1 else "are"
+    return f"{counted(count, 'message')} that {verb} not {'archived' if cursor == 'archive' else 'read'}"
+
+
 def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome: Outcome) -> str:
     """The sentence for an act that was done."""
     name = f"{topic}/{channel}" if channel else topic
+    cursor_name = details.get("cursor", channel)  # over HTTP it stands in the channel's place
+    cursor = f"{topic}/{cursor_name}"
     dropped = message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
     match action:
         case "create_topic" | "create_channel":
@@ -68,6 +78,24 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
         case "seek_channel":
             taken = f", {counted(outcome.in_flight, 'message')} taken from consumers" if outcome.in_flight else ""
             return f"Moved {name}: {counted(outcome.depth, 'message')} waiting now{taken}."
+        case "create_cursor":
+            waiting = counted(outcome.depth, "message")
+            return (
+                f"Created the pipeline cursor {cursor}: {waiting} to read."
+                if outcome.created
+                else f"The pipeline cursor {cursor} was there already; nothing was changed."
+            )
+        case "delete_cursor":
+            return f"Deleted the pipeline cursor {cursor}. It gave up {given_up(outcome.depth, cursor_name)}."
+        case "archive_on":
+            waiting = counted(outcome.depth, "message")
+            return (
+                f"Switched the archive of {topic} on: {waiting} to archive."
+                if outcome.created
+                else f"The archive of {topic} was on already, with {waiting} to archive; nothing was changed."
+            )
+        case "archive_off":
+            return f"Switched the archive of {topic} off. It gave up {given_up(outcome.depth, cursor_name)}."
         case "read_messages":
             return f"Looked at {counted(outcome.depth, 'message')} of {name}."
         case "publish":

@@ -32,12 +32,15 @@ ACTS: Mapping[str, Role] = {
     "unpause_channel": Role.OPERATOR,
     "requeue_channel": Role.OPERATOR,
     "release_deferred": Role.OPERATOR,
+    "archive_on": Role.OPERATOR,
     # These lose messages, or deliver them again.
     "seek_channel": Role.ADMIN,
     "empty_topic": Role.ADMIN,
     "empty_channel": Role.ADMIN,
     "delete_topic": Role.ADMIN,
     "delete_channel": Role.ADMIN,
+    "delete_cursor": Role.ADMIN,
+    "archive_off": Role.ADMIN,
 }
 
 API: Mapping[str, Role] = {

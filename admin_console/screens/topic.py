@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import Reading
 from admin_console.screens import graphs, units
+from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_meaning
 from admin_console.screens.links import channel_cell, pause_cell
 from admin_console.screens.overview import depth_note, growth_cell, timeouts_cell
@@ -52,6 +53,7 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
             "points": points,
             "tables": {
                 "channels": _channel_table(reading, None, role),
+                "cursors": cursor_table(None, role),
                 "producers": _producer_table(reading, None),
             },
         }
@@ -64,6 +66,7 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
         "points": points,
         "tables": {
             "channels": _channel_table(reading, topic, role),
+            "cursors": cursor_table(topic, role),
             "producers": _producer_table(reading, topic),
         },
         "flags": {
@@ -71,6 +74,9 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
             "running": not topic.paused,
             "gone": False,
             "readable": topic.storage == "log",
+            "has_cursors": bool(topic.cursors),
+            "archived": is_archived(topic),
+            "unarchived": topic.storage == "log" and not is_archived(topic),
         },
     }
 

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 _STATUS_OF_CODE = {
     "TOPIC_NOT_FOUND": 404,
     "CHANNEL_NOT_FOUND": 404,
+    "CURSOR_NOT_FOUND": 404,
     "NOT_IN_FLIGHT": 409,
     "NOT_OWNER": 409,
     "LIMIT_REACHED": 409,

@@ -15,7 +15,7 @@ from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from tests.support.console import client_of, console_engine, make_user
 
-TOPIC, CHANNEL = "orders", "billing"
+TOPIC, CHANNEL, CURSOR = "orders", "billing", "archive"
 
 
 def patterns(
@@ -32,7 +32,7 @@ def patterns(
 
 def all_urls() -> list[tuple[str, str]]:
     """Name and path of every URL, its names filled in."""
-    values = {"topic": TOPIC, "channel": CHANNEL}
+    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR}
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
         for name, pattern in patterns(get_resolver().url_patterns)
@@ -55,6 +55,7 @@ def engine(tmp_path: Path) -> Iterator[None]:
     with console_engine(tmp_path) as runner:
         runner.submit("create_topic", TOPIC).result(5)
         runner.submit("create_channel", TOPIC, CHANNEL).result(5)
+        runner.submit("create_cursor", TOPIC, cursor=CURSOR).result(5)
         yield
 
 

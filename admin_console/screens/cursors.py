@@ -1,0 +1,73 @@
+"""Pipeline cursors of a topic: who reads it beside its channels, what the log keeps for them, what they gave up."""
+
+from typing import TYPE_CHECKING
+
+from admin_console.accounts.roles import Role
+from admin_console.screens import units
+from admin_console.screens.links import act_cell
+from admin_console.screens.parts import Cell, Chip, Column, Empty, StateCell, Table
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import CursorStats, TopicStats
+
+# The archive of a topic is on while there is a cursor of this name.
+ARCHIVE = "archive"
+
+_COLUMNS = (
+    Column("name", "Cursor", "text"),
+    Column("state", "State", "state"),
+    Column("depth", "Not passed"),
+    Column("kept", "Kept in the log"),
+    Column("gaps", "Given up", "text"),
+    Column("action", "Act", "action"),
+)
+
+
+def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
+    """One row for each cursor; empty where there is none."""
+    rows = [
+        (
+            cursor.cursor,
+            (
+                Cell(cursor.cursor, f"at offset {cursor.offset:,}; the topic ends at {cursor.end_offset:,}"),
+                StateCell(_chips(cursor)),
+                Cell(units.number(cursor.depth), units.exact(cursor.depth)),
+                Cell(
+                    units.byte_count(cursor.lag_bytes),
+                    f"{cursor.lag_bytes:,} bytes, messages of other topics among them included",
+                    "warning" if cursor.is_warned else "",
+                ),
+                _gaps(cursor),
+                act_cell("Delete", "delete_cursor", role, cursor.topic, cursor.cursor),
+            ),
+        )
+        for cursor in (topic.cursors if topic else ())
+    ]
+    return Table.build("cursors", "Pipeline cursors of the topic", _COLUMNS, rows, Empty("", "There is none."))
+
+
+def is_archived(topic: "TopicStats") -> bool:
+    return any(cursor.cursor == ARCHIVE for cursor in topic.cursors)
+
+
+def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:
+    if not cursor.is_warned:
+        return ()
+    kept, limit = units.byte_count(cursor.lag_bytes), units.byte_count(cursor.retention_bytes)
+    share = units.share(cursor.lag_bytes, cursor.retention_bytes)
+    return (
+        Chip(f"▲ {share} of its limit", "warning", f"{kept} of {limit} are kept; beyond that it gives up messages"),
+    )
+
+
+def _gaps(cursor: "CursorStats") -> Cell:
+    if not cursor.gaps:
+        return Cell("nothing")
+    last = cursor.gaps[-1]
+    told = [f"{one.first_offset:,} to {one.next_offset - 1:,} ({one.reason})" for one in cursor.gaps[-10:]]
+    return Cell(
+        f"{units.plural(len(cursor.gaps), 'gap')}, the last: offsets {last.first_offset:,} to {last.next_offset - 1:,} "
+        f"({last.reason})",
+        f"offsets {', '.join(told)}",
+        "danger",
+    )

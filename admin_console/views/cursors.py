@@ -1,0 +1,135 @@
+"""Acts on pipeline cursors: the archive switch of a topic, and ending a cursor that has not passed everything."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from admin_console.gateway.gateway import CursorStats, Target, TopicStats
+from admin_console.gateway.sentences import counted, given_up
+from admin_console.screens import units
+from admin_console.screens.cursors import ARCHIVE
+from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.question import Choice, Field, Question, reason_field, typed_name_field
+
+_STARTS = {"start": "the oldest message there is", "end": "what is published from now on"}
+
+
+class _CursorAct(ActPage):
+    """An act on one cursor of a topic. The name is typed by whoever is about to give up messages."""
+
+    cursor = ""
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.cursor = kwargs.get("cursor", self.cursor)
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.cursor}"
+
+    def logged_topic(self) -> TopicStats:
+        """The topic at this moment. Raises NotThereError, also when it is not of the log."""
+        topic = self.topic_stats()
+        if topic.storage != "log":
+            raise NotThereError(
+                f"Topic {self.topic} has storage kind {topic.storage}: only topics of the log can be archived."
+            )
+        return topic
+
+    def cursor_stats(self) -> CursorStats:
+        """The cursor at this moment. Raises NotThereError."""
+        for cursor in self.logged_topic().cursors:
+            if cursor.cursor == self.cursor:
+                return cursor
+        raise NotThereError(
+            f"The archive of {self.topic} is off."
+            if self.cursor == ARCHIVE
+            else f"Topic {self.topic} has no pipeline cursor {self.cursor}."
+        )
+
+    def ending(self, title: str, button: str) -> Question:
+        """What is asked before the cursor ends."""
+        cursor = self.cursor_stats()
+        return Question(
+            title=title,
+            button=button,
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                f"This gives up {given_up(cursor.depth, self.cursor)}.",
+                f"{units.byte_count(cursor.lag_bytes)} of the log are kept for it now; what no channel needs goes.",
+                "The topic's channels keep theirs. What was archived before stays.",
+            ],
+            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=True,
+        )
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"cursor {self.cursor}"
+
+
+class DeleteCursor(_CursorAct):
+    action = "delete_cursor"
+
+    def question(self) -> Question:
+        return self.ending(f"Delete the pipeline cursor {self.name}", f"Delete {self.name}")
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        return {"cursor": self.cursor}
+
+
+class ArchiveOff(DeleteCursor):
+    action = "archive_off"
+    cursor = ARCHIVE
+
+    def question(self) -> Question:
+        return self.ending(f"Switch the archive of {self.topic} off", f"Stop archiving {self.topic}")
+
+
+class ArchiveOn(_CursorAct):
+    action = "archive_on"
+    cursor = ARCHIVE
+
+    def question(self) -> Question:
+        topic = self.logged_topic()
+        archive = next((one for one in topic.cursors if one.cursor == ARCHIVE), None)
+        if archive is None:
+            consequences = [
+                "The log keeps every message of the topic until it is archived, besides what its channels need.",
+                "Channels and consumers notice nothing.",
+            ]
+        else:
+            waiting = counted(archive.depth, "message")
+            consequences = [f"It is on already, with {waiting} still to be archived; nothing will change."]
+        chosen = self.request.POST.get("start", "start")
+        return Question(
+            title=f"Switch the archive of {self.topic} on",
+            button=f"Archive {self.topic}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=consequences,
+            fields=[
+                Field(
+                    "start",
+                    "Archive from",
+                    kind="select",
+                    choices=tuple(Choice(value, label, value == chosen) for value, label in _STARTS.items()),
+                ),
+                reason_field(self.request.POST.get("reason", "")),
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        start = self.request.POST.get("start", "start")
+        if start not in _STARTS:
+            raise ComplaintError(f"{start[:40]!r} is neither start nor end. Nothing was done.")
+        return {"cursor": ARCHIVE, "start": Target(word=start)}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"from {_STARTS[details['start'].word]}"
+
+
+delete_cursor = DeleteCursor.as_view()
+archive_on = ArchiveOn.as_view()
+archive_off = ArchiveOff.as_view()
