@@ -129,6 +129,10 @@ class PipelineError(PenstockError):
     """A job of the data pipeline can't go on; the text says what, where, and what mends it."""
 
 
+class UnreadableSampleError(PipelineError):
+    """A message of the samples' topic is not a sample that this version knows."""
+
+
 class LakeHeldError(PipelineError):
     """Another process holds the lake; the text names it."""
 

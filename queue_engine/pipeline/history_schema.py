@@ -1,0 +1,86 @@
+"""The columns of the history, and of the samples it is made of, as Arrow has them.
+
+A history row is one node's window of a minute or an hour: of all topics (topic "" and channel ""), of a topic
+(channel ""), or of a channel. A sample row is the same of one moment. A column's `comment` says its unit and source.
+"""
+
+import pyarrow as pa
+
+MINUTES = "minutes"
+HOURS = "hours"
+# Level → seconds of a window.
+WINDOW_S = {MINUTES: 60, HOURS: 3600}
+# Level → seconds that its rows are kept.
+RETENTION_S = {MINUTES: 35 * 86_400, HOURS: 400 * 86_400}
+DAY_S = 86_400
+
+# Column → what it is, at the moment of a sample.
+GAUGES = {
+    "waiting": "messages not yet in flight; of a topic with those of its channels",
+    "depth": "messages in the queue of the topic or channel itself",
+    "in_flight": "messages with consumers; of a topic summed over its channels",
+    "deferred": "messages put off; of a topic summed over its channels",
+    "clients": "consumers that are connected",
+    "disk_bytes": "bytes on the disk",
+    "oldest_age_ms": "milliseconds since the oldest waiting message came; of a topic that of its worst channel",
+}
+# Column → what it counts, within a sample's interval or a window.
+COUNTERS = {
+    "messages": "messages that came",
+    "message_bytes": "bytes of their bodies; of a channel 0",
+    "finished": "messages finished; of a topic summed over its channels",
+    "requeued": "messages given back",
+    "timeouts": "messages whose time in flight ran out",
+    "disconnects": "messages that came back with their consumer's connection",
+}
+KEYS = ("node", "topic", "channel")
+# Every file is sorted so: one channel's rows lie together. The node makes the order whole.
+ORDER = ("topic", "channel", "t", "node")
+
+LATENCY = pa.list_(pa.struct([pa.field("b", pa.int32()), pa.field("n", pa.int64())]))
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+_KEY_COLUMNS = [
+    _column("node", pa.string(), "the engine that took the samples"),
+    _column("topic", pa.string(), '"" for the totals of all topics'),
+    _column("channel", pa.string(), '"" for the topic itself'),
+]
+_COUNTER_COLUMNS = [_column(name, pa.int64(), comment) for name, comment in COUNTERS.items()]
+_LATENCY_COLUMN = _column(
+    "latency", LATENCY, "messages finished by bucket of publish to finish, ascending by b (latency_buckets.py)"
+)
+
+SAMPLE_ROWS = pa.schema(
+    [
+        _column("taken_at", TIMESTAMP, "when the sample was taken"),
+        _column("sequence", pa.int64(), "number of the sample in its engine process"),
+        *_KEY_COLUMNS,
+        *(_column(name, pa.float64(), f"{comment}; null where not measured") for name, comment in GAUGES.items()),
+        *_COUNTER_COLUMNS,
+        _column("paused", pa.int32(), "1 for a channel that was paused"),
+        _column("latency", LATENCY, "as in the history; of a topic and of all summed over channels"),
+    ]
+)
+"""One row for all topics, one a topic, one a channel, of each sample."""
+
+HISTORY_ROWS = pa.schema(
+    [
+        _column("t", pa.int64(), "start of the window, Unix seconds", nullable=False),
+        *_KEY_COLUMNS,
+        _column("samples", pa.int32(), "how many samples the window has"),
+        *(
+            _column(f"{name}_{kind}", pa.float64(), f"{kind} over the window of: {comment}; null where not measured")
+            for name, comment in GAUGES.items()
+            for kind in ("min", "max", "avg", "last")
+        ),
+        *_COUNTER_COLUMNS,
+        _column("paused_samples", pa.int32(), "in how many of the samples the channel was paused"),
+        _LATENCY_COLUMN,
+    ]
+)
+"""One row a window, node, and topic or channel."""
