@@ -6,6 +6,7 @@ Whoever drives it (service/, or a test with a clock of its own) calls `turn` whe
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -23,12 +24,14 @@ from queue_engine.errors import (
     InvalidStorageError,
     InvalidTopicError,
     LimitError,
+    ReservedTopicError,
     StorageError,
     TopicNotFoundError,
     TopologyError,
 )
-from queue_engine.names import is_ephemeral, is_valid_name
+from queue_engine.names import SAMPLES_TOPIC, is_ephemeral, is_reserved, is_valid_name
 from queue_engine.options import Options
+from queue_engine.sampler import Sampler
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_leases import Lease
@@ -100,6 +103,7 @@ class Engine:
             on_reserve=self._reserve_offsets,
         )
         self._open_store = open_store
+        self._sampler = Sampler(options, clock=clock, files=files, background=background)
         self._topology_file = TopologyFile(options.data_path, files, background, self._compose_topology)
         self._next_number = 1
         self._durable_number = 0  # numbers below it may be given
@@ -149,6 +153,14 @@ class Engine:
             self._durable_number = self._next_number
         else:
             self._stores.remove_unknown()
+        if SAMPLES_TOPIC in self.topics:
+            # From before the name was reserved. Nothing of it is lost, and nothing is mixed with it.
+            logger.warning(
+                "topic %s is the server's own name: nobody can publish to this one or subscribe to it, and no samples "
+                "are taken until it is deleted; its messages can be read meanwhile",
+                SAMPLES_TOPIC,
+            )
+        self._sampler.open()
 
     def close(self) -> None:
         """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
@@ -159,6 +171,7 @@ class Engine:
             self._stores.abandon()
             return
         self.flush()
+        self._sampler.close(None if SAMPLES_TOPIC in self.topics else partial(self.stats, include_clients=False))
         errors: list[str] = []
         for topic in self.topics.values():
             try:
@@ -269,6 +282,7 @@ class Engine:
             pump_later=self._workload.pump_later,
             flush_later=self._workload.flush_later,
             on_appended=self.note_append,
+            time_ns=self._clock.time_ns,
         )
         self.topics[name] = topic
         self._sorted_names = None
@@ -284,6 +298,8 @@ class Engine:
         """The topic `name`, created when new, and the ticket of its creation. storage: its kind if it is new; ""
         for the default."""
         self._check_open()
+        if is_reserved(name):
+            raise ReservedTopicError(name)
         topic = self.topics.get(name)
         if topic is not None:
             return topic, self._creation_of(topic)
@@ -323,8 +339,10 @@ class Engine:
         return one.created
 
     def topic(self, name: str) -> Topic:
-        """The topic `name`. Raises TopicNotFoundError."""
+        """The topic `name`. Raises TopicNotFoundError, or ReservedTopicError for the server's own."""
         topic = self.topics.get(name)
+        if topic is None and is_reserved(name):
+            raise ReservedTopicError(name)
         if topic is None:
             raise TopicNotFoundError(f"topic {name} does not exist")
         topic.flush()  # an act comes after what was published before it
@@ -478,14 +496,22 @@ class Engine:
 
     # Reading and rewinding, on topics of the log.
 
+    def _readable(self, name: str) -> Topic:
+        """The topic `name` for who only reads it, the server's own included. Raises TopicNotFoundError."""
+        if not is_reserved(name) or name in self.topics:
+            return self.topic(name)
+        if self._sampler.topic is None:
+            raise TopicNotFoundError(f"topic {name} does not exist: no samples are kept (--samples-interval)")
+        return self._sampler.topic
+
     def read_messages(self, topic: str, target: log_acts.Target, count_max: int) -> MessagePage:
         """Messages from a place of a topic on, without consuming. Raises TopicNotFoundError, InvalidStorageError,
         LimitError or StorageError."""
-        return log_acts.read_page(self.topic(topic), target, count_max)
+        return log_acts.read_page(self._readable(topic), target, count_max)
 
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
         """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
-        return log_acts.read_frames(self.topic(topic), offset, bytes_max)
+        return log_acts.read_frames(self._readable(topic), offset, bytes_max)
 
     def read_records(self, topic: str, offset: int, bytes_max: int) -> Records:
         """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
@@ -610,6 +636,7 @@ class Engine:
             self._topology_retry_ns = now_ns + TOPOLOGY_RETRY_NS
             self._save_topology()
         self._workload.retry_stalled()
+        self._sampler.tick(now_ns)
         self._tidy(now_ns)
 
     def _tidy(self, now_ns: int) -> None:
@@ -679,6 +706,11 @@ class Engine:
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
             log=self._stores.log_stats(),
         )
+
+    def offer_sample(self, snapshot: EngineSnapshot) -> None:
+        """Whoever makes snapshots of all topics hands them in, each second: from some of them samples are made."""
+        if SAMPLES_TOPIC not in self.topics:
+            self._sampler.offer(snapshot)
 
     def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
         return tuple(self.clients[key].stats() for key in channel.consumers if key in self.clients)

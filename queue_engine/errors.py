@@ -36,6 +36,15 @@ class InvalidTopicError(RequestError):
     code = "INVALID_TOPIC"
 
 
+class ReservedTopicError(InvalidTopicError):
+    """The topic is the server's own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"topic name {name} is reserved: the server keeps its own samples there, which can only be read"
+        )
+
+
 class InvalidChannelError(RequestError):
     code = "INVALID_CHANNEL"
 

@@ -4,6 +4,8 @@ import re
 
 NAME_LENGTH_MAX = 64
 EPHEMERAL_SUFFIX = "#ephemeral"
+# What the server writes of itself; it can be read like a topic, and nothing else.
+SAMPLES_TOPIC = "_penstock.samples"
 
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 
@@ -20,3 +22,8 @@ def is_valid_name(name: str) -> bool:
 def is_ephemeral(name: str) -> bool:
     """Whether `name` asks for no disk, no metadata, and an end with its last client."""
     return name.endswith(EPHEMERAL_SUFFIX)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether `name` is the server's own: nobody publishes or subscribes to it, creates or deletes it."""
+    return name == SAMPLES_TOPIC

@@ -94,6 +94,11 @@ class Options:
         "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
         low=0,
     )
+    samples_interval_ms: int = _option(
+        10_000, "how often the server's figures are sampled, each second at most (0: never)", low=0
+    )
+    samples_retention_ms: int = _option(604_800_000, "how long samples are kept", low=60_000)
+    samples_retention_bytes: int = _option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
     http_token: str = _option("", "who sends it as Authorization: Bearer TOKEN may read bodies by HTTP")
 
     # Queues.

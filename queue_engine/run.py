@@ -5,9 +5,9 @@ form that goes to a consumer, one frame behind the other, with their ids beside 
 made, so every channel of a topic may share them.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, groupby, repeat
 
 from queue_engine.message import (
     ATTEMPTS_MAX,
@@ -83,13 +83,13 @@ class Batch:
     def run(self) -> "Run":
         """The messages as frames of their first delivery; made once, shared by all channels."""
         if self._run is None and len(self.ids) == 1:
-            self._run = Run(frame(self.timestamp_ns, 1, self.ids[0], self.bodies[0]), self.ids)
+            self._run = Run(frame(self.timestamp_ns, 1, self.ids[0], self.bodies[0]), self.ids, self.timestamp_ns)
         elif self._run is None:
             # Timestamp and attempts are the same for the whole batch.
             middle = pack_frame_prefix(0, FRAME_TYPE_MESSAGE, self.timestamp_ns, 1)[TIMESTAMP_AT:]
             starts = map(_frame_start, self.body_sizes)
             parts = zip(starts, repeat(middle), self.ids, self.bodies, strict=False)
-            self._run = Run(b"".join(chain.from_iterable(parts)), self.ids)
+            self._run = Run(b"".join(chain.from_iterable(parts)), self.ids, self.timestamp_ns)
             self._run.set_sizes([size + FRAME_HEADER_BYTES for size in self.body_sizes])
         assert self._run is not None
         return self._run
@@ -108,19 +108,60 @@ class Batch:
         return self._stored
 
 
+class PublishTimes:
+    """When the messages of a run were published, Unix ns: `counts` messages beside each other share each of `times`, so
+    that a batch costs a step and not each message."""
+
+    __slots__ = ("_ends", "_span", "counts", "times")
+
+    def __init__(self, counts: list[int], times: list[int]) -> None:
+        self.counts = counts
+        self.times = times
+        self._ends: list[int] | None = None
+        self._span: tuple[int, int] | None = None
+
+    def span(self) -> tuple[int, int]:
+        """The first time and the last."""
+        if self._span is None:
+            self._span = min(self.times), max(self.times)
+        return self._span
+
+    def between(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """(count, time) of the messages from `start` up to but not including `stop`; start < stop."""
+        if self._ends is None:
+            self._ends = list(accumulate(self.counts))
+        ends = self._ends
+        first, last = bisect_right(ends, start), bisect_left(ends, stop)
+        counts = self.counts[first : last + 1]
+        counts[-1] -= ends[last] - stop
+        counts[0] -= start - (ends[first] - self.counts[first])
+        return list(zip(counts, self.times[first : last + 1], strict=True))
+
+
 class Run:
     """Messages on their way to one consumer: `frames` holds them all, `ids` names them in the same order.
 
-    The attempts in a frame are those of the delivery that the run makes.
+    The attempts in a frame are those of the delivery that the run makes. `published_ns` is the publish time that all
+    messages share, Unix ns; None where they have several, or where nobody told: `times` knows.
     """
 
-    __slots__ = ("_ends", "_sizes", "frames", "ids")
+    __slots__ = ("_ends", "_index", "_sizes", "_times", "frames", "ids", "published_ns")
 
-    def __init__(self, frames: bytes, ids: list[bytes]) -> None:
+    def __init__(
+        self,
+        frames: bytes,
+        ids: list[bytes],
+        published_ns: int | None = None,
+        times: "PublishTimes | None" = None,
+    ) -> None:
+        """times: where they have several."""
         self.frames = frames
         self.ids = ids
+        self.published_ns = published_ns
         self._ends: list[int] | None = None
         self._sizes: list[int] | None = None
+        self._times = times
+        self._index: dict[bytes, int] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -150,7 +191,8 @@ class Run:
         if start == 0 and stop == len(self.ids):
             return self
         ends = self.ends()
-        return Run(self.frames[ends[start - 1] if start else 0 : ends[stop - 1]], self.ids[start:stop])
+        frames = self.frames[ends[start - 1] if start else 0 : ends[stop - 1]]
+        return Run(frames, self.ids[start:stop], self.published_ns)
 
     def count_within(self, start: int, bytes_max: int) -> int:
         """How many messages from `start` on fit in `bytes_max` bytes of frames."""
@@ -172,7 +214,25 @@ class Run:
 
     def select(self, indexes: Sequence[int]) -> "Run":
         """The messages at `indexes`, in that order."""
-        return Run(b"".join([self.frame_at(index) for index in indexes]), [self.ids[index] for index in indexes])
+        frames = b"".join([self.frame_at(index) for index in indexes])
+        return Run(frames, [self.ids[index] for index in indexes], self.published_ns)
+
+    def times(self) -> "PublishTimes":
+        """When its messages were published; told, or read from the frames once."""
+        if self._times is None:
+            starts = [0, *self.ends()[:-1]]
+            self._times = times_of([unpack_timestamp(self.frames, start + TIMESTAMP_AT)[0] for start in starts])
+        return self._times
+
+    def known_times(self) -> "PublishTimes | None":
+        """The same; None when only the frames know."""
+        return self._times
+
+    def index(self) -> dict[bytes, int]:
+        """Where each id stands; made once."""
+        if self._index is None:
+            self._index = {message_id: index for index, message_id in enumerate(self.ids)}
+        return self._index
 
     def for_next_attempt(self, ids: Sequence[bytes]) -> "Run":
         """The messages `ids` of this run (all its own, in any order) as frames of their next delivery.
@@ -180,10 +240,11 @@ class Run:
         In the order of the run, whatever the order asked for.
         """
         if len(ids) == 1:
-            return Run(frame_with_next_attempt(self.frame_at(self.ids.index(ids[0]))), list(ids))
+            one_frame = frame_with_next_attempt(self.frame_at(self.ids.index(ids[0])))
+            return Run(one_frame, list(ids), self.published_ns)
         wanted = set(ids)
         frames = [frame_with_next_attempt(self.frame_at(at)) for at, one in enumerate(self.ids) if one in wanted]
-        return Run(b"".join(frames), [one for one in self.ids if one in wanted])
+        return Run(b"".join(frames), [one for one in self.ids if one in wanted], self.published_ns)
 
     def stored_records(self) -> tuple[bytes, list[int]]:
         """The messages as disk queue records, each with its 4-byte length, and each record's byte length."""
@@ -200,19 +261,47 @@ def join_runs(runs: Sequence[Run]) -> Run:
     ids: list[bytes] = []
     for run in runs:
         ids += run.ids
-    return Run(b"".join([run.frames for run in runs]), ids)
+    return Run(b"".join([run.frames for run in runs]), ids, None, _joined_times(runs))
+
+
+def _joined_times(runs: Sequence[Run]) -> PublishTimes | None:
+    """When the messages of all runs were published; None when one of them does not know."""
+    counts = [len(run.ids) for run in runs]
+    times = [run.published_ns for run in runs]
+    if None not in times:
+        return PublishTimes(counts, times)  # type: ignore[arg-type]
+    joined = PublishTimes([], [])
+    for run in runs:
+        known = run.known_times()
+        if run.published_ns is not None:
+            joined.counts.append(len(run.ids))
+            joined.times.append(run.published_ns)
+        elif known is not None:
+            joined.counts += known.counts
+            joined.times += known.times
+        else:
+            return None
+    return joined
+
+
+def times_of(each: Sequence[int]) -> PublishTimes:
+    """The publish times of messages one by one, those beside each other that are the same put together."""
+    times = [(len(list(group)), time_ns) for time_ns, group in groupby(each)]
+    return PublishTimes([count for count, _ in times], [time_ns for _, time_ns in times])
 
 
 def run_of_stored(messages: Sequence[bytes]) -> Run:
     """A run of messages read back from a disk queue, for their next delivery."""
     body_sizes = [len(stored) - STORED_HEADER_BYTES for stored in messages]
+    stamps = [stored[:8] for stored in messages]
     parts = zip(
         map(_frame_start, body_sizes),
-        [stored[:8] for stored in messages],
+        stamps,
         map(_next_attempts, [stored[8:10] for stored in messages]),
         [stored[10:] for stored in messages],
         strict=False,
     )
-    run = Run(b"".join(chain.from_iterable(parts)), [stored[10:26] for stored in messages])
+    times = times_of([int.from_bytes(stamp, "big", signed=True) for stamp in stamps])
+    run = Run(b"".join(chain.from_iterable(parts)), [stored[10:26] for stored in messages], None, times)
     run.set_sizes([size + FRAME_HEADER_BYTES for size in body_sizes])
     return run

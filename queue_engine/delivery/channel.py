@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
+from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
 from queue_engine.errors import LimitError, RequestError
 from queue_engine.message import ATTEMPTS_AT, FRAME_HEADER_BYTES, TIMESTAMP_AT, unpack_attempts, unpack_timestamp
@@ -27,7 +28,7 @@ class Channel:
     """One channel of one topic. Synchronous; the caller says what time it is (monotonic ns).
 
     wake: called when there may be something to deliver; the owner then calls `deliver` once in this turn.
-    schedule: called when the earliest deadline may have come nearer.
+    schedule: called when the earliest deadline may have come nearer. time_ns: the wall clock, for latencies.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Channel:
         deferred_max: int,
         wake: Callable[["Channel"], None],
         schedule: Callable[["Channel"], None],
+        time_ns: Callable[[], int],
     ) -> None:
         self.topic_name = topic_name
         self.name = name
@@ -50,7 +52,8 @@ class Channel:
         self.created = DONE  # belongs to the engine: done when the topology on disk knows this channel
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the DeadlineIndex
-        self._in_flight = InFlightTable()
+        self._latency = LatencyHistogram(time_ns)
+        self._in_flight = InFlightTable(self._latency)
         self._deferred_max = deferred_max
         self._wake = wake
         self._schedule = schedule
@@ -320,6 +323,8 @@ class Channel:
             next_due_ns=backlog.next_due_ns(),
             disk_bytes=backlog.disk_bytes(),
             clients=clients,
+            number=self.number,
+            latency=self._latency.lend(),
         )
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:

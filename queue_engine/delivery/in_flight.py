@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import repeat
 
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.errors import NotInFlightError, NotOwnerError, RequestError
 from queue_engine.run import Run
 
@@ -26,7 +27,7 @@ _NO_RUN = Run(b"", [])
 class Delivery:
     """Messages of one run in flight to one consumer under one deadline (monotonic ns)."""
 
-    __slots__ = ("consumer", "deadline_ns", "ids", "latest_ns", "outstanding", "run", "sent_ns")
+    __slots__ = ("consumer", "deadline_ns", "ids", "in_order", "latest_ns", "outstanding", "run", "sent_ns")
 
     def __init__(self, consumer: Consumer, run: Run, ids: list[bytes], sent_ns: int) -> None:
         self.consumer = consumer
@@ -36,12 +37,14 @@ class Delivery:
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
         self.outstanding = len(ids)
+        self.in_order = 0  # so many from the start of the run were finished in the order they were sent
 
 
 class InFlightTable:
-    """All messages of one channel that are in flight."""
+    """All messages of one channel that are in flight. latency: is told of each that is finished."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency: LatencyHistogram) -> None:
+        self.latency = latency
         self._delivery_of: dict[bytes, Delivery] = {}
         self._heap: list[tuple[int, int, Delivery]] = []
         self._order = 0
@@ -88,29 +91,63 @@ class InFlightTable:
         Whether it owns them is looked at before anything is removed; an id that stands twice is finished once.
         """
         delivery_of = self._delivery_of
+        if len(ids) == 1:
+            single = delivery_of.get(ids[0])
+            if single is None or single.consumer is not consumer:
+                return self._finish_singly(consumer, ids)
+            self._note_finished(single, ids, 0, 1, self.latency.now_ns())
+            del delivery_of[ids[0]]
+            self._settle(single, 1)
+            return ids, []
         found = Counter(map(delivery_of.get, ids))
         for delivery in found:
             if delivery is None or delivery.consumer is not consumer:
                 return self._finish_singly(consumer, ids)
-        if len(ids) > 1 and len(set(ids)) != len(ids):
+        if len(set(ids)) != len(ids):
             return self._finish_singly(consumer, ids)
+        now_ns = self.latency.now_ns()
+        at = 0
+        for delivery, count in found.items():
+            assert delivery is not None
+            self._note_finished(delivery, ids, at, count, now_ns)
+            at += count
         deque(map(delivery_of.__delitem__, ids), maxlen=0)
         for delivery, count in found.items():
             assert delivery is not None
             self._settle(delivery, count)
         return ids, []
 
+    def _note_finished(self, delivery: Delivery, ids: list[bytes], at: int, count: int, now_ns: int) -> None:
+        """`count` messages of a delivery are about to be removed: those among `ids`, nearly always from `at` on."""
+        run, latency = delivery.run, self.latency
+        if run.published_ns is not None:
+            latency.note(now_ns - run.published_ns, count)
+            return
+        first = delivery.in_order
+        stop = first + count
+        if latency.note_alike(run, count, now_ns):
+            return
+        if ids[at : at + count] == run.ids[first:stop]:
+            delivery.in_order = stop
+            latency.note_part(run, first, stop, now_ns)
+        else:
+            delivery_of = self._delivery_of
+            latency.note_each(run, [one for one in ids if delivery_of[one] is delivery], now_ns)
+
     def _finish_singly(
         self, consumer: Consumer, ids: list[bytes]
     ) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
         done: list[bytes] = []
         errors: list[tuple[bytes, RequestError]] = []
+        now_ns = self.latency.now_ns()
         for message_id in ids:
             try:
-                self.remove(consumer, message_id)
+                delivery = self.owned(consumer, message_id)
             except RequestError as exc:
                 errors.append((message_id, exc))
             else:
+                self._note_finished(delivery, [message_id], 0, 1, now_ns)
+                self.remove(consumer, message_id)
                 done.append(message_id)
         return done, errors
 
@@ -207,6 +244,7 @@ class InFlightTable:
                 held = set(ids)
                 delivery.run = run.select([index for index, one in enumerate(run.ids) if one in held])
                 delivery.ids = ids
+                delivery.in_order = 0
 
     def deliveries(self) -> list[Delivery]:
         """What has anything outstanding, oldest deadline first."""

@@ -4,7 +4,8 @@ Counters count since the process started, as nsqd's do. `depth` is what waits: i
 or deferred. `None` means unknown or not asked for, never zero.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from queue_engine.storage.log_stats import LogStats
 
@@ -59,6 +60,8 @@ class ChannelStats:
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message
     disk_bytes: int  # its files, or the part of the log that is kept for it
     clients: tuple[ClientStats, ...] | None = None
+    number: int = 0  # of the channel itself: another one of the same name has another
+    latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class TopicStats:
     disk_bytes: int  # the files of what waits at the topic, or the part of the log that is kept for it
     channels: tuple[ChannelStats, ...]
     cursors: tuple[CursorStats, ...] = ()
+    number: int = 0  # of the topic itself: another one of the same name has another
 
 
 @dataclass(frozen=True, slots=True)

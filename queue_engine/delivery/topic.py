@@ -22,7 +22,7 @@ class Topic:
     pump_later: called when messages wait at the topic that could go on to its channels; the owner then calls
     `pump` once in each turn until it returns False.
     flush_later: called with the first publish of a turn; the owner then calls `flush` at the turn's end.
-    on_appended: told of every append, once it is settled, well or not.
+    on_appended: told of every append, once it is settled, well or not. time_ns: the wall clock.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Topic:
         pump_later: Callable[["Topic"], None],
         flush_later: Callable[["Topic"], None],
         on_appended: Callable[[Ticket], None],
+        time_ns: Callable[[], int],
     ) -> None:
         self.name = name
         self.number = number
@@ -51,6 +52,7 @@ class Topic:
         self._pump_later = pump_later
         self._flush_later = flush_later
         self._on_appended = on_appended
+        self._time_ns = time_ns
         self._gathered: list[bytes] | None = None  # bodies of this turn
         self._gathered_bytes = 0
         self._gathered_ticket = DONE
@@ -158,6 +160,7 @@ class Topic:
             deferred_max=self._deferred_max,
             wake=self._wake,
             schedule=self._schedule,
+            time_ns=self._time_ns,
         )
         self.channels[name] = channel
         self._schedule(channel)  # what it kept over a restart may be deferred
@@ -211,4 +214,5 @@ class Topic:
             disk_bytes=self.store.disk_bytes(),
             channels=channels,
             cursors=cursors,
+            number=self.number,
         )

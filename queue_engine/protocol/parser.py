@@ -23,7 +23,7 @@ from io import BytesIO
 
 from queue_engine.errors import ProtocolError
 from queue_engine.message import ID_BYTES
-from queue_engine.names import NAME_LENGTH_MAX, is_valid_name
+from queue_engine.names import NAME_LENGTH_MAX, is_reserved, is_valid_name
 from queue_engine.protocol.commands import (
     CLS,
     NOP,
@@ -322,7 +322,7 @@ class Parser:
     def _sub(self, params: list[bytes]) -> Command:
         if len(params) < 3:
             raise invalid("SUB insufficient number of parameters")
-        topic = _valid_name(params[1])
+        topic = _topic_name("SUB", params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"SUB topic name {quoted(params[1])} is not valid")
         channel = _valid_name(params[2])
@@ -333,7 +333,7 @@ class Parser:
     def _pub(self, params: list[bytes]) -> Command | None:
         if len(params) < 2:
             raise invalid("PUB insufficient number of parameters")
-        topic = _valid_name(params[1])
+        topic = _topic_name("PUB", params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"PUB topic name {quoted(params[1])} is not valid")
         self._has_admitted_pub = True
@@ -348,7 +348,7 @@ class Parser:
     def _dpub(self, params: list[bytes]) -> Command | None:
         if len(params) < 3:
             raise invalid("DPUB insufficient number of parameters")
-        topic = _valid_name(params[1])
+        topic = _topic_name("DPUB", params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"DPUB topic name {quoted(params[1])} is not valid")
         try:
@@ -436,7 +436,7 @@ class Parser:
     def _mpub(self, params: list[bytes]) -> Command | None:
         if len(params) < 2:
             raise invalid("MPUB insufficient number of parameters")
-        topic = _valid_name(params[1])
+        topic = _topic_name("MPUB", params[1])
         if topic is None:
             # The code stands twice, as clients of nsqd know it.
             raise ProtocolError("E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {quoted(params[1])} is not valid")
@@ -511,6 +511,14 @@ def _mpub_error(buffer: bytes, start: int, end: int, max_msg_size: int) -> Proto
 def _valid_name(raw: bytes) -> str | None:
     """The name that the bytes spell, if a topic or channel may be called so."""
     return _valid_short_name(raw) if len(raw) <= NAME_LENGTH_MAX else None
+
+
+def _topic_name(verb: str, raw: bytes) -> str | None:
+    """The same for a topic. Raises ProtocolError for one that is the server's own."""
+    name = _valid_name(raw)
+    if name is not None and is_reserved(name):
+        raise ProtocolError("E_BAD_TOPIC", f"{verb} topic name {quoted(raw)} is reserved for the server's own samples")
+    return name
 
 
 @lru_cache(maxsize=1024)  # clients repeat few names; nothing long is kept

@@ -29,10 +29,11 @@ from queue_engine.errors import (
     PenstockError,
     ProtocolError,
     RequestError,
+    ReservedTopicError,
     TopicChangedError,
 )
 from queue_engine.log_acts import START, Target
-from queue_engine.names import is_valid_name
+from queue_engine.names import is_reserved, is_valid_name
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
 from queue_engine.service import http_cursors, http_log
@@ -432,6 +433,8 @@ class HttpApi:
     def _publish(self, topic: str, bodies: list[bytes], defer_ms: int, answer: Answer) -> None:
         engine = self._engine
         try:
+            if is_reserved(topic):
+                raise ReservedTopicError(topic)
             # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
             ticket = engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.create_topic(topic)[1]
         except PenstockError as exc:
@@ -583,7 +586,7 @@ def _publish_refusal(error: Exception) -> Refusal:
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
     if isinstance(error, RequestError):
-        return Refusal(400, error.code)
+        return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
     # nsqd has one word for every publish that failed; the sentence tells a stop from a disk that refuses.
     return Refusal(503, "EXITING", "" if isinstance(error, ClosedError) else str(error))
 
@@ -596,7 +599,7 @@ def _act_refusal(error: Exception) -> Refusal:
     if isinstance(error, TopicChangedError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
-        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError
+        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
         detail = str(error) if isinstance(error, told) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
     return Refusal(500, "INTERNAL_ERROR", str(error))

@@ -243,6 +243,7 @@ class EngineRunner:
                     break
                 await asyncio.sleep(0)
             self.snapshot = snapshot
+            engine.offer_sample(snapshot)
             for hand_over in self.on_snapshot:
                 try:
                     hand_over(snapshot)

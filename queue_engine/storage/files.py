@@ -70,6 +70,11 @@ class Files:
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
 
+    def total_bytes(self, directory: str) -> int:
+        """What the file system of `directory` holds in all, used or free."""
+        found = os.statvfs(directory)
+        return found.f_blocks * found.f_frsize
+
     def modified_ns(self, path: str) -> int | None:
         """When the file at `path` was last written, Unix ns; None when there is none."""
         try:

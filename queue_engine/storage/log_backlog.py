@@ -527,4 +527,4 @@ def _with_attempts(run: Run, attempts: int) -> Run:
     """The same messages as a later delivery."""
     number = min(attempts, ATTEMPTS_MAX).to_bytes(2, "big")
     frames = [run.frame_at(index) for index in range(len(run))]
-    return Run(b"".join([one[:ATTEMPTS_AT] + number + one[ID_AT:] for one in frames]), run.ids)
+    return Run(b"".join([one[:ATTEMPTS_AT] + number + one[ID_AT:] for one in frames]), run.ids, run.published_ns)

@@ -114,13 +114,17 @@ class LogStore:
         retention_bytes: int = 0,
         block_bytes: int = BLOCK_BYTES,
         pipeline_retention_bytes: int = 0,
+        cache_bytes: int = CACHE_BYTES_MAX,
+        reads_unsynced: bool = False,
     ) -> None:
         """retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
         smaller; of what is 0 the other decides alone, with both 0 it goes at once. block_bytes: the file system's.
-        pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit."""
+        pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used
+        last. reads_unsynced: what is visible is handed out in bulk before it is known to be on the disk."""
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
-        self.batches = BatchCache(CACHE_BYTES_MAX)
+        self.batches = BatchCache(cache_bytes)
+        self.reads_unsynced = reads_unsynced
         self.holds = Holds(directory, files=files, clock=clock, worker=worker)
         self.cursors = Cursors(directory, files=files, clock=clock, worker=worker)
         self.cursor_retention = CursorRetention(

@@ -357,8 +357,8 @@ class LogTopicStore:
 
     @property
     def synced_position(self) -> int:
-        """Records that end up to here are known to be on the disk."""
-        return self._log.log.synced_end
+        """Records that end up to here are known to be on the disk, or need not be."""
+        return self._log.log.visible_end if self._log.reads_unsynced else self._log.log.synced_end
 
     def lost_until(self, offset: int) -> int:
         """Where the messages end that share the lost record of `offset`."""

@@ -240,13 +240,14 @@ class Record:
     def run(self, start: int, stop: int, id_base: int) -> Run:
         """The messages from `start` up to but not including `stop`, as frames of their first delivery."""
         ids = message_ids(id_base, self.header.first_offset + start, stop - start)
+        time_ns = self.header.time_ns
         if not self._has_ids:
-            time_ns = self.header.time_ns
             bodies = [self.body_at(index) for index in range(start, stop)]
-            return Run(b"".join([frame(time_ns, 1, one, body) for one, body in zip(ids, bodies, strict=True)]), ids)
+            frames = b"".join([frame(time_ns, 1, one, body) for one, body in zip(ids, bodies, strict=True)])
+            return Run(frames, ids, time_ns)
         ends = self._ends
         begin = ends[start - 1] if start else 0
-        run = Run(self._frames[begin : ends[stop - 1]], ids)
+        run = Run(self._frames[begin : ends[stop - 1]], ids, time_ns)
         run.set_sizes([end - before for before, end in zip([begin, *ends[start:stop]], ends[start:stop], strict=False)])
         return run
 

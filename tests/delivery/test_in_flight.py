@@ -3,12 +3,18 @@
 from queue_engine.clock import NS_PER_S
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
+from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.run import Batch, Run
+from tests.support.clock import ManualClock
 from tests.support.engine import RecordingSink
 
 
 def consumer(key: int = 1, *, timeout_s: int = 60) -> Consumer:
     return Consumer(key, RecordingSink(), msg_timeout_ns=timeout_s * NS_PER_S, max_msg_timeout_ns=900 * NS_PER_S)
+
+
+def table_of() -> InFlightTable:
+    return InFlightTable(LatencyHistogram(ManualClock().time_ns))
 
 
 def run_of(first: int, count: int, body: bytes = b"x") -> Run:
@@ -21,7 +27,7 @@ def outstanding(table: InFlightTable) -> int:
 
 
 def test_the_next_deadline_is_that_of_a_message_still_in_flight() -> None:
-    table, owner = InFlightTable(), consumer()
+    table, owner = table_of(), consumer()
     early, late = run_of(0, 1), run_of(10, 1)
     table.add(owner, early, 0)
     table.add(owner, late, 5 * NS_PER_S)
@@ -30,7 +36,7 @@ def test_the_next_deadline_is_that_of_a_message_still_in_flight() -> None:
 
 
 def test_nothing_stays_behind_once_all_is_finished() -> None:
-    table, owner = InFlightTable(), consumer()
+    table, owner = table_of(), consumer()
     for number in range(10):
         table.add(owner, run_of(number, 1), number)
     table.touch(owner, b"%016x" % 3, 100)
@@ -39,7 +45,7 @@ def test_nothing_stays_behind_once_all_is_finished() -> None:
 
 
 def test_entries_of_finished_deliveries_never_outnumber_the_living_by_much() -> None:
-    table, owner = InFlightTable(), consumer()
+    table, owner = table_of(), consumer()
     table.add(owner, run_of(0, 1), 0)
     for number in range(1, 10_000):
         table.add(owner, run_of(number, 1), number)
@@ -50,7 +56,7 @@ def test_entries_of_finished_deliveries_never_outnumber_the_living_by_much() -> 
 
 
 def test_who_leaves_gives_back_its_own_in_the_order_they_were_sent() -> None:
-    table, first, second = InFlightTable(), consumer(1), consumer(2)
+    table, first, second = table_of(), consumer(1), consumer(2)
     for number in range(6):
         table.add((first, second)[number % 2], run_of(number, 1), number)
     given_back = [message_id for _, ids in table.pop_all(first) for message_id in ids]
@@ -60,7 +66,7 @@ def test_who_leaves_gives_back_its_own_in_the_order_they_were_sent() -> None:
 
 
 def test_one_message_held_for_long_does_not_keep_its_whole_run() -> None:
-    table, owner = InFlightTable(), consumer()
+    table, owner = table_of(), consumer()
     run = run_of(0, 100, b"x" * 1_000)
     table.add(owner, run, 0)
     table.finish(owner, run.ids[:40] + run.ids[41:])
@@ -74,7 +80,7 @@ def test_one_message_held_for_long_does_not_keep_its_whole_run() -> None:
 
 
 def test_runs_still_mostly_held_are_left_alone() -> None:
-    table, owner = InFlightTable(), consumer()
+    table, owner = table_of(), consumer()
     run = run_of(0, 100, b"x" * 1_000)
     delivery: Delivery = table.add(owner, run, 0)
     table.finish(owner, run.ids[:30])

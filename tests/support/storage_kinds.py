@@ -120,7 +120,9 @@ def chosen(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def engine_options(**options: Any) -> Options:
-    """Engine options, with the storage kind of the test that runs unless they name one."""
+    """Engine options, with the storage kind of the test that runs unless they name one. Samples are taken only where a
+    test asks for them: what others count in files and on the disk is not theirs."""
+    options.setdefault("samples_interval_ms", 0)
     if _chosen["storage"]:
         options.setdefault("storage", _chosen["storage"])
     return Options(**options)

@@ -1,0 +1,57 @@
+"""How long the messages of a channel took from publish to FIN, counted by bucket.
+
+The publish time is the message's own, so what was redelivered counts from when it was published. Both times are the
+wall clock's; where that was set back the latency counts as bucket 0.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from queue_engine.latency_buckets import bucket_of
+from queue_engine.run import Run
+
+
+class LatencyHistogram:
+    """Counts of one channel since the process started. time_ns: the wall clock, Unix ns."""
+
+    __slots__ = ("_counts", "_is_lent", "now_ns")
+
+    def __init__(self, time_ns: Callable[[], int]) -> None:
+        self.now_ns = time_ns
+        self._counts: dict[int, int] = {}
+        self._is_lent = False
+
+    def lend(self) -> Mapping[int, int]:
+        """Bucket → count as of now. What is lent never changes: the next note goes to a copy, so that a channel
+        without FINs costs nothing however often it is asked."""
+        self._is_lent = True
+        return self._counts
+
+    def note(self, latency_ns: int, count: int) -> None:
+        """`count` messages were finished so long after they were published."""
+        if self._is_lent:
+            self._counts = self._counts.copy()
+            self._is_lent = False
+        counts = self._counts
+        bucket = bucket_of(latency_ns)
+        counts[bucket] = counts.get(bucket, 0) + count
+
+    def note_alike(self, run: Run, count: int, now_ns: int) -> bool:
+        """`count` messages of a run were finished: whether that could be noted without knowing which, because all of
+        the run has one bucket. So it is but for messages finished soon after they came."""
+        first_ns, last_ns = run.times().span()
+        if bucket_of(now_ns - first_ns) != bucket_of(now_ns - last_ns):
+            return False
+        self.note(now_ns - first_ns, count)
+        return True
+
+    def note_part(self, run: Run, start: int, stop: int, now_ns: int) -> None:
+        """The messages from `start` up to but not including `stop` of a run were finished. Costs by batch."""
+        for count, published_ns in run.times().between(start, stop):
+            self.note(now_ns - published_ns, count)
+
+    def note_each(self, run: Run, ids: Sequence[bytes], now_ns: int) -> None:
+        """These messages of a run were finished, in whatever order. Costs by message."""
+        index_of = run.index()
+        for message_id in ids:
+            at = index_of[message_id]
+            self.note_part(run, at, at + 1, now_ns)
