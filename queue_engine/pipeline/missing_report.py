@@ -1,7 +1,8 @@
 """What a read did not get is told: in the log, and in a file for each range.
 
     <damage_path>/<topic>-<number>-<first offset>-<next offset>.json
-    {"topic", "number", "id_base", "first_offset", "next_offset", "missing": [{"first_offset", "next_offset", "reason"}, …]}
+    {"topic", "number", "id_base", "first_offset", "next_offset",
+     "missing": [{"first_offset", "next_offset", "reason"}, …]}
 
 The name is that of the range that was wanted: a task that is run again replaces its report.
 """
