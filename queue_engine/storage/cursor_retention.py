@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 WARN_PERCENT = 80
 # A warning is said again once the cursor was back below this.
 CALM_PERCENT = 50
+# Where a place can't be told, looking for it may read much of the log: so many calls of `tick` pass between two looks.
+UNTOLD_TICKS = 60
 
 
 class CursorRetention:
@@ -41,7 +43,7 @@ class CursorRetention:
         self._topics = topics
         self._bytes_from = bytes_from
         self._warned: set[tuple[int, str]] = set()
-        self._untold: set[tuple[int, str]] = set()
+        self._untold: dict[tuple[int, str], int] = {}  # ticks until the next look
 
     def is_warned(self, lag_bytes: int) -> bool:
         """Whether a cursor that keeps so much is near the limit, or beyond it."""
@@ -64,7 +66,7 @@ class CursorRetention:
                 continue
             lag_bytes = topic.cursor_lag_bytes(cursor)
             self._warn(cursor, lag_bytes)
-            if lag_bytes <= self.limit_bytes:
+            if lag_bytes <= self.limit_bytes or self._is_put_off(cursor):
                 continue
             try:
                 next_offset = self._fitting_offset(cursor, topic)
@@ -119,7 +121,6 @@ class CursorRetention:
         return low
 
     def _give_up(self, cursor: Cursor, next_offset: int, reason: str) -> None:
-        self._untold.discard((cursor.topic_number, cursor.name))
         self._cursors.give_up(cursor, next_offset, reason)
         logger.error(
             "cursor gave up messages topic=%s cursor=%s first_offset=%d next_offset=%d reason=%s",
@@ -131,7 +132,12 @@ class CursorRetention:
         )
 
     def _tell_unknown(self, cursor: Cursor, why: str) -> None:
+        self._untold[cursor.topic_number, cursor.name] = UNTOLD_TICKS
+        logger.error("cursor beyond its limit not moved topic=%s cursor=%s why=%s", cursor.topic, cursor.name, why)
+
+    def _is_put_off(self, cursor: Cursor) -> bool:
         key = (cursor.topic_number, cursor.name)
-        if key not in self._untold:
-            self._untold.add(key)
-            logger.error("cursor beyond its limit not moved topic=%s cursor=%s why=%s", cursor.topic, cursor.name, why)
+        left = self._untold.pop(key, 1) - 1
+        if left:
+            self._untold[key] = left
+        return left > 0

@@ -95,7 +95,9 @@ class Cursors:
         self._clock = clock
         self._file = ReplacedFile(os.path.join(directory, CURSORS_NAME), self._composed, files=files, worker=worker)
         self._cursors: dict[int, dict[str, Cursor]] = {}  # by topic number and name
-        self._durable: dict[int, dict[str, int]] = {}  # offsets that the file on the disk tells
+        # Offsets that the file on the disk may tell: of the last write that is known to be done, and the least of those
+        # that were begun since.
+        self._told: dict[int, dict[str, int]] = {}
         self._least: dict[int, int] = {}  # topic number → the least offset that is needed
 
     def open(self, topic_numbers: Iterable[int]) -> str:
@@ -216,16 +218,20 @@ class Cursors:
 
     def _composed(self) -> Composed:
         offsets = self._offsets()
+        for number, named in offsets.items():
+            told = self._told.setdefault(number, {})
+            for name, offset in named.items():
+                told[name] = min(told.get(name, offset), offset)
         return encode_cursors(self.all(), self.ended), lambda: self._became_durable(offsets)
 
     def _became_durable(self, offsets: dict[int, dict[str, int]]) -> None:
-        self._durable = offsets
+        self._told = offsets
         self._least.clear()
         for number in self._cursors.keys() | offsets.keys():
             self._count(number)
 
     def _count(self, topic_number: int) -> None:
-        needed = [*self._durable.get(topic_number, {}).values()]
+        needed = [*self._told.get(topic_number, {}).values()]
         needed += [cursor.offset for cursor in self._cursors.get(topic_number, {}).values()]
         if needed:
             self._least[topic_number] = min(needed)

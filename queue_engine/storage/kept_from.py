@@ -22,8 +22,22 @@ class KeptFrom:
             return topic.visible_end
         if offset != self._offset:
             try:
-                self._position = topic.needed_position_from(offset, topic.visible_end)
+                self._position = self._looked_up(topic, offset)
             except StorageError:
                 return topic.visible_end  # it can't be told now
             self._offset = offset
         return self._position
+
+    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+        return topic.needed_position_from(offset, topic.visible_end)
+
+
+class ConfirmedFrom(KeptFrom):
+    """The same by the log's own word: for what is given up when it is too much."""
+
+    __slots__ = ()
+
+    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+        present = topic.next_present(offset)
+        record = None if present is None else topic.confirmed_record(present)
+        return super()._looked_up(topic, offset) if record is None else record[0]

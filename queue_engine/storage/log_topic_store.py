@@ -18,7 +18,7 @@ from queue_engine.storage.cursor_retention import CursorRetention
 from queue_engine.storage.cursors import Cursor, Cursors
 from queue_engine.storage.find_record import find_record, header_at
 from queue_engine.storage.holds import Holds
-from queue_engine.storage.kept_from import KeptFrom
+from queue_engine.storage.kept_from import ConfirmedFrom, KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.record import RecordHeader, RecordLostError, message_ids
@@ -70,7 +70,7 @@ class LogTopicStore:
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
         self._log = log
         self._kept = KeptFrom()
-        self._kept_for_cursors: dict[str, KeptFrom] = {}
+        self._kept_for_cursors: dict[str, ConfirmedFrom] = {}
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(channel_starts)
@@ -159,7 +159,7 @@ class LogTopicStore:
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How much of the log is kept for one of its cursors; other topics' share included."""
-        return self.kept_bytes(self._kept_for_cursors.setdefault(cursor.name, KeptFrom()), cursor.offset)
+        return self.kept_bytes(self._kept_for_cursors.setdefault(cursor.name, ConfirmedFrom()), cursor.offset)
 
     def forget_before(self, position: int) -> None:
         """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""
