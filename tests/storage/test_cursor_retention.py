@@ -3,6 +3,8 @@ than has to be."""
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,13 @@ def test_beyond_its_limit_it_gives_up_the_oldest_and_no_more_than_has_to_be(limi
     assert limited.gaps() == gaps
 
 
+def test_one_message_is_given_up_when_that_is_enough(limited: CursorBench) -> None:
+    while not limited.gaps():
+        limited.fill(1)
+        limited.tick()
+    assert limited.gaps() == [(0, 1, RETENTION)]
+
+
 def test_records_of_many_messages_are_given_up_whole(limited: CursorBench) -> None:
     for _ in range(60):
         limited.publish(*[b"0 " + BODY] * 7)
@@ -193,17 +202,28 @@ def test_a_wrong_unit_makes_nothing_be_given_up_that_fits(tmp_path: Path, unit: 
     assert bench.readable(offset) == list(range(offset, 300))
 
 
-def test_while_its_place_can_not_be_told_nothing_is_given_up(
-    limited: CursorBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    limited.fill(300)
-    segment = limited.log.segments.list[0]
-    place = limited.topic.queue.locate(0)
+@contextmanager
+def damaged_header(bench: CursorBench, offset: int) -> Iterator[None]:
+    """The record of an offset has no header that holds, for a while."""
+    place = bench.topic.queue.locate(offset)
     assert place is not None
+    segment = bench.log.segments.segment_of(place[0])
+    assert segment is not None
     fd = os.open(segment.path, os.O_RDWR)
     try:
         header = os.pread(fd, 16, place[0] - segment.position)
         os.pwrite(fd, bytes(16), place[0] - segment.position)
+        yield
+        os.pwrite(fd, header, place[0] - segment.position)
+    finally:
+        os.close(fd)
+
+
+def test_while_its_place_can_not_be_told_nothing_is_given_up(
+    limited: CursorBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited.fill(300)
+    with damaged_header(limited, 0):
         limited.tick()
         limited.tick()
         assert (limited.cursor.offset, limited.topic.oldest_offset) == (0, 0)
@@ -211,12 +231,35 @@ def test_while_its_place_can_not_be_told_nothing_is_given_up(
         assert told == [
             "cursor beyond its limit not moved topic=t cursor=archive why=the record of offset 0 is not found"
         ]
-        os.pwrite(fd, header, place[0] - segment.position)
-    finally:
-        os.close(fd)
     for _ in range(UNTOLD_TICKS):
         limited.tick()
     assert limited.cursor.offset > 0
+
+
+def test_what_once_could_not_be_told_and_fits_is_not_given_up(limited: CursorBench) -> None:
+    limited.log.cursors.create("t", 1, 1 << 40, "other", 0)  # keeps the beginning where a wrong unit leads to
+    limited.fill(100)
+    limited.log.cursors.move(limited.cursor, 100)
+    limited.fill(100)
+    with damaged_header(limited, 100):
+        limited.write_unit(100, limited.write_unit(0, bytes(20)))
+        limited.log.cursors.move(limited.cursor, 100)
+        assert limited.topic.cursor_lag_bytes(limited.cursor) > LIMIT_BYTES
+        limited.tick()
+    for _ in range(UNTOLD_TICKS):
+        limited.tick()
+    assert limited.gaps() == []
+
+
+def test_what_could_not_be_written_is_written_by_the_next_tick(bench: CursorBench) -> None:
+    bench.fill(10)
+    bench.files.fail("rename")
+    assert bench.log.cursors.move(bench.cursor, 7).error
+    assert bench.log.error is not None
+    bench.tick()
+    assert bench.log.error is None
+    bench.again()
+    assert bench.cursor.offset == 7
 
 
 def test_it_is_warned_of_once_before(limited: CursorBench, caplog: pytest.LogCaptureFixture) -> None:

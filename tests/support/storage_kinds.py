@@ -31,7 +31,10 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
 ONLY: dict[str, tuple[str, str]] = {
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
     "engine/test_leases.py": (LOG, "a disk queue has no segments to lease"),
+    "engine/test_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
+    "service/test_http_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
     "engine/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
+    "console/test_cursors.py": (LOG, "a disk queue has no cursors; a test tells that it says so"),
     "console/test_messages.py": (
         LOG,
         "a disk queue's messages are read by consuming them; a test tells that it says so",
