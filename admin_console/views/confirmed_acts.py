@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 
 from admin_console.gateway.gateway import ChannelStats, ClientStats, TopicStats
-from admin_console.gateway.sentences import counted, message_counts
+from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, reason_field, typed_name_field
 
@@ -30,6 +30,15 @@ def _of_channels(topic: TopicStats) -> tuple[int, int, int]:
 
 def _disconnected(client_count: int) -> list[str]:
     return [f"{counted(client_count, 'client')} will be disconnected."] if client_count else []
+
+
+def _given_up(topic: TopicStats) -> list[str]:
+    """`Its pipeline cursor archive gives up 3 messages that are not archived.`"""
+    return [
+        f"Its pipeline cursor {one.cursor} gives up {given_up(one.depth, one.cursor)}."
+        for one in topic.cursors
+        if one.depth
+    ]
 
 
 class EmptyTopic(ActPage):
@@ -95,6 +104,7 @@ class DeleteTopic(ActPage):
             consequences=[
                 f"The topic and its {counted(len(topic.channels), 'channel')} will be deleted.",
                 _dropped(topic.depth + depth, in_flight, deferred),
+                *_given_up(topic),
                 *_disconnected(clients),
                 "A producer or consumer that comes again makes the topic anew, and empty.",
             ],

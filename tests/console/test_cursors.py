@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from django.test import Client
 
 from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
 from admin_console.gateway import sentences
+from admin_console.live.hub import Reading
+from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.log_acts import Target
@@ -137,6 +140,25 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
     (row,) = re.findall(r'<tr data-key="archive">.*?</tr>', page)
     assert re.findall(r'data-cell="(?:name|depth|gaps)"[^>]*>([^<]*)<', row) == ["archive", "4", "nothing"]
     assert "/topics/orders/~cursors/archive/~delete/" in row
+
+
+def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
+    engine.submit("create_cursor", "orders", cursor="archive").result(5)
+    reading = Reading(engine.submit("stats", topic="orders").result(5), {}, {})
+    frame = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), reading).frame())
+    assert frame["tables"]["cursors"]["keys"] == ["archive"]
+    assert frame["tables"]["cursors"]["columns"]["depth"] == ["5"]
+    flags = frame["flags"]
+    assert (flags["has_cursors"], flags["archived"], flags["unarchived"]) == (True, True, False)
+
+
+def test_deleting_a_topic_tells_what_its_cursors_give_up(client: Client, engine: EngineRunner) -> None:
+    assert "pipeline cursor" not in text_of(client.get("/topics/orders/~delete/"))
+    engine.submit("create_cursor", "orders", cursor="archive", start=Target(offset=2)).result(5)
+    engine.submit("create_cursor", "orders", cursor="done", start=Target(word="end")).result(5)
+    asked = text_of(client.get("/topics/orders/~delete/"))
+    assert "Its pipeline cursor archive gives up 3 messages that are not archived." in asked
+    assert "pipeline cursor done" not in asked
 
 
 def test_a_topic_of_another_storage_has_no_switch_and_says_why(client: Client, engine: EngineRunner) -> None:
