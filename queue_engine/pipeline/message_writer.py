@@ -51,7 +51,7 @@ class MessageWriter(DataSourceArrowWriter):
 
 
 class StreamMessageWriter(DataSourceStreamArrowWriter):
-    """Publishes the micro-batches of a stream. A batch key belongs to one checkpoint: a new one counts from 0 again."""
+    """Publishes the micro-batches of a stream. A batch key belongs to one checkpoint: a new one counts from 0."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         _check_columns(schema)

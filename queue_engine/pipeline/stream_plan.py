@@ -4,9 +4,9 @@ A stream's offset, as Spark keeps it in its checkpoint, is
 
     {"<topic>/<number>/<id base>": next offset, …}
 
-with one entry for each topic. Number and id base are the topic's identity: a topic that was deleted and made anew is a
-series of its own, from the oldest offset it has. Where a series begins is written down before anything is read of it,
-so that a batch that is run again is the same batch.
+with one entry for each topic. Number and id base are the topic's identity: a topic that was deleted and made anew is
+a series of its own, from the oldest offset it has. Where a series begins is written down before anything is read of
+it, so that a batch that is run again is the same batch.
 """
 
 import logging

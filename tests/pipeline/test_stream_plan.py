@@ -1,0 +1,79 @@
+"""How far a stream goes next, for every thing that can happen to its topics."""
+
+from dataclasses import replace
+
+import pytest
+
+from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError
+from queue_engine.pipeline.log_client import TopicState
+from queue_engine.pipeline.read_options import REPORT, ReadOptions
+from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange, WantedRange
+from queue_engine.pipeline.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
+
+URL = "http://127.0.0.1:4151"
+OPTIONS = ReadOptions(URL, ("a", "b"))
+A = TopicState("a", 1, 100, oldest_offset=10, synced_offset=50, end_offset=60)
+B = TopicState("b", 2, 200, oldest_offset=0, synced_offset=5, end_offset=5)
+STATES = {"a": A, "b": B}
+A_AGAIN = TopicState("a", 3, 300, oldest_offset=2, synced_offset=7, end_offset=7)
+
+
+def after(start: Offsets, states: dict[str, TopicState], rows_max: int | None = None) -> Offsets:
+    return next_offsets(URL, start, states, OPTIONS, rows_max)
+
+
+def test_a_key_says_which_topic_it_is_of() -> None:
+    assert series_of(Series("a.b-c_d#ephemeral", 7, 1 << 61).key) == Series("a.b-c_d#ephemeral", 7, 1 << 61)
+
+
+def test_all_that_is_synced_is_read_and_nothing_beyond() -> None:
+    assert after({"a/1/100": 10, "b/2/200": 0}, STATES) == {"a/1/100": 50, "b/2/200": 5}
+
+
+def test_a_limit_is_shared_so_that_nobody_waits_for_who_has_more() -> None:
+    start = {"a/1/100": 10, "b/2/200": 0}
+    assert after(start, STATES, 20) == {"a/1/100": 25, "b/2/200": 5}
+    assert after(start, STATES, 7) == {"a/1/100": 13, "b/2/200": 4}
+    assert after(start, STATES, 1) == {"a/1/100": 10, "b/2/200": 1}
+    assert after(start, STATES, 1000) == {"a/1/100": 50, "b/2/200": 5}
+
+
+def test_a_topic_made_anew_is_a_new_series_that_is_written_down_before_it_is_read() -> None:
+    states = {"a": A_AGAIN, "b": B}
+    first = after({"a/1/100": 30, "b/2/200": 5}, states)
+    assert first == {"a/3/300": 2, "b/2/200": 5}
+    assert batch_ranges(URL, {"a/1/100": 30, "b/2/200": 5}, first, states, OPTIONS) == ([], [])
+    assert after(first, states) == {"a/3/300": 7, "b/2/200": 5}
+
+
+def test_a_topic_that_is_not_there_stays_where_it_was() -> None:
+    assert after({"a/1/100": 30, "b/2/200": 1}, {"b": B}) == {"a/1/100": 30, "b/2/200": 5}
+
+
+def test_an_offset_beyond_the_end_stops_the_stream() -> None:
+    with pytest.raises(OffsetBeyondEndError, match="offset 61 of a at http://127.0.0.1:4151 is beyond its end, 60"):
+        after({"a/1/100": 61, "b/2/200": 0}, STATES)
+    with pytest.raises(OffsetBeyondEndError):
+        batch_ranges(URL, {"a/1/100": 30}, {"a/1/100": 61}, STATES, OPTIONS)
+    # Read before it was synced, by an engine that told so: there, and not to be read again.
+    assert after({"a/1/100": 55, "b/2/200": 5}, STATES) == {"a/1/100": 55, "b/2/200": 5}
+
+
+def test_messages_that_are_gone_stop_the_stream_unless_it_is_to_tell_of_them() -> None:
+    start, end = {"a/1/100": 4}, {"a/1/100": 20}
+    with pytest.raises(OffsetGoneError, match="offset 4 of a at .* is gone: the oldest is 10"):
+        after(start, STATES)
+    with pytest.raises(OffsetGoneError):
+        batch_ranges(URL, start, end, STATES, OPTIONS)
+    reporting = replace(OPTIONS, on_gap=REPORT)
+    assert next_offsets(URL, start, STATES, reporting, 30)["a/1/100"] == 34
+    ranges = batch_ranges(URL, start, end, STATES, reporting)
+    assert ranges == ([WantedRange("a", 1, 100, 10, 20)], [MissingRange("a", 1, 100, 4, 10, GONE)])
+    ranges = batch_ranges(URL, start, {"a/1/100": 8}, STATES, reporting)
+    assert ranges == ([], [MissingRange("a", 1, 100, 4, 8, GONE)])
+
+
+def test_a_batch_of_a_topic_that_was_deleted_meanwhile_is_accounted_for() -> None:
+    for states in ({"a": A_AGAIN}, {}):
+        ranges = batch_ranges(URL, {"a/1/100": 10}, {"a/1/100": 20}, states, OPTIONS)
+        assert ranges == ([], [MissingRange("a", 1, 100, 10, 20, REPLACED)])
