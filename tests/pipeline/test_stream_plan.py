@@ -51,7 +51,7 @@ def test_a_topic_that_is_not_there_stays_where_it_was() -> None:
 
 
 def test_an_offset_beyond_the_end_stops_the_stream() -> None:
-    with pytest.raises(OffsetBeyondEndError, match="offset 61 of a at http://127.0.0.1:4151 is beyond its end, 60"):
+    with pytest.raises(OffsetBeyondEndError, match=r"offset 61 of a at http://127.0.0.1:4151 is beyond its end, 60"):
         after({"a/1/100": 61, "b/2/200": 0}, STATES)
     with pytest.raises(OffsetBeyondEndError):
         batch_ranges(URL, {"a/1/100": 30}, {"a/1/100": 61}, STATES, OPTIONS)
@@ -61,7 +61,7 @@ def test_an_offset_beyond_the_end_stops_the_stream() -> None:
 
 def test_messages_that_are_gone_stop_the_stream_unless_it_is_to_tell_of_them() -> None:
     start, end = {"a/1/100": 4}, {"a/1/100": 20}
-    with pytest.raises(OffsetGoneError, match="offset 4 of a at .* is gone: the oldest is 10"):
+    with pytest.raises(OffsetGoneError, match=r"offset 4 of a at .* is gone: the oldest is 10"):
         after(start, STATES)
     with pytest.raises(OffsetGoneError):
         batch_ranges(URL, start, end, STATES, OPTIONS)

@@ -17,7 +17,9 @@ class RunningEngine(EngineApi):
     def __init__(self, data_path: Path, **options: Any) -> None:
         data_path.mkdir(parents=True, exist_ok=True)
         self._runner = EngineRunner(
-            engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
+            engine_options(
+                **{"tcp_address": "127.0.0.1:0", "http_address": "127.0.0.1:0", "data_path": str(data_path), **options}
+            )
         )
         self._clients = ExitStack()
 
