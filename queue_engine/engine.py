@@ -516,12 +516,12 @@ class Engine:
     def read_records(self, topic: str, offset: int, bytes_max: int) -> Records:
         """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
         be on the disk. Raises as `read_messages`."""
-        return log_acts.read_records(self.topic(topic), offset, bytes_max)
+        return log_acts.read_records(self._readable(topic), offset, bytes_max)
 
     def log_place(self, topic: str, time_ns: int | None = None) -> log_acts.LogPlace:
         """Which topic of the log it is and how far it goes; with `time_ns` (Unix) also where the messages from then
         on begin. Raises TopicNotFoundError, InvalidStorageError or StorageError."""
-        return log_acts.log_place(self.topic(topic), time_ns)
+        return log_acts.log_place(self._readable(topic), time_ns)
 
     def lease_log(
         self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = log_acts.LEASE_SEGMENTS_MAX

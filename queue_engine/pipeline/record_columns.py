@@ -13,7 +13,7 @@ and a mapped segment file (drawn in `storage/README.md`), in which records of ot
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
@@ -223,17 +223,20 @@ class RecordColumns:
 
     # One record.
 
-    def _record(self, header: RecordHeader, at: int, position: int, salt: int) -> Iterator[pa.RecordBatch]:
+    def _record(self, header: RecordHeader, at: int, position: int, salt: int) -> Iterable[pa.RecordBatch]:
+        """Batches that are full, or can't be added to, with this record; all of them have to be taken."""
         topic = self._topics.get(header.topic_number)
         if topic is None or header.kind != KIND_MESSAGES:
-            return
+            return ()
         first = header.first_offset
         end = min(first + header.count, topic.wanted.next_offset)
         if end <= topic.expected or first >= topic.wanted.next_offset:
-            return
+            return ()
         if first > topic.expected:
             self._pass(topic, first)
         start, stop = topic.expected - first, end - first
+        topic.expected = end
+        topic.hole_count = self._hole_count
         table_at = at + HEADER_BYTES
         messages_at = table_at + header.table_bytes
         messages_end = messages_at + header.messages_bytes
@@ -243,19 +246,15 @@ class RecordColumns:
             or crc32c(view[table_at:messages_at]) != header.table_crc
             or crc32c(view[messages_at:messages_end]) != header.messages_crc
         ):
-            yield from self._flush()
-            yield from self._damaged(topic, header, at, position, salt, start, stop)
-        elif (
+            return self._damaged(topic, header, at, position, salt, start, stop)
+        if (
             self._batch_rows + stop - start <= self._rows_max
             and self._batch_bytes + header.messages_bytes <= self._bytes_max
             and messages_end - self._batch_start <= _SPAN_BYTES_MAX
         ):
             self._add(topic, header, at, start, stop, header.messages_bytes)
-        else:
-            yield from self._flush()
-            yield from self._in_pieces(topic, header, at, start, stop)
-        topic.expected = end
-        topic.hole_count = self._hole_count
+            return ()
+        return self._in_pieces(topic, header, at, start, stop)
 
     def _add(self, topic: _Topic, header: RecordHeader, at: int, start: int, stop: int, size: int) -> None:
         if not self._batch_rows:
@@ -288,6 +287,7 @@ class RecordColumns:
         self, topic: _Topic, header: RecordHeader, at: int, start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
         """A record that is too large for what is left of a batch, and perhaps for any."""
+        yield from self._flush()
         ends = np.frombuffer(self._data, ">u4", header.count, at + HEADER_BYTES).astype(np.int64)
         while start < stop:
             begin = int(ends[start - 1]) if start else 0
@@ -302,6 +302,7 @@ class RecordColumns:
         self, topic: _Topic, header: RecordHeader, at: int, position: int, salt: int, start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
         """What can be saved of a record whose CRCs do not hold; its header or its trailer does."""
+        yield from self._flush()
         data = bytes(self._view[at : at + header.size]).ljust(header.size, b"\0")
         record = decode_record(data, position=position, salt=salt)
         good = [index for index in range(start, stop) if index not in record.damaged]

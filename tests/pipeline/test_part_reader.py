@@ -20,6 +20,7 @@ from queue_engine.errors import (
     TopicMissingError,
     TopicReplacedError,
 )
+from queue_engine.names import SAMPLES_TOPIC
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.part_reader import PartReader
 from queue_engine.pipeline.read_options import FILES, HTTP, REPORT, ReadOptions
@@ -286,6 +287,16 @@ def test_the_token_is_sent_where_it_is_wanted(tmp_path: Path) -> None:
         with LogClient(url_of(engine), "secret") as client:
             options = ReadOptions(url_of(engine), ("orders",))
             assert [row.body for row in read(client, options, plan(client, options))[0]] == [b"one"]
+
+
+def test_the_servers_own_samples_are_read_without_a_lease(tmp_path: Path) -> None:
+    with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine, LogClient(url_of(engine)) as client:
+        wait_for("a sample", lambda: client.topic(SAMPLES_TOPIC).synced_offset)
+        options = ReadOptions(url_of(engine), (SAMPLES_TOPIC,))
+        planned = plan(client, options)
+        assert planned.leases == []
+        rows, missing = read(client, options, planned)
+        assert ([row.body[:4] for row in rows[:1]], missing) == ([b"PSMP"], [])
 
 
 def test_a_connection_that_the_engine_closed_is_made_anew(tmp_path: Path) -> None:
