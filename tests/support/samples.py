@@ -1,0 +1,44 @@
+"""Samples as a test reads them: taken when it says so, decoded, looked up by name."""
+
+from typing import Any
+
+from queue_engine.engine import Engine
+from queue_engine.log_acts import READ_MESSAGES_MAX, START, Target
+from queue_engine.names import SAMPLES_TOPIC
+from queue_engine.sample_format import Sample, decode_sample
+from tests.support.clock import ManualClock
+from tests.support.engine import pass_time
+
+INTERVAL_MS = 10_000
+
+
+def take_sample(engine: Engine, clock: ManualClock, *, ms: int = INTERVAL_MS) -> None:
+    """Let an interval go by, and hand in the snapshot that follows."""
+    pass_time(engine, clock, ms)
+    engine.offer_sample(engine.stats(include_clients=False))
+
+
+def samples_of(engine: Engine) -> list[Sample]:
+    """All there are, oldest first."""
+    found: list[Sample] = []
+    target = Target(word=START)
+    while True:
+        page = engine.read_messages(SAMPLES_TOPIC, target, READ_MESSAGES_MAX)
+        found += [decode_sample(one.body) for one in page.messages]
+        if not page.messages:
+            return found
+        target = Target(offset=page.next_offset)
+
+
+def topic_row(sample: Sample, topic: str) -> dict[str, Any]:
+    """What a sample tells of one topic."""
+    table = sample["topics"]
+    at = table["topic"].index(topic)
+    return {column: values[at] for column, values in table.items()}
+
+
+def channel_row(sample: Sample, topic: str, channel: str) -> dict[str, Any]:
+    """What a sample tells of one channel."""
+    table = sample["channels"]
+    at = list(zip(table["topic"], table["channel"], strict=True)).index((topic, channel))
+    return {column: values[at] for column, values in table.items()}
