@@ -163,6 +163,8 @@ def _channel_table(
 def _grown_buckets(now: Mapping[int, int], then: Mapping[int, int]) -> list[int]:
     if now is then:
         return []  # nothing was finished, as in most channels at most times
+    if sum(now.values()) < sum(then.values()):
+        then = {}  # it began anew
     grown = [(bucket, count - then.get(bucket, 0)) for bucket, count in now.items()]
     return [number for pair in sorted(grown) if pair[1] for number in pair]
 

@@ -101,6 +101,15 @@ def test_creating_what_is_there_says_so(client: Client) -> None:
     )
 
 
+def test_the_servers_own_topic_is_not_created(client: Client, engine: EngineRunner) -> None:
+    answer = post(client, "/topics/~create/", topic="_penstock.samples")
+    assert answer["message"] == (
+        "Nothing was done to _penstock.samples: topic name _penstock.samples is reserved: the server keeps its own "
+        "samples there, which can only be read."
+    )
+    assert "_penstock.samples" not in client.get("/topics/").content.decode()
+
+
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, ".", "ü", "a#eternal"])
 def test_bad_name_is_named_with_the_rule_and_not_audited(client: Client, name: str) -> None:
     answer = client.post("/topics/~create/", {"topic": name})

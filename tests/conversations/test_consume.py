@@ -309,6 +309,10 @@ def test_valid_names_are_taken(engine: RunningEngine, name: bytes) -> None:
         (b"SUB t\n", "E_INVALID SUB insufficient number of parameters"),
         (b"SUB a$b c\n", 'E_BAD_TOPIC SUB topic name "a$b" is not valid'),
         (b"SUB t:ephemeral c\n", 'E_BAD_TOPIC SUB topic name "t:ephemeral" is not valid'),
+        (
+            b"SUB _penstock.samples c\n",
+            'E_BAD_TOPIC SUB topic name "_penstock.samples" is reserved for the server\'s own samples',
+        ),
         (b"SUB .. c\n", 'E_BAD_TOPIC SUB topic name ".." is not valid'),
         (b"SUB t a$b\n", 'E_BAD_CHANNEL SUB channel name "a$b" is not valid'),
         (b"SUB t \n", 'E_BAD_CHANNEL SUB channel name "" is not valid'),

@@ -12,6 +12,11 @@ from tests.support.waiting import wait_for
 StartEngine = Callable[..., RunningEngine]
 
 
+def reserved(verb: str) -> str:
+    """What is said about the server's own topic."""
+    return f'E_BAD_TOPIC {verb} topic name "_penstock.samples" is reserved for the server\'s own samples'
+
+
 @pytest.fixture
 def small(start_engine: StartEngine) -> RunningEngine:
     """Limits of nsqd's own test: messages to 100 bytes, bodies to 1000."""
@@ -89,6 +94,9 @@ def test_dpub_waits_as_deferred_then_arrives(engine: RunningEngine) -> None:
         (b"MPUB t\n" + sized(struct.pack(">i", 0)), "E_BAD_BODY MPUB invalid message count 0"),
         (b"MPUB t\n" + sized(struct.pack(">i", -1)), "E_BAD_BODY MPUB invalid message count -1"),
         (b"DPUB t\n" + sized(b"x"), "E_INVALID DPUB insufficient number of parameters"),
+        (b"PUB _penstock.samples\n" + sized(b"x"), reserved("PUB")),
+        (b"MPUB _penstock.samples\n" + sized(mpub_body([b"x"])), reserved("MPUB")),
+        (b"DPUB _penstock.samples 1\n" + sized(b"x"), reserved("DPUB")),
         (b"DPUB a$b 1\n" + sized(b"x"), 'E_BAD_TOPIC DPUB topic name "a$b" is not valid'),
         (b"DPUB t 3600100\n" + sized(b"x"), "E_INVALID DPUB timeout 3600100 out of range 0-3600000"),
         (b"DPUB t soon\n" + sized(b"x"), "E_INVALID DPUB could not parse timeout soon"),

@@ -103,6 +103,8 @@ ONCE: dict[str, str] = {
     "console/test_serve.py": "how the process starts and ends; what outlives that is in clients/test_sigterm.py",
     "console/test_settings.py": "the console's own options and headers",
     "console/test_templates.py": "made of files, without an engine",
+    "service/test_http_samples.py": "samples have a log of their own, whatever topics have",
+    "engine/test_sample_format.py": "made of invented figures, without an engine",
     "engine/test_samples_log.py": "samples have a log of their own, whatever topics have",
 }
 
