@@ -26,6 +26,7 @@ from queue_engine.errors import (
     LimitError,
     ReservedTopicError,
     StorageError,
+    TopicChangedError,
     TopicNotFoundError,
     TopologyError,
 )
@@ -36,6 +37,7 @@ from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
+from queue_engine.storage.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.record_reader import Records
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import KINDS, Stores
@@ -217,6 +219,49 @@ class Engine:
         if topic is None or topic.created is not DONE or self.is_closing:
             return self.publish(topic_name, bodies)
         return topic.publish_at_once(bodies)
+
+    def publish_keyed(self, topic_name: str, body: bytes, key: bytes) -> Ticket:
+        """`publish` of one message with a key; only a topic of the log keeps one. Raises InvalidStorageError, and as
+        `publish`."""
+        topic, created = self._log_topic_for(topic_name)
+        return all_of((created, log_acts.publish_keyed(topic, body, key)))
+
+    def write_batch(
+        self,
+        topic_name: str,
+        bodies: Sequence[bytes],
+        *,
+        batch_key: bytes,
+        keys: Sequence[bytes] | None = None,
+        is_replayed: bool = False,
+        number: int | None = None,
+    ) -> tuple[log_acts.WrittenBatch, Ticket]:
+        """Publish messages once per `batch_key`, 16 bytes and not zero: as one record, all or nothing. Asked again,
+        it answers what the first got; the topic is created when new.
+
+        keys: of each message, of no bytes for none. number: of the topic that is meant, None for any. Raises
+        TopicChangedError when the topic has another number, BatchKeyConflictError when the key was used for other
+        messages, InvalidStorageError for a disk queue, and as `publish`.
+        """
+        there = self.topics.get(topic_name)
+        if number is not None and (there is None or there.number != number):
+            now = "does not exist" if there is None else f"has number {there.number}"
+            raise TopicChangedError(f"topic {topic_name} {now}, and number {number} is meant")
+        topic, created = self._log_topic_for(topic_name)
+        if keys is not None and not any(keys):
+            keys = None
+        written, ticket = log_acts.write_batch(topic, bodies, batch_key, keys, is_replayed=is_replayed)
+        return written, all_of((created, ticket))
+
+    def _log_topic_for(self, name: str) -> tuple[Topic, Ticket]:
+        """As `_topic_for`, but none is created that would be a disk queue. Raises InvalidStorageError."""
+        self._check_open()
+        kind = self._stores.kind_of(name)
+        if name not in self.topics and is_valid_name(name) and kind != LOG_KIND:
+            raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
+        topic, created = self._topic_for(name)
+        log_acts.log_store_of(topic, "keeps keys")
+        return topic, created
 
     def note_append(self, ticket: Ticket) -> None:
         """Learn from a settled append whether the disk takes what is published."""

@@ -63,6 +63,18 @@ class ChannelNotFoundError(RequestError):
     code = "CHANNEL_NOT_FOUND"
 
 
+class TopicChangedError(RequestError):
+    """The topic of this name is not the one that is meant: it was deleted, and perhaps made again."""
+
+    code = "TOPIC_CHANGED"
+
+
+class BatchKeyConflictError(RequestError):
+    """A batch key was used before, for other content."""
+
+    code = "BATCH_KEY_CONFLICT"
+
+
 class LeaseNotFoundError(RequestError):
     """There is no such hold on the log: never taken, given back, expired, or its topic was deleted."""
 

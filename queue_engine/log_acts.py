@@ -1,12 +1,15 @@
-"""What only a topic of the log can do: be read without consuming, be leased, and have its channels rewound."""
+"""What only a topic of the log can do: be read without consuming, be leased, have channels rewound, and keep keys."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.errors import InvalidStorageError, LimitError
+from queue_engine.run import Batch
+from queue_engine.storage.batch_keys import digest_of
 from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_leases import Lease, leased_segments
@@ -61,13 +64,50 @@ class LogPlace:
     time_offset: int | None = None
 
 
-def log_store_of(topic: Topic) -> LogTopicStore:
-    """The topic's store. Raises InvalidStorageError for another kind."""
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """What a batch got that was written under a key, and to which topic: number and id_base are its identity. is_known:
+    it was written before, or is just being written."""
+
+    topic: str
+    number: int
+    id_base: int
+    first_offset: int
+    count: int
+    is_known: bool
+
+
+def log_store_of(topic: Topic, what: str = "can be read and rewound") -> LogTopicStore:
+    """The topic's store. what: only the log can do. Raises InvalidStorageError for another kind."""
     if not isinstance(topic.store, LogTopicStore):
-        raise InvalidStorageError(
-            f"topic {topic.name} has storage kind {topic.store.kind}: only the log can be read and rewound"
-        )
+        raise InvalidStorageError(f"topic {topic.name} has storage kind {topic.store.kind}: only the log {what}")
     return topic.store
+
+
+def write_batch(
+    topic: Topic, bodies: Sequence[bytes], batch_key: bytes, keys: Sequence[bytes] | None, *, is_replayed: bool
+) -> tuple[WrittenBatch, Ticket]:
+    """Publish messages as one record, once per key. The ticket is done when they are as durable as any publish. Raises
+    InvalidStorageError, or BatchKeyConflictError when the key was used for another content."""
+    store = log_store_of(topic)
+    digest = digest_of(bodies, keys)
+    known = store.known_batch(batch_key, digest, len(bodies))
+    if known is not None:
+        written = WrittenBatch(store.name, store.number, store.id_base, known.first_offset, known.count, True)
+        return written, known.ticket
+
+    def append(batch: Batch) -> Ticket:
+        return store.append_keyed(batch, keys=keys, batch_key=batch_key, digest=digest, is_replayed=is_replayed)
+
+    topic.flush()  # its messages have the offsets before
+    written = WrittenBatch(store.name, store.number, store.id_base, store.next_offset, len(bodies), False)
+    return written, topic.publish_alone(bodies, append)
+
+
+def publish_keyed(topic: Topic, body: bytes, key: bytes) -> Ticket:
+    """Publish one message with a key. Raises InvalidStorageError."""
+    store = log_store_of(topic)
+    return topic.publish_alone([body], lambda batch: store.append_keyed(batch, keys=[key]))
 
 
 def _resolved(store: LogTopicStore, target: Target) -> int:

@@ -91,6 +91,14 @@ class Topic:
         self.flush()  # what came before comes before
         return self._append(bodies)
 
+    def publish_alone(self, bodies: Sequence[bytes], append: Callable[[Batch], Ticket]) -> Ticket:
+        """The same for what may not become one batch with anything else; `append` gives it to the store."""
+        self.flush()  # what came before comes before
+        batch = self.store.make_batch(bodies)
+        stored = append(batch)
+        stored.when_done(lambda settled: self._appended(batch, settled))
+        return stored
+
     def flush(self) -> None:
         """Append what this turn brought."""
         bodies = self._gathered

@@ -20,6 +20,7 @@ from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot, Outcome
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.errors import (
+    BatchKeyConflictError,
     ClosedError,
     CursorNotFoundError,
     InvalidCursorError,
@@ -36,7 +37,7 @@ from queue_engine.log_acts import START, Target
 from queue_engine.names import is_reserved, is_valid_name
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
-from queue_engine.service import http_cursors, http_log
+from queue_engine.service import http_cursors, http_log, http_write
 from queue_engine.service.http_access import HostCheck
 from queue_engine.service.http_connection import (
     JSON,
@@ -125,6 +126,7 @@ class HttpApi:
         self._body_access = BodyAccess(options.http_address, options.http_token)
         self._routes["/topic/messages"] = {"GET": self._messages}
         self._routes["/log/read"] = {"GET": self._read_log}
+        self._routes["/log/write"] = {"POST": self._write}
         self._routes["/log/records"] = {"GET": self._read_records}
         self._routes["/log/topic"] = {"GET": self._log_topic}
         self._routes["/log/lease"] = {"POST": self._lease}
@@ -401,7 +403,48 @@ class HttpApi:
         defer_ms = 0
         if "defer" in query:
             defer_ms = _defer_ms(query["defer"], self._options.max_req_timeout_ms)
-        self._publish(topic, [body], defer_ms, answer)
+        try:
+            key = http_write.message_key_of(query)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        if key is not None:
+            self._answer_published(lambda: (_OK, self._engine.publish_keyed(topic, body, key)), answer)
+        else:
+            self._publish(topic, [body], defer_ms, answer)
+
+    def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = _parse_query(head.raw_query)
+        topic = _publish_topic(query)
+        try:
+            asked = http_write.write_query_of(query)
+            bodies, keys = http_write.split_keyed(body, self._options.max_msg_size)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+
+        def write() -> _Read:
+            written, ticket = self._engine.write_batch(
+                topic,
+                bodies,
+                batch_key=asked.batch_key,
+                keys=keys,
+                is_replayed=asked.is_replayed,
+                number=asked.number,
+            )
+            return http_write.written_response(written), ticket
+
+        self._answer_published(write, answer)
+
+    @staticmethod
+    def _answer_published(publish: Callable[[], _Read], answer: Answer) -> None:
+        try:
+            response, ticket = publish()
+        except PenstockError as exc:
+            raise _publish_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(response if done.error is None else _publish_refusal(done.error).response())
+
+        ticket.when_done(settled)
 
     def _mpub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         query = _parse_query(head.raw_query)
@@ -585,6 +628,10 @@ def _defer_ms(text: str, limit_ms: int) -> int:
 def _publish_refusal(error: Exception) -> Refusal:
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError | BatchKeyConflictError):
+        return Refusal(409, error.code, str(error))
+    if isinstance(error, InvalidStorageError):
+        return Refusal(400, error.code, str(error))
     if isinstance(error, RequestError):
         return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
     # nsqd has one word for every publish that failed; the sentence tells a stop from a disk that refuses.

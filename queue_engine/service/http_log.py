@@ -154,7 +154,8 @@ def page_response(page: MessagePage) -> Response:
                         "id": one.message_id,
                         "timestamp": one.time_ns,
                         "due": one.due_ns or None,
-                        **_body(one.body),
+                        **_text("body", one.body),
+                        **(_text("key", one.key) if one.key else {}),
                     }
                     for one in page.messages
                 ],
@@ -164,11 +165,11 @@ def page_response(page: MessagePage) -> Response:
     )
 
 
-def _body(body: bytes) -> dict[str, Any]:
+def _text(name: str, data: bytes) -> dict[str, Any]:
     try:
-        return {"body": body.decode()}
+        return {name: data.decode()}
     except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
+        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def frames_response(frames: Frames) -> Response:

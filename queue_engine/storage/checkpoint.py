@@ -2,13 +2,16 @@
 
     log/checkpoint
 
-    | magic "PCKP" | version u8 = 1 | 3 zero | position u64 | durable upto u64 | last time i64 | topics u32 | CRC u32 |
-      0              4                5        8              16                 24              32           36
+    | magic "PCKP" | version u8 = 1 | flags u8 | 2 zero | position u64 | durable upto u64 | last time i64 | topics u32 |
+      0              4                5          6        8              16                 24              32
+    | CRC u32 |
+      36
     | topic u32 | gaps u32 | oldest offset u64 | end offset u64 | first offset of a gap u64 | count u64 | … | topic …
 
-Big-endian. The CRC is CRC-32C over all other bytes. All below `position`, a record's place, is synced, in the log and
-in the consume queues. (RocketMQ's StoreCheckpoint is the model: the least of the synced positions.) It is derived:
-without it, or where it disagrees with what is there, the whole log is read and the consume queues are made anew.
+Big-endian. Flag 1: there is a file of batch keys (`batch_keys.py`), and its absence is a loss. The CRC is CRC-32C over
+all other bytes. All below `position`, a record's place, is synced: in the log, the consume queues and the batch keys.
+(RocketMQ's StoreCheckpoint is the model: the least of the synced positions.) It is derived: without it, or where it
+disagrees with what is there, the whole log is read and the consume queues are made anew.
 """
 
 import struct
@@ -20,10 +23,11 @@ from crc32c import crc32c
 CHECKPOINT_NAME = "checkpoint"
 VERSION = 1
 _MAGIC = b"PCKP"
-_header = struct.Struct(">4sB3xQQqI")
+_header = struct.Struct(">4sBB2xQQqI")
 _topic = struct.Struct(">IIQQ")
 _gap = struct.Struct(">QQ")
 _CRC_BYTES = 4
+_HAS_BATCH_KEYS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,14 @@ class Checkpoint:
     durable_upto: int
     last_time_ns: int
     queues: Mapping[int, QueueState]
+    has_batch_keys: bool = False
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     header = _header.pack(
         _MAGIC,
         VERSION,
+        _HAS_BATCH_KEYS if checkpoint.has_batch_keys else 0,
         checkpoint.position,
         checkpoint.durable_upto,
         checkpoint.last_time_ns,
@@ -68,7 +74,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint | None:
     header, crc, rest = data[: _header.size], data[_header.size : start], data[start:]
     if len(data) < start or crc32c(rest, crc32c(header)).to_bytes(_CRC_BYTES, "big") != crc:
         return None
-    magic, version, position, durable_upto, last_time_ns, count = _header.unpack(header)
+    magic, version, flags, position, durable_upto, last_time_ns, count = _header.unpack(header)
     if (magic, version) != (_MAGIC, VERSION):
         return None
     queues: dict[int, QueueState] = {}
@@ -82,4 +88,6 @@ def decode_checkpoint(data: bytes) -> Checkpoint | None:
             queues[number] = QueueState(oldest_offset, end_offset, gaps)
     except struct.error:
         return None
-    return Checkpoint(position, durable_upto, last_time_ns, queues) if at == len(rest) else None
+    if at != len(rest):
+        return None
+    return Checkpoint(position, durable_upto, last_time_ns, queues, bool(flags & _HAS_BATCH_KEYS))

@@ -1,10 +1,13 @@
-"""Checkpoints while the log works: the consume queues' files are synced, then the checkpoint tells how far they go."""
+"""Checkpoints while the log works: the consume queues' files and that of the batch keys are synced, then the checkpoint
+tells how far they go."""
 
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from queue_engine.storage.background import Background
+from queue_engine.storage.batch_keys import BatchKeys
 from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, decode_checkpoint, encode_checkpoint
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.files import Files
@@ -32,6 +35,7 @@ class Checkpointer:
         queue_files: QueueFiles,
         worker: Background,
         interval_ns: int,
+        batch_keys: BatchKeys,
         log: Callable[[], CommitLog],
         topics: Callable[[], dict[int, LogTopicStore]],
     ) -> None:
@@ -41,6 +45,7 @@ class Checkpointer:
         self._queue_files = queue_files
         self._worker = worker
         self._interval_ns = interval_ns
+        self._batch_keys = batch_keys
         self._log = log
         self._topics = topics
         self._at_ns = 0
@@ -72,8 +77,17 @@ class Checkpointer:
         takes longer, and that is all."""
         if self._log().error is not None or not self._are_queues_known:
             return
+        self._batch_keys.finish_write()
+        checkpoint = self._compose()
+        keys = self._batch_keys.start_write(checkpoint.durable_upto)
+        checkpoint = replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file)
         try:
-            self._files.replace(self._path, encode_checkpoint(self._compose()))
+            if keys is not None:
+                try:
+                    keys.run()
+                finally:
+                    self._batch_keys.settle(keys)
+            self._files.replace(self._path, encode_checkpoint(checkpoint))
         except OSError as exc:
             logger.warning("checkpoint not written path=%s error=%s", self._path, exc)
 
@@ -99,7 +113,8 @@ class Checkpointer:
         if checkpoint.position == self._position:
             return
         unsynced = self._queue_files.take_unsynced()
-        content = encode_checkpoint(checkpoint)
+        keys = self._batch_keys.start_write(checkpoint.durable_upto)
+        content = encode_checkpoint(replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file))
         self._is_writing = True
         is_synced = False
 
@@ -107,10 +122,14 @@ class Checkpointer:
             nonlocal is_synced
             self._queue_files.sync(unsynced)
             is_synced = True
+            if keys is not None:
+                keys.run()
             self._files.replace(self._path, content)
 
         def done(error: Exception | None) -> None:
             self._is_writing = False
+            if keys is not None:
+                self._batch_keys.settle(keys)
             if error is None:
                 self._position = checkpoint.position
                 self._tell_queues(checkpoint)

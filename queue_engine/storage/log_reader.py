@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadMessage:
-    """One message as it was published. due_ns: until when it was deferred at publication, Unix ns; 0 for not."""
+    """One message as it was published. due_ns: until when it was deferred at publication, Unix ns; 0 for not. key:
+    of no bytes when it has none."""
 
     offset: int
     message_id: str
     time_ns: int
     due_ns: int
     body: bytes
+    key: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class LogReader:
             batch.time_ns,
             due[0][1] if due else 0,
             batch.run.frame_at(index)[FRAME_HEADER_BYTES:],
+            batch.keys[index] if batch.keys is not None else b"",
         )
 
     def offset_at(self, time_ns: int) -> int:

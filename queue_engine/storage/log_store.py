@@ -17,6 +17,7 @@ from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
+from queue_engine.storage.batch_keys import UNKNOWN_DIGEST, BatchKeys, KeyedRecord, KnownBatch, digest_of
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.checkpoint import Checkpoint
 from queue_engine.storage.checkpointer import Checkpointer
@@ -31,12 +32,12 @@ from queue_engine.storage.holes import BLOCK_BYTES, Holes
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
 from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.logged_batch import BatchCache
+from queue_engine.storage.logged_batch import BatchCache, KeyedBatch
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
-from queue_engine.storage.record import RecordHeader, RecordLostError
+from queue_engine.storage.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
 from queue_engine.storage.recovery_report import Damage, RecoveryReport
 from queue_engine.storage.segment import LogSegments, SegmentInfo
 from queue_engine.ticket import Ticket
@@ -134,6 +135,7 @@ class LogStore:
             bytes_from=self.bytes_from,
         )
         self.holes = Holes(directory, files, block_bytes)
+        self.batch_keys = BatchKeys(directory, files=files, clock=clock)
         # Complete segments, for `bytes_from`: of which list, up to where, and the bytes from each on.
         self._counted: list[SegmentInfo] | None = None
         self._counted_upto = 0
@@ -177,6 +179,7 @@ class LogStore:
             queue_files=self._queue_files,
             worker=worker,
             interval_ns=checkpoint_interval_ms * NS_PER_MS,
+            batch_keys=self.batch_keys,
             log=lambda: self.log,
             topics=lambda: self._topics,
         )
@@ -205,6 +208,8 @@ class LogStore:
             if queue is None:
                 queue = queues[number] = self._new_queue(number, header.first_offset)
             queue.append(header.first_offset, header.count, position, header.size, dues_ns)
+            if header.flags & HAS_BATCH_KEY:
+                self._recover_key(header, position)
 
         try:
             self.segments.load()
@@ -213,7 +218,10 @@ class LogStore:
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
             found = self._checkpointer.read()
-            checkpoint = found if found is not None and self._is_trusted(found, openings, queues) else None
+            wanting = self.batch_keys.open(openings, is_expected=found is not None and found.has_batch_keys)
+            checkpoint: Checkpoint | None = None
+            if found is not None and not wanting and self._is_trusted(found, openings, queues):
+                checkpoint = found
             if checkpoint is None:
                 # Made anew from the log, whatever they held.
                 queues.clear()
@@ -231,6 +239,10 @@ class LogStore:
             )
             if damaged_holes:
                 recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
+            if wanting:
+                kept = "the keys of batches are those that it still told, and those of the log's records"
+                recovered.damages.append(Damage(0, 0, 0, 0, 0, wanting, kept=kept))
+            self.batch_keys.opened(wanting)
             if checkpoint is not None:
                 recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
             elif found is not None:
@@ -267,6 +279,29 @@ class LogStore:
         self.cursor_retention.note_lost()
         files = (damaged_holds, damaged_cursors)
         return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"], *files)
+
+    def _recover_key(self, header: RecordHeader, position: int) -> None:
+        """A record with a batch key was read. Raises StorageError."""
+        keyed = KeyedRecord(
+            header.topic_number,
+            header.batch_key,
+            header.first_offset,
+            header.count,
+            header.time_ns,
+            position,
+            header.size,
+        )
+        if self.batch_keys.has(keyed):
+            return
+        digest = UNKNOWN_DIGEST
+        try:
+            record = self.segments.read_record(position, header.size)
+        except RecordLostError:
+            pass
+        else:
+            if record.is_content_whole:
+                digest = digest_of([record.body_at(index) for index in range(header.count)], record.keys())
+        self.batch_keys.put(keyed, digest)
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
@@ -421,14 +456,8 @@ class LogStore:
     def append(self, topic: LogTopicStore, batch: Batch, dues_ns: Sequence[int] | None) -> Ticket:
         """Take a topic's batch; visible and done after `end_turn`, by the sync policy. Raises StorageError."""
         first, count = topic.next_offset, len(batch.ids)
-        left = topic.reserved_offset - first
-        if left < RESERVED_OFFSETS // 2:
-            self._reserve(topic)
-            if left < count:
-                raise StorageError(
-                    f"topic {topic.name} has {left} reserved offsets left for {count} messages: "
-                    "topology.json could not be written in time"
-                )
+        if topic.reserved_offset - first < RESERVED_OFFSETS // 2:
+            self._reserve_for(topic, count)
         position, size = self.log.append(topic.number, first, batch, dues_ns=dues_ns)
         topic.next_offset = first + count
         ticket = Ticket()
@@ -436,6 +465,55 @@ class LogStore:
         if not self._has_work:
             self.note_work()
         return ticket
+
+    def append_keyed(
+        self,
+        topic: LogTopicStore,
+        batch: Batch,
+        *,
+        flags: int,
+        batch_key: bytes,
+        digest: bytes,
+        keys: Sequence[bytes] | None,
+    ) -> Ticket:
+        """The same with keys. Under a batch key, b"" for none, the batch is known while it is being written; if that
+        fails it is not any more. Raises StorageError."""
+        number, first, count = topic.number, topic.next_offset, len(batch.ids)
+        if topic.reserved_offset - first < RESERVED_OFFSETS // 2:
+            self._reserve_for(topic, count)
+        position, size = self.log.append(number, first, batch, flags=flags, batch_key=batch_key, keys=keys)
+        topic.next_offset = first + count
+        ticket = Ticket()
+        self._pending.append((position + size, topic, first, batch, position, size, None, ticket))
+        if batch_key:
+            self.batch_keys.begin(number, batch_key, digest, KnownBatch(first, count, ticket))
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                if batch_key:
+                    self.batch_keys.forget(number, batch_key)
+                return
+            if number not in self._topics:
+                return  # deleted meanwhile
+            if keys is not None:
+                self.batches.put(position, KeyedBatch(first, batch.timestamp_ns, batch.run(), keys))
+            if batch_key:
+                record = KeyedRecord(number, batch_key, first, count, batch.timestamp_ns, position, size)
+                self.batch_keys.put(record, digest)
+
+        ticket.when_done(settled)
+        self.note_work()
+        return ticket
+
+    def _reserve_for(self, topic: LogTopicStore, count: int) -> None:
+        """Few of the reserved offsets are left. Raises StorageError when there are not even `count`."""
+        self._reserve(topic)
+        left = topic.reserved_offset - topic.next_offset
+        if left < count:
+            raise StorageError(
+                f"topic {topic.name} has {left} reserved offsets left for {count} messages: "
+                "topology.json could not be written in time"
+            )
 
     def _reserve(self, topic: LogTopicStore) -> None:
         if topic.wanted_offset <= topic.reserved_offset:
@@ -567,7 +645,9 @@ class LogStore:
 
         Raises StorageError when a consume queue can't be read; then nothing is removed.
         """
-        needed = self.log.first_open_position
+        # What the log alone knows goes on to the file of batch keys first.
+        unwritten = self.batch_keys.first_unwritten_position
+        needed = self.log.first_open_position if unwritten is None else min(unwritten, self.log.first_open_position)
         for topic in self._topics.values():
             needed = min(needed, topic.needed_position(needed))
         removed = [one for one in self.segments.list if one.is_sealed and one.next_position <= needed]
@@ -617,7 +697,8 @@ class LogStore:
     def _punchable(self) -> list[SegmentInfo]:
         """Complete segments that are past retention, and before all that readers have leases on. Raises
         StorageError."""
-        leased = self.log.first_open_position
+        unwritten = self.batch_keys.first_unwritten_position
+        leased = self.log.first_open_position if unwritten is None else min(unwritten, self.log.first_open_position)
         for hold in self.holds.all():
             leased = min(leased, self._topics[hold.topic_number].needed_position_from(hold.offset, leased))
         complete = [one for one in self.segments.list if one.is_sealed and one.next_position <= leased]
@@ -670,6 +751,7 @@ class LogStore:
         self._topics.pop(topic.number, None)
         self.holds.forget_topic(topic.number)
         self.cursors.forget_topic(topic.number, topic.end_offset)
+        self.batch_keys.forget_topic(topic.number)
         try:
             topic.queue.delete()
         except OSError as exc:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from queue_engine.errors import StorageError
 from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
+from queue_engine.storage.batch_keys import KnownBatch
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.cursor_retention import CursorRetention
@@ -20,8 +21,8 @@ from queue_engine.storage.find_record import find_record, header_at
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import ConfirmedFrom, KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.logged_batch import LoggedBatch
-from queue_engine.storage.record import RecordHeader, RecordLostError, message_ids
+from queue_engine.storage.logged_batch import KeyedBatch, LoggedBatch
+from queue_engine.storage.record import REPLAYED, RecordHeader, RecordLostError, message_ids
 from queue_engine.storage.record_reader import RecordReader
 from queue_engine.storage.segment import SegmentInfo
 from queue_engine.storage.store import EmptyResult, StorePositions
@@ -218,6 +219,28 @@ class LogTopicStore:
         except StorageError as exc:
             return failed(exc)
 
+    def known_batch(self, batch_key: bytes, digest: bytes, count: int) -> KnownBatch | None:
+        """The batch that was written under this key, or is being written; None when it is new. Raises
+        BatchKeyConflictError when it had another content."""
+        return self._log.batch_keys.find(self.number, batch_key, digest, count)
+
+    def append_keyed(
+        self,
+        batch: Batch,
+        *,
+        keys: Sequence[bytes] | None,
+        batch_key: bytes = b"",
+        digest: bytes = b"",
+        is_replayed: bool = False,
+    ) -> Ticket:
+        """As `append`, with a key for each message or none, and under a key for all, which is new (`known_batch`);
+        `digest` is that of `digest_of`."""
+        flags = REPLAYED if is_replayed else 0
+        try:
+            return self._log.append_keyed(self, batch, flags=flags, batch_key=batch_key, digest=digest, keys=keys)
+        except StorageError as exc:
+            return failed(exc)
+
     def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
         """A record became visible."""
         queue = self.queue
@@ -344,7 +367,11 @@ class LogTopicStore:
                 return None
             damaged = frozenset(header.first_offset + index for index in record.damaged)
             run = record.run(0, header.count, self.id_base)
-            batch = LoggedBatch(header.first_offset, header.time_ns, run, damaged)
+            keys = record.keys()
+            if keys is None:
+                batch = LoggedBatch(header.first_offset, header.time_ns, run, damaged)
+            else:
+                batch = KeyedBatch(header.first_offset, header.time_ns, run, keys, damaged)
             batches.put(position, batch)
         index = offset - batch.first
         is_it = 0 <= index < len(batch.run.ids) and batch.run.ids[index] == b"%016x" % (self.id_base + offset)

@@ -1,19 +1,24 @@
 """Batches of the log that were written or read a moment ago, kept in memory for the channels that want them next."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from queue_engine.run import Run
 
 # What a message costs beside its bytes: an id, a place in a list, a share of the batch.
 _MESSAGE_COST_BYTES = 100
 _BATCH_COST_BYTES = 400
+_KEY_COST_BYTES = 40
 
 
 class LoggedBatch:
     """One record's messages, as the frames of their first delivery.
 
-    first, end: the offsets from `first` up to but not including `end`. damaged: offsets whose bodies are lost.
+    first, end: the offsets from `first` up to but not including `end`. damaged: offsets whose bodies are lost. keys: of
+    each message, of no bytes for none; None when no message has one.
     """
+
+    keys: Sequence[bytes] | None = None  # few have any: only `KeyedBatch` has room for them
 
     __slots__ = ("cost_bytes", "damaged", "end", "first", "run", "time_ns")
 
@@ -25,6 +30,19 @@ class LoggedBatch:
         self.time_ns = time_ns
         self.run = run
         self.damaged = damaged
+
+
+class KeyedBatch(LoggedBatch):
+    """The same with keys."""
+
+    __slots__ = ("keys",)
+
+    def __init__(
+        self, first: int, time_ns: int, run: Run, keys: Sequence[bytes], damaged: frozenset[int] = frozenset()
+    ) -> None:
+        super().__init__(first, time_ns, run, damaged)
+        self.keys = keys
+        self.cost_bytes += sum(map(len, keys)) + _KEY_COST_BYTES * len(keys)
 
 
 class BatchCache:

@@ -237,6 +237,15 @@ class Record:
     def key_at(self, index: int) -> bytes:
         return b"" if self._keys is None else self._keys[index]
 
+    def keys(self) -> Sequence[bytes] | None:
+        """The key of each message, of no bytes for none; None when no message has one, or all are lost."""
+        return self._keys
+
+    @property
+    def is_content_whole(self) -> bool:
+        """Whether all bodies and keys are as they were published."""
+        return not self.damaged and (self._keys is not None or not self.header.flags & HAS_KEYS)
+
     def run(self, start: int, stop: int, id_base: int) -> Run:
         """The messages from `start` up to but not including `stop`, as frames of their first delivery."""
         ids = message_ids(id_base, self.header.first_offset + start, stop - start)

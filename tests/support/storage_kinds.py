@@ -30,6 +30,7 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
 # Test, or folder and file → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
+    "engine/test_write_batch.py": (LOG, "a disk queue keeps no keys"),
     "engine/test_leases.py": (LOG, "a disk queue has no segments to lease"),
     "engine/test_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
     "service/test_http_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
@@ -40,6 +41,7 @@ ONLY: dict[str, tuple[str, str]] = {
         "a disk queue's messages are read by consuming them; a test tells that it says so",
     ),
     "service/test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
+    "service/test_http_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
         DISK_QUEUE,
         "what was deferred comes at once after its restart; the log keeps the due time",
