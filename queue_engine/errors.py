@@ -91,12 +91,6 @@ class CursorNotFoundError(RequestError):
     code = "CURSOR_NOT_FOUND"
 
 
-class TopicChangedError(RequestError):
-    """The topic was deleted and made anew: what was meant is another, of the same name."""
-
-    code = "TOPIC_CHANGED"
-
-
 class NotInFlightError(RequestError):
     """The id is not in flight: never was, already finished, or timed out."""
 
