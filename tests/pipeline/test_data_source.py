@@ -15,7 +15,8 @@ from queue_engine.pipeline.schemas import MESSAGES
 from tests.support.engine_process import EngineProcess
 from tests.support.log_topics import Published, publish, published
 
-pytestmark = pytest.mark.spark
+# Session, workers and engine take their time on a busy machine.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 TEN = tuple(f"ten{number}" for number in range(10))
