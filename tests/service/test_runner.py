@@ -1,6 +1,10 @@
 """The engine's thread: what it does when something in it breaks, and that nobody waits for ever."""
 
+import base64
+import json
 from concurrent.futures import Future
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +13,11 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.errors import ClosedError, PenstockError
+from queue_engine.names import SAMPLES_TOPIC
+from queue_engine.sample_format import Sample, decode_sample
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
+from tests.support.running_engine import RunningEngine
 from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
 
@@ -83,3 +90,31 @@ def test_a_taken_port_is_told_and_leaves_nothing_running(tmp_path: Path) -> None
             second.start()
     finally:
         first.stop()
+
+
+def test_samples_come_by_themselves_and_go_on_after_a_restart(tmp_path: Path) -> None:
+    def samples(engine: RunningEngine) -> list[Sample]:
+        with closing(HTTPConnection("127.0.0.1", engine.http_port)) as http:
+            http.request("GET", f"/topic/messages?topic={SAMPLES_TOPIC}&limit=1000")
+            page = json.loads(http.getresponse().read())
+        return [decode_sample(base64.b64decode(one["body_base64"])) for one in page["messages"]]
+
+    def finished(taken: list[Sample]) -> int:
+        return sum(sum(one["channels"]["finished"]) for one in taken)
+
+    for round_number in (1, 2):
+        with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine:
+            before = len(samples(engine))
+            assert finished(samples(engine)) == 2 * (round_number - 1)
+            client = engine.client()
+            client.publish("orders", b"one", b"two")
+            client.subscribe("orders", "billing", rdy=2)
+            for _ in range(2):
+                client.finish(client.read_message())
+            wait_for("two samples", lambda: len(samples(engine)) >= before + 2)  # noqa: B023
+    with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine:
+        taken = samples(engine)
+    assert finished(taken) == sum(sum(one["topics"]["messages"]) for one in taken) == 4
+    assert sum(sum(flat[1::2]) for one in taken for flat in one["channels"]["latency"]) == 4
+    assert len({one["started_ms"] for one in taken}) == 2
+    assert all(one["engine"]["rss_bytes"] > 10 << 20 for one in taken)
