@@ -244,7 +244,9 @@ def test_a_fault_of_the_disk_ends_samples_and_nothing_else(tmp_path: Path, clock
     assert len(samples_of(engine)) == 2
 
 
-def test_a_sample_is_encoded_on_the_worker_and_the_next_waits_for_it(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_sample_is_encoded_on_the_worker_and_the_next_waits_for_it(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     background = HeldBackground()
     engine = Engine(
         engine_options(data_path=str(tmp_path), samples_interval_ms=INTERVAL_MS),
@@ -254,24 +256,31 @@ def test_a_sample_is_encoded_on_the_worker_and_the_next_waits_for_it(tmp_path: P
         sync_background=InlineBackground(),
     )
     engine.open()
-    background.finish()
-    for count in (1, 2):
+
+    def growths(engine: Engine) -> list[int]:
+        return [topic_row(one, "orders")["messages"] for one in samples_of(engine)]
+
+    def publish_and_offer(count: int) -> None:
         engine.publish("orders", [b"x"] * count)
         settle(engine)
-        background.finish()
         clock.advance(ms=INTERVAL_MS)
         offer(engine)
-        offer(engine)
-    clock.advance(ms=INTERVAL_MS)
+
+    publish_and_offer(1)
+    assert growths(engine) == []
+    publish_and_offer(2)  # the worker is not done with the first
+    background.finish()
+    assert growths(engine) == [1]
+    publish_and_offer(4)
+    background.finish()
+    assert growths(engine) == [1, 6]
+    publish_and_offer(8)
     engine.publish("orders", [b"late"])
     settle(engine)
-    offer(engine)
-    assert [one["sequence"] for one in samples_of(engine)] == [1]  # the second is being encoded
     engine.close()
     background.finish()  # too late: the last sample told what it would have
-    engine = sampled(tmp_path, clock)
-    growths = [topic_row(one, "orders")["messages"] for one in samples_of(engine)]
-    assert growths == [1, 3]
+    assert not any("left out" in message for message in caplog.messages)
+    assert growths(sampled(tmp_path, clock)) == [1, 6, 9]
 
 
 def test_snapshots_between_two_samples_make_none(tmp_path: Path, clock: ManualClock) -> None:
