@@ -161,7 +161,7 @@ def _channel_table(
 
 
 def _grown_buckets(now: Mapping[int, int], then: Mapping[int, int]) -> list[int]:
-    if now is then:
+    if now is then or not now:
         return []  # nothing was finished, as in most channels at most times
     if sum(now.values()) < sum(then.values()):
         then = {}  # it began anew

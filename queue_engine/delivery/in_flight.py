@@ -99,7 +99,10 @@ class InFlightTable:
             del delivery_of[ids[0]]
             self._settle(single, 1)
             return ids, []
-        found = Counter(map(delivery_of.get, ids))
+        held = list(map(delivery_of.get, ids))
+        # Nearly always all are of one delivery.
+        is_one = bool(held) and held.count(held[0]) == len(held)
+        found = {held[0]: len(held)} if is_one else Counter(held)
         for delivery in found:
             if delivery is None or delivery.consumer is not consumer:
                 return self._finish_singly(consumer, ids)

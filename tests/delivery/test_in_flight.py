@@ -86,3 +86,10 @@ def test_runs_still_mostly_held_are_left_alone() -> None:
     table.finish(owner, run.ids[:30])
     table.shed()
     assert delivery.run is run
+
+
+def test_a_series_of_nothing_finishes_nothing() -> None:
+    table, owner = table_of(), consumer()
+    table.add(owner, run_of(0, 2), 0)
+    assert table.finish(owner, []) == ([], [])
+    assert len(table) == 2

@@ -57,6 +57,7 @@ async def test_samples_show_in_no_figures(server: Server) -> None:
         *[f"/channel/{verb}?{QUERY}&channel=c" for verb in ("create", "delete", "empty", "pause", "unpause")],
         f"/channel/seek?{QUERY}&channel=c&to=start",
         f"/log/lease?{QUERY}&offset=0",
+        f"/cursor/create?{QUERY}&cursor=c",
     ],
 )
 async def test_the_name_is_refused_with_a_sentence(server: Server, path: str) -> None:
