@@ -32,7 +32,7 @@ from typing import Any
 import orjson
 from crc32c import crc32c
 
-from queue_engine.clock import Clock, SystemClock
+from queue_engine.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.errors import LakeDamagedError, PipelineError
 from queue_engine.pipeline.lake_lock import LakeLock
 from queue_engine.storage.files import Files
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 MANIFEST_NAME = "manifest.json"
 HISTORY_MANIFEST = f"history/{MANIFEST_NAME}"
 MANIFEST_BYTES_MAX = 1 << 28
+# How long a file stays that no manifest names any longer.
+RETIRED_NS = 60 * NS_PER_S
 # A temporary file of these directories is the holder's; requests/ belongs to those who ask.
 OWN_DIRECTORIES = ("", "history", "jobs")
 
@@ -63,6 +65,7 @@ class Lake:
         self._clock = clock or SystemClock()
         self._names = itertools.count()
         self._known_directories: set[str] = set()
+        self._retired: list[tuple[int, str]] = []
 
     def within(self, path: str) -> str:
         """The place of `path` in the file system."""
@@ -145,6 +148,16 @@ class Lake:
             self._files.rename(self.within(staged), self.within(target))
         for directory in sorted({os.path.dirname(path) for move in listed for path in move}):
             self._files.sync_directory(self.within(directory))
+
+    def retire(self, paths: Iterable[str]) -> None:
+        """Remove data files that no manifest names any longer, but later, with a call a minute from now: a reader may
+        have read the old manifest just before. When this process ends sooner, the next holder removes them."""
+        self._own_generation()
+        now_ns = self._clock.monotonic_ns()
+        self._retired += [(now_ns, path) for path in paths]
+        due = [path for at_ns, path in self._retired if now_ns - at_ns >= RETIRED_NS]
+        self._retired = [(at_ns, path) for at_ns, path in self._retired if now_ns - at_ns < RETIRED_NS]
+        self.remove(due)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove data files that no manifest names any longer, as far as that can be done; the rest is a leftover."""

@@ -10,6 +10,7 @@ import pytest
 from queue_engine.errors import LakeDamagedError, LakeHeldError, PipelineError
 from queue_engine.pipeline.lake import HISTORY_MANIFEST, Lake, decode_manifest, encode_manifest
 from queue_engine.pipeline.lake_lock import holder_of
+from tests.support.clock import ManualClock
 from tests.support.faulty_disk import FAULT_KINDS, FaultyDisk
 from tests.support.simulated_disk import SimulatedFiles
 
@@ -257,3 +258,18 @@ def test_two_holders_exclude_each_other_and_the_second_learns_who_the_first_is(t
     lake = Lake(str(tmp_path))
     with lake.lock():
         assert lake.generation == 2
+
+
+def test_a_retired_file_stays_for_a_minute() -> None:
+    disk, clock = SimulatedFiles(), ManualClock()
+    lake = Lake(LAKE, files=disk, clock=clock)
+    lake.begin()
+    take_step(lake, disk, 1)
+    first, second = sorted(path.removeprefix(f"{LAKE}/") for path in data_files(disk))
+    lake.retire([first])
+    clock.advance(ms=59_999)
+    lake.retire([second])
+    assert len(data_files(disk)) == 2
+    clock.advance(ms=1)
+    lake.retire([])
+    assert data_files(disk) == {f"{LAKE}/{second}"}
