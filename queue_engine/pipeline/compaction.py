@@ -25,7 +25,7 @@ from queue_engine.pipeline.history_manifest import (
     without,
 )
 from queue_engine.pipeline.history_schema import DAY_S, HOURS, MINUTES, RETENTION_S
-from queue_engine.pipeline.history_writer import StagedFile, stage
+from queue_engine.pipeline.history_writer import StagedFile, spark_path, stage
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_state import RUNNING, JobState
 from queue_engine.pipeline.samples_topic import Samples, SamplesTopic
@@ -78,7 +78,7 @@ def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:
     minutes = None if rows is None else stage(lake, rows, MINUTES, DAY, day=day, source=source)
     if minutes is not None:
         staged.append(minutes)
-        of_minutes = context.spark.read.parquet(lake.within(minutes.staged))
+        of_minutes = context.spark.read.parquet(spark_path(lake, minutes.staged))
         hours = stage(lake, transforms.hours(of_minutes), HOURS, DAY, day=day, source=source)
         assert hours is not None
         staged.append(hours)
@@ -92,7 +92,8 @@ def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:
         return replace(before, closed_until_s=end_s, files=files)
 
     change_history(lake, step)
-    logger.info("day closed day=%s source=%s rows=%d", day, source, minutes.file.rows if minutes else 0)
+    if minutes is not None:
+        logger.info("day closed day=%s source=%s rows=%d", day, source, minutes.file.rows)
 
 
 def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[DataFrame | None, str]:
@@ -111,7 +112,7 @@ def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[
     parts = []
     files = [one for one in read_history(context.lake).of(MINUTES, FRESH) if day_s < one.end_s]
     if files and raw_from_s > day_s:
-        paths = [context.lake.within(f"history/{one.path}") for one in files]
+        paths = [spark_path(context.lake, f"history/{one.path}") for one in files]
         parts.append((_between(context.spark.read.parquet(*paths), day_s, raw_from_s), "fresh"))
     if has_raw and raw_from_s < day_s + DAY_S:
         rows = transforms.rows_of_samples(samples.read(start_ms, end_ms), _pass_over)

@@ -41,7 +41,7 @@ def stage(lake: Lake, rows: DataFrame, level: str, kind: str, *, day: str | None
         .sortWithinPartitions(*ORDER)
         .write.option("compression", "zstd")
         .option("parquet.block.row.count.limit", str(ROW_GROUP_ROWS))
-        .parquet(lake.within(directory))
+        .parquet(spark_path(lake, directory))
     )
     parts = [one for one in os.listdir(lake.within(directory)) if one.startswith("part-")]
     if len(parts) > 1:
@@ -55,6 +55,11 @@ def stage(lake: Lake, rows: DataFrame, level: str, kind: str, *, day: str | None
         lake.remove_staged(directory)
         return None
     return StagedFile(directory, staged, file)
+
+
+def spark_path(lake: Lake, path: str) -> str:
+    """The place of a lake's file for Spark: on this machine's file system, whatever a cluster takes for its own."""
+    return f"file://{os.path.abspath(lake.within(path))}"
 
 
 def described(

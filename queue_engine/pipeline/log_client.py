@@ -122,6 +122,7 @@ class LogClient:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
             raise EngineUnreachableError(f"url={url} is not an address such as http://127.0.0.1:4151")
         self.url = url.rstrip("/")
+        self.token = token
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -21,7 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 from queue_engine.pipeline import transforms
 from queue_engine.pipeline.history_manifest import FRESH, History, HistoryFile, change_history, read_history, without
 from queue_engine.pipeline.history_schema import HISTORY_ROWS, HOURS, MINUTES, ORDER, WINDOW_S
-from queue_engine.pipeline.history_writer import ROW_GROUP_ROWS, described, stage
+from queue_engine.pipeline.history_writer import ROW_GROUP_ROWS, described, spark_path, stage
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.samples_topic import Samples, SamplesTopic
@@ -55,7 +55,7 @@ def start_rollup_stream(
         transforms.minutes(rows)
         .writeStream.outputMode("append")
         .queryName("rollup")
-        .option("checkpointLocation", lake.within(CHECKPOINT))
+        .option("checkpointLocation", spark_path(lake, CHECKPOINT))
         .foreachBatch(batches.write)
         .trigger(**(trigger or TRIGGER))
         .start()

@@ -1,13 +1,13 @@
 """The topic that an engine writes its samples to, as the history's jobs read it."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-if TYPE_CHECKING:
-    from queue_engine.pipeline.log_client import LogClient
+from queue_engine.names import SAMPLES_TOPIC
+from queue_engine.pipeline.data_source import PenstockDataSource
+from queue_engine.pipeline.log_client import LogClient
 
-SAMPLES_TOPIC = "_penstock.samples"
 # Almost three hours of an engine's samples: after a long pause no batch is more than a small process holds.
 STREAM_ROWS = 1_000
 
@@ -35,17 +35,25 @@ class Samples(Protocol):
 class SamplesTopic:
     """The samples of the engine behind a client. Raises, and its frames raise, PipelineError."""
 
-    def __init__(self, spark: SparkSession, engine: "LogClient") -> None:
+    def __init__(self, spark: SparkSession, engine: LogClient) -> None:
         self._spark = spark
         self._engine = engine
-        self._options = {"url": engine.url, "token": engine.token, "topic": SAMPLES_TOPIC}
+        self._options = {
+            "url": engine.url,
+            "token": engine.token,
+            "topic": SAMPLES_TOPIC,
+            # Their log is not held for anybody: it cannot be leased, and what it has given back is a gap in a graph.
+            "read_from": "http",
+            "on_gap": "report",
+        }
+        spark.dataSource.register(PenstockDataSource)
 
     def stream(self, start_ms: int) -> DataFrame:
-        reader = self._spark.readStream.format("penstock").options(**self._options)
+        reader = self._spark.readStream.format(PenstockDataSource.name()).options(**self._options)
         return reader.options(start_time_ms=str(start_ms), max_rows_per_trigger=str(STREAM_ROWS)).load()
 
     def read(self, start_ms: int, end_ms: int) -> DataFrame:
-        reader = self._spark.read.format("penstock").options(**self._options)
+        reader = self._spark.read.format(PenstockDataSource.name()).options(**self._options)
         return reader.options(start_time_ms=str(start_ms), end_time_ms=str(end_ms)).load()
 
     def has_any(self, start_ms: int, end_ms: int) -> bool:

@@ -145,7 +145,8 @@ def test_minutes_are_exact_as_far_as_they_came_in_time_and_all_of_them_after_com
         assert read_rows(lake, MINUTES) == fresh
 
         context = job_context(spark, lake)
-        assert not compact(context, MIDNIGHT_S + 599, samples=samples) or not read_history(lake).of(MINUTES, "day")
+        compact(context, MIDNIGHT_S + 599, samples=samples)
+        assert read_rows(lake, MINUTES) == fresh
         assert compact(context, MIDNIGHT_S + 600, samples=samples)
         history = read_history(lake)
         assert history.closed_until_s == MIDNIGHT_S
@@ -175,10 +176,8 @@ def check_hours(found: dict[Key, Row], minutes: dict[Key, Row]) -> None:
     for key, row in expected.items():
         for name, value in row.items():
             # An average of averages depends on their order by its last digits.
-            assert found[key][name] == (pytest.approx(value, rel=1e-12) if name.endswith("_avg") else value), (
-                key,
-                name,
-            )
+            is_rounded = name.endswith("_avg") and value is not None
+            assert found[key][name] == (pytest.approx(value, rel=1e-12) if is_rounded else value), (key, name)
 
 
 def check_counters_and_percentiles(hours: dict[Key, Row], story: Story) -> None:
