@@ -256,6 +256,29 @@ def test_where_no_sync_is_waited_for_a_power_cut_takes_keys_with_their_records()
         assert (again.offset(3, b"3") is not None) == (key_of(3) in again.in_log())
 
 
+def test_a_checkpoint_writes_no_key_whose_record_is_not_synced() -> None:
+    lost = 0
+    for seed in range(20):
+        disk = SimulatedFiles()
+        bench = KeysBench(disk, policy=SyncPolicy.INTERVAL, is_held=True)
+        assert isinstance(bench.sync, HeldBackground)
+        assert isinstance(bench.worker, HeldBackground)
+        bench.make(1)
+        bench.written(1, b"1")
+        bench.clock.advance(ms=200)
+        bench.log.tick(bench.clock.monotonic_ns())
+        bench.sync.finish()
+        bench.written(2, b"2")
+        bench.checkpoint()
+        bench.worker.finish()
+        assert bench.log.batch_keys.first_unwritten_position is not None
+        again = KeysBench(disk.after_power_cut(Random(seed)), 1, policy=SyncPolicy.INTERVAL)
+        assert again.offset(1, b"1") == 0
+        assert (again.offset(2, b"2") is not None) == (key_of(2) in again.in_log())
+        lost += again.offset(2, b"2") is None
+    assert lost > 3
+
+
 class PromiseBrokenError(BaseException):
     """Something promised does not hold; nobody takes it for trouble with the disk."""
 
