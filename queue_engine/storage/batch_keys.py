@@ -241,6 +241,10 @@ class BatchKeys:
     def opened(self, why: str) -> None:
         """The log was read as `open` asked, and all of it is synced: the file becomes what it should be. why: what
         `open` returned. Never fails: what can't be written now is with the next checkpoint."""
+        if self._unwritten:
+            # What was read of the log may be older than what the file had.
+            self._known = dict(sorted(self._known.items(), key=lambda one: _content.unpack(one[1])[2]))
+            self._forget_old()
         try:
             if self._damaged is not None:
                 self._files.replace(f"{self.path}.bad", self._damaged)

@@ -404,6 +404,7 @@ def test_a_torn_end_of_the_file_is_cut_and_the_log_tells_the_rest() -> None:
         again = KeysBench(disk, 1)
         assert again.opening.log.damages == []
         assert offsets(again) == EVERY_OFFSET
+        assert len(file_of(disk)) == HEADER_BYTES + (7 if left <= ENTRY_BYTES else 6) * ENTRY_BYTES
         again.checkpoint()
         again.written(9, b"9", b"more")
         again.checkpoint()
@@ -569,17 +570,20 @@ def test_old_keys_go_and_the_file_is_made_anew_when_most_of_it_is_of_no_use(monk
     assert (again.offset(1, b"again"), again.offset(100, b"y"), again.offset(2, b"2", b"more")) == (38, 36, None)
 
 
-def test_the_last_use_of_a_key_counts_when_the_whole_log_is_read() -> None:
+@pytest.mark.parametrize("name", ["checkpoint", "batch_keys"])
+def test_when_the_whole_log_is_read_the_last_use_of_a_key_counts_and_old_ones_stay_forgotten(name: str) -> None:
     bench = filled()
-    bench.clock.advance(ms=KEYS_AGE_NS // 1_000_000)
+    bench.clock.advance(ms=KEYS_AGE_NS // 1_000_000 + 1_000)
     bench.checkpoint()
     bench.written(7, b"y")
     bench.checkpoint()
     disk = bench.files
     assert isinstance(disk, SimulatedFiles)
-    disk.unlink("/log/checkpoint")
+    disk.unlink(f"/log/{name}")
     again = KeysBench(disk.after_kill(), 1, clock=bench.clock)
     assert again.offset(7, b"y") == 16
+    assert again.offset(1, b"1", b"more") is None
+    assert len(again.log.batch_keys) == 1
 
 
 def test_keys_of_deleted_topics_go_at_once_and_are_not_read_back() -> None:
