@@ -5,6 +5,8 @@
 Kinds and what they carry: stop_job, start_job, cancel_job {job}; plan_replay {id, …}; run_replay, cancel_replay {id}.
 A request is synced before its sender is told that it is there, and removed once what it asks for is on disk: a worker
 killed in between does it again, so each kind must do no harm when done twice.
+
+    pipeline/replays/<id>/request.json    {"id": "…", "topic": "orders", …}    what a replay was asked for as
 """
 
 import secrets
@@ -31,6 +33,8 @@ CANCEL_REPLAY = "cancel_replay"
 KINDS = (STOP_JOB, START_JOB, CANCEL_JOB, PLAN_REPLAY, RUN_REPLAY, CANCEL_REPLAY)
 
 DIRECTORY = "requests"
+REPLAYS_DIRECTORY = "replays"
+REPLAY_REQUEST_NAME = "request.json"
 REQUEST_BYTES_MAX = 64 << 10
 REQUESTS_MAX = 200
 
@@ -80,6 +84,23 @@ def take_requests(lake_path: Path) -> Iterator[JobRequest]:
         except BrokenStatusFileError as exc:
             yield JobRequest("", {}, str(exc))
         _remove(path)
+
+
+def write_replay_request(lake_path: Path, replay_id: str, details: dict[str, Any]) -> None:
+    """Keep what a replay was asked for as. Raises OSError."""
+    write_status_file(_replay_path(lake_path, replay_id), details, is_durable=True)
+
+
+def read_replay_request(lake_path: Path, replay_id: str) -> dict[str, Any]:
+    """What a replay was asked for as. Raises PipelineError when that is not known."""
+    try:
+        return read_status_file(_replay_path(lake_path, replay_id), REQUEST_BYTES_MAX)
+    except FileNotFoundError as exc:
+        raise PipelineError(f"nobody asked for the replay {replay_id}") from exc
+
+
+def _replay_path(lake_path: Path, replay_id: str) -> Path:
+    return lake_path / REPLAYS_DIRECTORY / replay_id / REPLAY_REQUEST_NAME
 
 
 def _remove(path: Path) -> None:

@@ -1,0 +1,276 @@
+"""The jobs of the pipeline by name, and one of them run by a command.
+
+    python manage.py pipeline run archive --once
+    python -m queue_engine.pipeline.jobs archive --engine-url http://127.0.0.1:4151 --data-path .penstock
+    spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
+
+No job knows a master. It is taken from --master, else from PENSTOCK_SPARK_MASTER; else spark-submit has given one when
+it started this process; else it is local[*], all cores of this machine: `chosen_master` is the only place that says so.
+
+A job is imported when it is run: this module is read by processes that have nothing to do with Spark.
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from queue_engine.clock import NS_PER_S, SystemClock
+from queue_engine.errors import PenstockError, PipelineError
+from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.job_reports import JobReports
+from queue_engine.pipeline.job_requests import read_replay_request
+from queue_engine.pipeline.job_state import REPLAY_PREFIX, is_job_name
+from queue_engine.pipeline.job_thread import JobThread
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import LogClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+MASTER_DEFAULT = "local[*]"
+ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
+DATA_PATH_DEFAULT = ".penstock"
+MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
+TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
+
+ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
+ARCHIVE_INTERVAL_S = 3.0
+# A day is compacted minutes after its end: late samples count, and nobody waits for it.
+COMPACT_INTERVAL_S = 120.0
+ROLLUP_LOOK_S = 2.0
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kind of job. run: (context, replay id, once): until context.stop is set, or, once, until it is up to date.
+
+    is_service: it runs for as long as the worker does; others come and go.
+    """
+
+    name: str
+    sentence: str
+    unit: str
+    run: Callable[[JobContext, str, bool], None]
+    is_service: bool = True
+
+
+def run_job(
+    name: str,
+    *,
+    lake_path: Path,
+    engine_url: str,
+    token: str = "",
+    master: str | None,
+    once: bool,
+    stop: threading.Event | None = None,
+) -> None:
+    """Hold the lake, run one job in a session of its own, and return when it is over.
+
+    name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
+    job is up to date. Raises PipelineError, among them LakeHeldError while the worker or another command has the lake.
+    """
+    job, replay_id = job_of(name)
+    stop = stop or threading.Event()
+    clock = SystemClock()
+    lake = Lake(str(lake_path), clock=clock)
+    with lake.lock():
+        reports = JobReports(lake_path, clock)
+        spark = start_session(f"penstock-{name}", lake_path, master)
+        try:
+            failures: list[BaseException] = []
+
+            def run(context: JobContext) -> None:
+                try:
+                    job.run(context, replay_id, once)
+                except Exception as exc:
+                    failures.append(exc)
+                    raise
+
+            thread = JobThread(
+                name,
+                run,
+                unit=job.unit,
+                spark=spark,
+                lake=lake,
+                make_engine=lambda: LogClient(engine_url, token),
+                clock=clock,
+                reports=reports,
+            )
+            thread.start()
+            while thread.is_running:
+                if stop.wait(0.2) or (once and failures):
+                    thread.ask_to_stop("waiting" if not failures else "failed")
+                if thread.stopping_for_s() > 2.0:
+                    thread.cancel_in_spark()
+                reports.flush()
+                thread.join(0.2)
+            reports.flush(is_last=True)
+        finally:
+            spark.stop()
+    if once and failures:
+        raise failures[-1]
+
+
+def job_of(name: str) -> tuple[Job, str]:
+    """The job that `name` means, and which replay. Raises PipelineError for a name that means none."""
+    if name.startswith(REPLAY_PREFIX) and is_job_name(name):
+        return JOBS["replay"], name.removeprefix(REPLAY_PREFIX)
+    if name in JOBS and name != "replay":
+        return JOBS[name], ""
+    known = [known for known in JOBS if known != "replay"]
+    raise PipelineError(f"there is no job {name[:80]!r}: it can be {', '.join(known)} or replay-ID")
+
+
+def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """The master to run on; None when spark-submit, which started this process, has given one."""
+    chosen = given or environment.get(MASTER_VARIABLE)
+    if chosen:
+        return chosen
+    return None if "PYSPARK_GATEWAY_PORT" in environment else MASTER_DEFAULT
+
+
+def start_session(app_name: str, lake_path: Path, master: str | None) -> "SparkSession":
+    """A session whose Python processes find this package wherever it was started from. Raises PipelineError."""
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    make_session = _imported("session").make_session
+    return make_session(app_name, scratch=lake_path / "scratch", master=master, extra={"spark.scheduler.mode": "FAIR"})
+
+
+def plan_replay(context: JobContext, replay_id: str) -> None:
+    """The dry run of the replay that somebody asked for by that id."""
+    replay = _imported("replay")
+    replay.plan_replay(context, replay.ReplayRequest(**read_replay_request(Path(context.lake.path), replay_id)))
+
+
+def archive_depth(engine: LogClient) -> int:
+    """How many messages the archive's cursors have before them."""
+    cursors = engine.cursor_list()["cursors"]
+    return sum(int(cursor["depth"]) for cursor in cursors if cursor["cursor"] == ARCHIVE_CURSOR)
+
+
+# The jobs.
+
+
+def _run_rollup(context: JobContext, _: str, once: bool) -> None:
+    query = _imported("rollups").start_rollup_stream(context)
+    try:
+        if once:
+            query.processAllAvailable()
+            return
+        while query.isActive and not context.stop.wait(ROLLUP_LOOK_S):
+            pass
+        if not context.stop.is_set():
+            error = query.exception()
+            raise error or PipelineError("the stream of the rollups ended without a word")
+    finally:
+        query.stop()
+
+
+def _run_compact(context: JobContext, _: str, once: bool) -> None:
+    compact = _imported("rollups").compact
+    while True:
+        did_something = compact(context, context.clock.time_ns() // NS_PER_S)
+        if context.stop.is_set() or (once and not did_something):
+            return
+        if not did_something and context.stop.wait(COMPACT_INTERVAL_S):
+            return
+
+
+def _run_archive(context: JobContext, _: str, once: bool) -> None:
+    archive_once = _imported("archive").archive_once
+    while not context.stop.is_set():
+        # Asked before Spark is: an idle archive costs one small request.
+        rows = archive_once(context) if archive_depth(context.engine) else 0
+        if not rows and (once or context.stop.wait(ARCHIVE_INTERVAL_S)):
+            return
+
+
+def _run_replay(context: JobContext, replay_id: str, _: bool) -> None:
+    _imported("replay").run_replay(context, replay_id)
+
+
+JOBS: Mapping[str, Job] = {
+    job.name: job
+    for job in (
+        Job("rollup", "turns the engine's samples into the history of the graphs", "samples", _run_rollup),
+        Job("compact", "recomputes each closed day of the history", "windows", _run_compact),
+        Job("archive", "writes the messages of archived topics to Parquet files", "messages", _run_archive),
+        Job("replay", "publishes archived messages again", "messages", _run_replay, is_service=False),
+    )
+}
+
+
+def _imported(module: str) -> Any:
+    name = f"queue_engine.pipeline.{module}"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as exc:
+        raise PipelineError(f"{name} can't be imported: there is no module {exc.name}") from exc
+
+
+# The command.
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of this module, which is that of `manage.py pipeline run` as well."""
+    parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
+    parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, or replay-ID")
+    parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")
+    add_common_options(parser)
+    return parser.parse_args(arguments)
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """What every process of the pipeline is told. The engine's token comes by the environment alone."""
+    parser.add_argument("--master", help=f"Spark's master (default: ${MASTER_VARIABLE}, else {MASTER_DEFAULT})")
+    parser.add_argument(
+        "--engine-url",
+        default=os.environ.get("PENSTOCK_ENGINE_URL", ENGINE_URL_DEFAULT),
+        help=f"the engine's HTTP API (default: $PENSTOCK_ENGINE_URL, else {ENGINE_URL_DEFAULT})",
+    )
+    parser.add_argument(
+        "--data-path",
+        default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
+        help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one job until it is done, or told to end. The exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    given = parse(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    os.umask(0o077)
+    try:
+        run_job(
+            given.job,
+            lake_path=Path(given.data_path).absolute() / "pipeline",
+            engine_url=given.engine_url,
+            token=os.environ.get(TOKEN_VARIABLE, ""),
+            master=chosen_master(given.master, os.environ),
+            once=given.once,
+            stop=stop,
+        )
+    except (PenstockError, OSError) as exc:
+        sys.stderr.write(f"penstock: {exc}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

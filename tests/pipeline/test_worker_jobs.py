@@ -1,0 +1,295 @@
+"""The worker's jobs without Spark: what people ask of them, what errors do to them, what outlives a worker."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from queue_engine.clock import SystemClock
+from queue_engine.errors import OffsetGoneError, PipelineError
+from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.job_reports import JobReports
+from queue_engine.pipeline.job_requests import has_requests, put_request, read_replay_request
+from queue_engine.pipeline.job_state import JobState, read_state, write_state
+from queue_engine.pipeline.job_thread import JobThread, sentence_of
+from queue_engine.pipeline.jobs import Job, job_of
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.worker_jobs import REPLAYS_AT_WORK_MAX, Surroundings, WorkerJobs
+from tests.support.clock import ManualClock
+from tests.support.waiting import wait_for
+
+
+class Jobs:
+    """A service that works until told to end, and replays that end when let go."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        self.planned: list[str] = []
+        self.let_go = threading.Event()
+        self.by_name = {
+            "archive": Job("archive", "", "messages", self.serve),
+            "replay": Job("replay", "", "messages", self.replay, is_service=False),
+        }
+
+    def serve(self, context: JobContext, _: str, once: bool) -> None:
+        assert not once
+        self.runs.append("archive")
+        context.report(JobState("archive", "running", done=7, total=9))
+        context.stop.wait()
+
+    def replay(self, context: JobContext, replay_id: str, _: bool) -> None:
+        self.runs.append(replay_id)
+        while not context.stop.wait(0.01) and not self.let_go.is_set():
+            pass
+
+    def plan(self, context: JobContext, replay_id: str) -> None:
+        self.planned.append(read_replay_request(Path(context.lake.path), replay_id)["topic"])
+
+
+@contextmanager
+def working(lake_path: Path, jobs: Jobs) -> Iterator[WorkerJobs]:
+    lake = Lake(str(lake_path))
+    with lake.lock():
+        around = Surroundings(
+            spark=None,
+            lake=lake,
+            lake_path=lake_path,
+            make_engine=lambda: LogClient("http://127.0.0.1:1"),
+            clock=SystemClock(),
+        )
+        worker = WorkerJobs(around, jobs.by_name, plan=jobs.plan)
+        worker.start()
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            assert worker.wait(5)
+
+
+def state_of(lake_path: Path, job: str) -> str:
+    state = read_state(lake_path, job)
+    return state.state if state else ""
+
+
+def tick_until(worker: WorkerJobs, what: str, look: Callable[[], object]) -> None:
+    def looked() -> object:
+        worker.tick()
+        return look()
+
+    wait_for(what, looked)
+
+
+def test_a_service_runs_and_waits_when_its_worker_ends(tmp_path: Path) -> None:
+    with working(tmp_path, Jobs()):
+        wait_for("the archive", lambda: state_of(tmp_path, "archive") == "running")
+    state = read_state(tmp_path, "archive")
+    assert state is not None
+    assert (state.state, state.done, state.total) == ("waiting", 7, 9), "what was reported last is kept"
+
+
+def test_a_stopped_service_stays_stopped_through_workers_until_it_is_started(tmp_path: Path) -> None:
+    jobs = Jobs()
+    with working(tmp_path, jobs) as worker:
+        put_request(tmp_path, "stop_job", job="archive")
+        tick_until(worker, "the stop", lambda: state_of(tmp_path, "archive") == "stopped")
+        assert not has_requests(tmp_path)
+    with working(tmp_path, jobs) as worker:
+        worker.tick()
+        assert jobs.runs == ["archive"], "the second worker has left it alone"
+        put_request(tmp_path, "start_job", job="archive")
+        tick_until(worker, "the start", lambda: jobs.runs == ["archive"] * 2)
+
+
+def test_a_start_right_behind_a_stop_is_not_lost(tmp_path: Path) -> None:
+    jobs = Jobs()
+    with working(tmp_path, jobs) as worker:
+        wait_for("the archive", lambda: jobs.runs)
+        put_request(tmp_path, "stop_job", job="archive")
+        put_request(tmp_path, "start_job", job="archive")
+        tick_until(worker, "the second run", lambda: len(jobs.runs) == 2)
+        tick_until(worker, "the word", lambda: state_of(tmp_path, "archive") == "running")
+
+
+def test_a_replay_is_planned_run_when_somebody_says_so_and_done(tmp_path: Path) -> None:
+    jobs = Jobs()
+    with working(tmp_path, jobs) as worker:
+        put_request(tmp_path, "plan_replay", id="7f3a", topic="orders")
+        tick_until(worker, "the plan", lambda: state_of(tmp_path, "plan-7f3a") == "done")
+        assert jobs.planned == ["orders"]
+        assert state_of(tmp_path, "replay-7f3a") == "", "nothing is published before somebody said so"
+        put_request(tmp_path, "run_replay", id="7f3a")
+        tick_until(worker, "the run", lambda: state_of(tmp_path, "replay-7f3a") == "running")
+        jobs.let_go.set()
+        tick_until(worker, "the end", lambda: state_of(tmp_path, "replay-7f3a") == "done")
+        put_request(tmp_path, "run_replay", id="7f3a")
+        worker.tick()
+        assert jobs.runs.count("7f3a") == 1, "what is done is not done again"
+
+
+def test_a_replay_under_way_goes_on_with_the_next_worker_and_a_cancelled_one_never(tmp_path: Path) -> None:
+    jobs = Jobs()
+    with working(tmp_path, jobs) as worker:
+        for replay_id in ("going", "cancelled"):
+            put_request(tmp_path, "run_replay", id=replay_id)
+        tick_until(worker, "both", lambda: {"going", "cancelled"} <= set(jobs.runs))
+        put_request(tmp_path, "cancel_replay", id="cancelled")
+        tick_until(worker, "the cancel", lambda: state_of(tmp_path, "replay-cancelled") == "cancelled")
+    assert state_of(tmp_path, "replay-going") == "waiting"
+    jobs.runs.clear()
+    with working(tmp_path, jobs) as worker:
+        put_request(tmp_path, "start_job", job="replay-cancelled")
+        tick_until(worker, "the one that goes on", lambda: "going" in jobs.runs)
+        worker.tick()
+    assert "cancelled" not in jobs.runs
+    assert state_of(tmp_path, "replay-cancelled") == "cancelled"
+
+
+def test_a_killed_worker_s_stop_is_remembered_though_its_job_had_not_ended(tmp_path: Path) -> None:
+    jobs = Jobs()
+    end = threading.Event()
+
+    def stubborn(context: JobContext, _: str, __: bool) -> None:
+        context.stop.wait()
+        context.report(JobState("archive", "running", done=8))
+        assert end.wait(10)
+
+    jobs.by_name["archive"] = Job("archive", "", "messages", stubborn)
+    with working(tmp_path, jobs) as worker:
+        put_request(tmp_path, "stop_job", job="archive")
+        worker.tick()
+        assert not has_requests(tmp_path)
+        worker.reports.flush(is_last=True)
+        assert state_of(tmp_path, "archive") == "stopped"
+        end.set()
+
+
+def test_replays_take_turns(tmp_path: Path) -> None:
+    jobs = Jobs()
+    names = [f"r{number}" for number in range(REPLAYS_AT_WORK_MAX + 1)]
+    with working(tmp_path, jobs) as worker:
+        for name in names:
+            put_request(tmp_path, "run_replay", id=name)
+        tick_until(worker, "the first", lambda: len(set(jobs.runs) & set(names)) == REPLAYS_AT_WORK_MAX)
+        worker.tick()
+        assert state_of(tmp_path, f"replay-{names[-1]}") == "waiting"
+        jobs.let_go.set()
+        tick_until(worker, "the last", lambda: state_of(tmp_path, f"replay-{names[-1]}") == "done")
+
+
+@pytest.mark.parametrize(
+    "details",
+    [{}, {"job": 7}, {"job": "../../etc"}, {"job": "dance"}, {"job": "archive/../x"}, {"job": ""}, {"id": "x"}],
+)
+def test_a_request_that_names_nothing_is_passed_over(tmp_path: Path, details: dict[str, object]) -> None:
+    with working(tmp_path, Jobs()) as worker:
+        for kind in ("stop_job", "start_job", "cancel_job"):
+            put_request(tmp_path, kind, **details)
+        worker.tick()
+        assert not has_requests(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "jobs").iterdir()) == ["archive.json"]
+
+
+def test_an_error_is_one_sentence_tried_again_and_forgotten_when_it_went(tmp_path: Path) -> None:
+    tries: list[int] = []
+    clock = SystemClock()
+    lake = Lake(str(tmp_path))
+    reports = JobReports(tmp_path, clock)
+    seen: list[JobState] = []
+
+    def flaky(context: JobContext) -> None:
+        known = reports.newest("rollup")
+        assert known is not None
+        seen.append(known)
+        tries.append(1)
+        if len(tries) < 3:
+            raise PipelineError("The engine is gone.\nmore of it")
+
+    thread = JobThread(
+        "rollup",
+        flaky,
+        unit="samples",
+        spark=None,
+        lake=lake,
+        make_engine=lambda: LogClient("http://127.0.0.1:1"),
+        clock=clock,
+        reports=reports,
+        retry_first_s=0.01,
+    )
+    thread.start()
+    assert thread.join(10)
+    assert [(state.state, state.error) for state in seen] == [
+        ("running", ""),
+        ("running", "The engine is gone."),
+        ("running", "The engine is gone."),
+    ]
+    last = read_state(tmp_path, "rollup")
+    assert last is not None
+    assert (last.state, last.error) == ("done", "")
+
+
+def test_figures_reach_the_disk_once_a_second_and_words_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    reports = JobReports(tmp_path, clock)
+
+    def on_disk() -> tuple[str, int]:
+        state = read_state(tmp_path, "archive")
+        assert state is not None
+        return state.state, state.done
+
+    reports.report(JobState("archive", "running", done=1))
+    reports.report(JobState("archive", "running", done=2))
+    reports.flush()
+    assert on_disk() == ("running", 1)
+    clock.advance(ms=1000)
+    reports.flush()
+    assert on_disk() == ("running", 2)
+    reports.report(JobState("archive", "failed", done=3))
+    assert on_disk() == ("failed", 3)
+    reports.report(JobState("archive", "failed", done=4))
+    reports.flush(is_last=True)
+    assert on_disk() == ("failed", 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OffsetGoneError("offset 7 of orders is gone"), "offset 7 of orders is gone"),
+        (PipelineError(""), "PipelineError"),
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (
+            RuntimeError(
+                "[STREAM_FAILED] Query [id = 1] terminated\n  File x\n"
+                "queue_engine.errors.OffsetGoneError: offset 7 of orders is gone\n\n\tat org.apache.spark.X"
+            ),
+            "offset 7 of orders is gone",
+        ),
+        (ValueError("x" * 1000), f"ValueError: {'x' * 288}"),
+    ],
+)
+def test_the_sentence_of_an_error_is_short_and_its_own(error: Exception, sentence: str) -> None:
+    assert sentence_of(error) == sentence
+
+
+def test_names_of_jobs(tmp_path: Path) -> None:
+    assert job_of("archive")[0].name == "archive"
+    assert job_of("replay-7f3a")[1] == "7f3a"
+    for name in ("replay", "dance", "replay-", "replay-../x"):
+        with pytest.raises(PipelineError, match="there is no job"):
+            job_of(name)
+
+
+def test_broken_states_keep_no_worker_from_starting(tmp_path: Path) -> None:
+    write_state(tmp_path, JobState("rollup", "running"))
+    (tmp_path / "jobs" / "archive.json").write_text("{broken")
+    with working(tmp_path, Jobs()):
+        wait_for("the archive", lambda: state_of_archive(tmp_path) == "running")
+
+
+def state_of_archive(lake_path: Path) -> str:
+    try:
+        return state_of(lake_path, "archive")
+    except PipelineError:
+        return ""
