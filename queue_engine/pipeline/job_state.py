@@ -38,7 +38,7 @@ STATE_BYTES_MAX = 1 << 20
 STATES_MAX = 500
 TOPICS_MAX = 1000
 TEXT_LENGTH_MAX = 500
-_JOB_NAME = re.compile(r"[a-z][A-Za-z0-9_.-]{0,95}")
+_JOB_NAME = re.compile(r"[a-z](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9])?")
 _NUMBER_MAX = 1 << 62
 
 

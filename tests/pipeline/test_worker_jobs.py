@@ -276,7 +276,7 @@ def test_the_sentence_of_an_error_is_short_and_its_own(error: Exception, sentenc
 def test_names_of_jobs(tmp_path: Path) -> None:
     assert job_of("archive")[0].name == "archive"
     assert job_of("replay-7f3a")[1] == "7f3a"
-    for name in ("replay", "dance", "replay-", "replay-../x"):
+    for name in ("replay", "dance", "replay-", "replay-../x", "replay-.."):
         with pytest.raises(PipelineError, match="there is no job"):
             job_of(name)
 
