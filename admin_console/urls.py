@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path, register_convert
 
 from admin_console.accounts import views as accounts
 from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts, cursors, messages, pages, seek
+from admin_console.views import acts, confirmed_acts, cursors, messages, pages, pipeline, seek
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -24,6 +24,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("topics/", pages.topics, name="topics"),
     path(f"{_TOPIC}/", pages.topic, name="topic"),
     path(f"{_CHANNEL}/", pages.channel, name="channel"),
+    path("pipeline/", pages.pipeline, name="pipeline"),
+    path("pipeline/replays/<slug:replay>/", pages.replay, name="replay"),
     path("audit/", audit.audit_list, name="audit"),
     path(f"{_TOPIC}/~messages/", messages.topic_messages, name="topic_messages"),
     path(f"{_CHANNEL}/~messages/", messages.channel_messages, name="channel_messages"),
@@ -36,6 +38,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_TOPIC}/~archive-on/", cursors.archive_on, name="archive_on"),
     path(f"{_CHANNEL}/~pause/", acts.pause_channel, name="pause_channel"),
     path(f"{_CHANNEL}/~unpause/", acts.unpause_channel, name="unpause_channel"),
+    # Acts on the pipeline.
+    path("pipeline/jobs/<slug:job>/~stop/", pipeline.stop_job, name="stop_job"),
+    path("pipeline/jobs/<slug:job>/~start/", pipeline.start_job, name="start_job"),
+    path("pipeline/~replay/", pipeline.plan_replay, name="plan_replay"),
+    path("pipeline/replays/<slug:replay>/~run/", pipeline.run_replay, name="run_replay"),
+    path("pipeline/replays/<slug:replay>/~cancel/", pipeline.cancel_replay, name="cancel_replay"),
     # Acts that are confirmed first.
     path(f"{_TOPIC}/~empty/", confirmed_acts.empty_topic, name="empty_topic"),
     path(f"{_TOPIC}/~delete/", confirmed_acts.delete_topic, name="delete_topic"),

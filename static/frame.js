@@ -174,11 +174,23 @@ function applyCell(cell, value) {
     applyName(cell, value);
   } else if (cell.classList.contains("spark-cell")) {
     applySpark(cell.firstElementChild, value);
+  } else if (cell.classList.contains("progress-cell")) {
+    applyProgress(cell, value);
   } else if (cell.classList.contains("action-cell")) {
     applyAction(cell, value);
   } else {
     setCell(cell, value);
   }
+}
+
+// A bar without a total is not known, and not shown.
+function applyProgress(cell, [done, total, text, title]) {
+  const bar = cell.querySelector("progress");
+  bar.hidden = !total;
+  if (total && bar.max !== total) bar.max = total;
+  if (bar.value !== done) bar.value = done;
+  setText(cell.querySelector("span"), text);
+  setTitle(cell, title);
 }
 
 function applyName(cell, [text, href, parent]) {

@@ -4,8 +4,11 @@ import asyncio
 import logging
 from typing import Protocol
 
+from django.conf import settings
+
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
+from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.live.hub import Hub, Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
@@ -76,4 +79,9 @@ class Broadcast:
                     in_flight = ()
         except EngineUnavailableError:
             pass  # the screen says what is not known
-        return build_screen(request, reading, in_flight=in_flight, http_address=http_address).frame()
+        view: PipelineView | None = None
+        if request.wants_pipeline:
+            # Small files, read in another thread: a slow disk holds up this page alone.
+            view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view)
+        screen = build_screen(request, reading, in_flight=in_flight, http_address=http_address, pipeline=view)
+        return screen.frame()

@@ -14,6 +14,8 @@ PAGES: Mapping[str, Role] = {
     "topics": Role.VIEWER,
     "topic": Role.VIEWER,
     "channel": Role.VIEWER,
+    "pipeline": Role.VIEWER,
+    "replay": Role.VIEWER,
     "password": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,
@@ -33,6 +35,12 @@ ACTS: Mapping[str, Role] = {
     "requeue_channel": Role.OPERATOR,
     "release_deferred": Role.OPERATOR,
     "archive_on": Role.OPERATOR,
+    "stop_job": Role.OPERATOR,
+    "start_job": Role.OPERATOR,
+    # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
+    "plan_replay": Role.OPERATOR,
+    "run_replay": Role.OPERATOR,
+    "cancel_replay": Role.OPERATOR,
     # These lose messages, or deliver them again.
     "seek_channel": Role.ADMIN,
     "empty_topic": Role.ADMIN,

@@ -3,17 +3,21 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.live.hub import Reading
-from admin_console.screens import channel, overview, topic, topics
+from admin_console.screens import channel, overview, replay, topic, topics
+from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.parts import Screen
+
+if TYPE_CHECKING:
+    from admin_console.gateway.pipeline import PipelineView
 
 # A page asks in names of at most 64 characters; whatever is longer is not from our pages.
 FIELD_LENGTH_MAX = 130
-PAGES = ("overview", "topics", "topic", "channel")
+PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Request:
     q: str = ""
     sort: str = ""
     number: str = ""  # of the page in a long list, from 1
+    replay: str = ""
 
     @classmethod
     def parse(cls, asked: object, role: Role) -> "Request":
@@ -51,6 +56,10 @@ class Request:
         }
 
     @property
+    def wants_pipeline(self) -> bool:
+        return self.page in ("pipeline", "replay")
+
+    @property
     def wants_in_flight(self) -> bool:
         return self.page == "channel"
 
@@ -61,13 +70,14 @@ def build_screen(
     *,
     in_flight: tuple[InFlightStats, ...] | None = None,
     http_address: str = "",
+    pipeline: "PipelineView | None" = None,
 ) -> Screen:
     """The screen of a page. Pure: everything it shows is handed in.
 
     The lists are made once a reading, however many pages and sockets ask: they differ by their age alone.
 
     in_flight: the channel's messages in flight, None when nobody asked the engine; http_address: where the HTTP API
-    listens, for the commands that empty pages show.
+    listens, for the commands that empty pages show; pipeline: for the pages that are about it.
     """
     snapshot: EngineSnapshot | None = reading.snapshot if reading else None
     frame: dict[str, Any] = {
@@ -92,6 +102,11 @@ def build_screen(
         if reading is not None:
             reading.memory[request] = made
         return made
+    if request.wants_pipeline:
+        assert pipeline is not None, "a page about the pipeline is made from a look at it"
+        if request.page == "pipeline":
+            return Screen(**frame, **pipeline_screen.parts(reading, request.role, pipeline))
+        return Screen(**frame, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
         return Screen(**frame, **topic.parts(reading, request.role, request.topic))
     return Screen(**frame, **channel.parts(reading, request.role, request.topic, request.channel, in_flight))

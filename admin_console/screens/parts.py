@@ -93,6 +93,19 @@ class SparkCell:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressCell:
+    """A bar from 0 to `total` and words beside it; no bar where `total` is 0, which means not known."""
+
+    done: int
+    total: int
+    text: str
+    title: str = ""
+
+    def wire(self) -> Any:
+        return [self.done, self.total, self.text, self.title]
+
+
+@dataclass(frozen=True, slots=True)
 class ActionCell:
     """The row's one likely act. Without `href` it is shown disabled, and the title says why."""
 
@@ -104,18 +117,19 @@ class ActionCell:
         return [self.text, self.href, self.title]
 
 
-AnyCell = Cell | NameCell | StateCell | SparkCell | ActionCell
+AnyCell = Cell | NameCell | StateCell | SparkCell | ProgressCell | ActionCell
 _BLANK: dict[str, AnyCell] = {
     "name": NameCell("", ""),
     "state": StateCell(),
     "spark": SparkCell(""),
+    "progress": ProgressCell(0, 0, ""),
     "action": ActionCell(),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a live table. `kind` is name, state, number, text, spark or action."""
+    """A column of a live table. `kind` is name, state, number, text, spark, progress or action."""
 
     name: str
     label: str
@@ -125,7 +139,8 @@ class Column:
 
     @property
     def css(self) -> str:
-        return {"number": "number", "spark": "spark-cell", "action": "action-cell"}.get(self.kind, "")
+        kinds = {"number": "number", "spark": "spark-cell", "progress": "progress-cell", "action": "action-cell"}
+        return kinds.get(self.kind, "")
 
     @property
     def is_quiet(self) -> bool:

@@ -3,6 +3,9 @@
 Large numbers are shortened from ten million on; the caller puts the exact value beside them (`exact`).
 """
 
+import time
+from datetime import UTC, datetime
+
 UNKNOWN = "–"
 MINUS = "−"
 _FULL_TO = 9_999_999
@@ -95,3 +98,18 @@ def share(part: float, whole: float) -> str:
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
     """A count and its noun: 1 client, 4 clients."""
     return f"{number(count)} {noun if count == 1 else plural_noun or noun + 's'}"
+
+
+def moment(unix_ms: int | None) -> str:
+    """A moment in UTC to the second: 2026-03-01 14:30:05."""
+    if unix_ms is None:
+        return UNKNOWN
+    try:
+        return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def now_ms() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000

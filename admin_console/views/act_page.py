@@ -90,6 +90,10 @@ class ActPage(View):
         """Which part of the object it was about, such as one client."""
         return ""
 
+    def do(self, details: dict[str, Any]) -> ActResult:
+        """Do it, and wait for it to be durable."""
+        return self.gateway.act(self.action, self.topic, self.channel, **details)
+
     def after_url(self) -> str:
         """Where a browser goes when it is done."""
         return self.page_url
@@ -132,7 +136,7 @@ class ActPage(View):
             logger.exception("intent not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
             sentence = f"Nothing was done to {self.name}: the audit list can't be written."
             return ActResult("failed", sentence, "NOT_AUDITED")
-        result = self.gateway.act(self.action, self.topic, self.channel, **details)
+        result = self.do(details)
         try:
             act.finish(Verdict(result.verdict), result.message, result.counts)
         except DatabaseError:

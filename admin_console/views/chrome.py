@@ -10,9 +10,15 @@ from django.urls import NoReverseMatch, reverse
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import ACTS
 
-_PLACES = (("overview", "Overview"), ("topics", "Topics"), ("audit", "Audit"))
-# Pages that lie under a place's tab: every act is on a topic or on one of its channels.
-_UNDER = {"topic": "topics", "channel": "topics", **dict.fromkeys(ACTS, "topics")}
+_PLACES = (("overview", "Overview"), ("topics", "Topics"), ("pipeline", "Pipeline"), ("audit", "Audit"))
+# Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.
+_OF_PIPELINE = ("replay", "stop_job", "start_job", "plan_replay", "run_replay", "cancel_replay")
+_UNDER = {
+    "topic": "topics",
+    "channel": "topics",
+    **dict.fromkeys(ACTS, "topics"),
+    **dict.fromkeys(_OF_PIPELINE, "pipeline"),
+}
 
 
 @dataclass(frozen=True, slots=True)

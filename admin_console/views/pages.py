@@ -1,8 +1,10 @@
-"""The pages that read: overview, topics, a topic, a channel. Rendered whole here; the socket keeps them live."""
+"""The pages that read: overview, topics, a topic, a channel, the pipeline. Rendered whole here; the socket keeps them
+live."""
 
 import threading
 from dataclasses import replace
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -10,6 +12,7 @@ from admin_console.accounts.roles import Role
 from admin_console.figures.frames import frames_json
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
+from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.live.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
@@ -27,6 +30,8 @@ _ACTS = {
         "empty_channel",
         "delete_channel",
     ),
+    "pipeline": ("plan_replay", "stop_job", "start_job", "archive_on", "archive_off"),
+    "replay": ("run_replay", "cancel_replay"),
 }
 
 # One page is computed at a time. Computing takes the interpreter's lock, which the engine's thread has to get back
@@ -52,6 +57,14 @@ def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
     return _page(request, Request("channel", _role(request), topic=topic, channel=channel))
 
 
+def pipeline(request: HttpRequest) -> HttpResponse:
+    return _page(request, Request("pipeline", _role(request)))
+
+
+def replay(request: HttpRequest, replay: str) -> HttpResponse:
+    return _page(request, Request("replay", _role(request), replay=replay[:FIELD_LENGTH_MAX]))
+
+
 def _role(request: HttpRequest) -> Role:
     return Role(request.user.role)
 
@@ -65,8 +78,9 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
     reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
     in_flight = _in_flight(gateway, asked)
     http_address = gateway.node().http_address
+    view = get_pipeline(settings.DATA_PATH).view() if asked.wants_pipeline else None
     with _COMPUTING:
-        return _rendered(request, asked, reading, in_flight, http_address)
+        return _rendered(request, asked, reading, in_flight, http_address, view)
 
 
 def _rendered(
@@ -75,9 +89,10 @@ def _rendered(
     reading: Reading | None,
     in_flight: tuple[InFlightStats, ...] | None,
     http_address: str,
+    view: PipelineView | None,
 ) -> HttpResponse:
-    screen = build_screen(asked, reading, in_flight=in_flight, http_address=http_address)
-    context = {"screen": screen, "topic": asked.topic, "channel": asked.channel}
+    screen = build_screen(asked, reading, in_flight=in_flight, http_address=http_address, pipeline=view)
+    context = {"screen": screen, "topic": asked.topic, "channel": asked.channel, "replay": asked.replay}
     if screen.graphs:
         context["frames"] = frames_json(asked.page)
     if screen.flags.get("gone"):

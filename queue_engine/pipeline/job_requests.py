@@ -2,13 +2,14 @@
 
     pipeline/requests/<Unix ms, 13 digits>-<9 hex>.json    {"kind": "stop_job", "job": "archive"}
 
-Kinds and what they carry: stop_job, start_job, cancel_job {job}; plan_replay {id, …}; run_replay, cancel_replay {id}.
+Kinds and what they carry: stop_job, start_job, cancel_job {job}; plan_replay, run_replay, cancel_replay {id}.
 A request is synced before its sender is told that it is there, and removed once what it asks for is on disk: a worker
 killed in between does it again, so each kind must do no harm when done twice.
 
-    pipeline/replays/<id>/request.json    {"id": "…", "topic": "orders", …}    what a replay was asked for as
+    pipeline/replays/<id>/request.json    {"topic": "orders", …}    what a replay was asked for as
 """
 
+import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.errors import PipelineError
+from queue_engine.pipeline.job_state import REPLAY_PREFIX, is_job_name
 from queue_engine.pipeline.status_file import (
     BrokenStatusFileError,
     names_in,
@@ -88,9 +90,19 @@ def take_requests(lake_path: Path) -> Iterator[JobRequest]:
         _remove(path)
 
 
-def write_replay_request(lake_path: Path, replay_id: str, details: dict[str, Any]) -> None:
-    """Keep what a replay was asked for as. Raises OSError."""
+def ask_for_replay(lake_path: Path, replay_id: str, **details: Any) -> None:
+    """Keep what a replay is asked for as, and request its plan. Raises PipelineError, OSError."""
     write_status_file(_replay_path(lake_path, replay_id), details, is_durable=True)
+    put_request(lake_path, PLAN_REPLAY, id=replay_id)
+
+
+def replay_ids(lake_path: Path, count_max: int) -> list[str]:
+    """The replays that were ever asked for, the last names first."""
+    try:
+        names = os.listdir(lake_path / REPLAYS_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((name for name in names if is_job_name(REPLAY_PREFIX + name)), reverse=True)[:count_max]
 
 
 def read_replay_request(lake_path: Path, replay_id: str) -> dict[str, Any]:

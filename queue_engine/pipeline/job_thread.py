@@ -146,7 +146,11 @@ class JobThread:
     def _take_report(self, state: JobState) -> None:
         # A job tells of its progress; that somebody stopped it is known here, and is not taken back.
         is_told = self._stop.is_set() and self._word_of_stop != WAITING
-        self._reports.report(replace(state, job=self.name, state=self._word_of_stop if is_told else state.state))
+        word = self._word_of_stop if is_told else state.state
+        known = self._reports.newest(self.name)
+        started_ms = state.started_ms or (known.started_ms if known else 0)
+        now_ms = self._reports.now_ms()
+        self._reports.report(replace(state, job=self.name, state=word, started_ms=started_ms, updated_ms=now_ms))
 
     def _report(self, word: str, **changes: Any) -> None:
         known = self._reports.newest(self.name) or JobState(self.name, word, unit=self._unit)

@@ -15,7 +15,7 @@ from queue_engine.errors import PipelineError
 from queue_engine.pipeline import job_requests
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
-from queue_engine.pipeline.job_requests import JobRequest, take_requests, write_replay_request
+from queue_engine.pipeline.job_requests import JobRequest, take_requests
 from queue_engine.pipeline.job_state import (
     CANCELLED,
     DONE,
@@ -135,8 +135,6 @@ class WorkerJobs:
                 self._begin(name)
             case job_requests.PLAN_REPLAY:
                 replay_id = name.removeprefix(REPLAY_PREFIX)
-                # Kept beside the plan it becomes: the request itself is gone when this is done.
-                write_replay_request(self._around.lake_path, replay_id, request.details)
                 self._mark(PLAN_PREFIX + replay_id, WAITING)
                 self._wait_for_turn(PLAN_PREFIX + replay_id)
             case job_requests.RUN_REPLAY:

@@ -14,8 +14,9 @@ from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from tests.support.console import client_of, console_engine, make_user
+from tests.support.pipeline_lake import planned_replay
 
-TOPIC, CHANNEL, CURSOR = "orders", "billing", "archive"
+TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
 
 
 def patterns(
@@ -32,7 +33,7 @@ def patterns(
 
 def all_urls() -> list[tuple[str, str]]:
     """Name and path of every URL, its names filled in."""
-    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR}
+    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR, "job": JOB, "replay": REPLAY}
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
         for name, pattern in patterns(get_resolver().url_patterns)
@@ -56,6 +57,7 @@ def engine(tmp_path: Path) -> Iterator[None]:
         runner.submit("create_topic", TOPIC).result(5)
         runner.submit("create_channel", TOPIC, CHANNEL).result(5)
         runner.submit("create_cursor", TOPIC, cursor=CURSOR).result(5)
+        planned_replay(tmp_path / "pipeline", REPLAY, topic=TOPIC)
         yield
 
 

@@ -11,7 +11,7 @@ from queue_engine.clock import SystemClock
 from queue_engine.errors import OffsetGoneError, PipelineError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
-from queue_engine.pipeline.job_requests import has_requests, put_request, read_replay_request
+from queue_engine.pipeline.job_requests import ask_for_replay, has_requests, put_request, read_replay_request
 from queue_engine.pipeline.job_state import JobState, read_state, write_state
 from queue_engine.pipeline.job_thread import JobThread, sentence_of
 from queue_engine.pipeline.jobs import Job, job_of
@@ -116,7 +116,7 @@ def test_a_start_right_behind_a_stop_is_not_lost(tmp_path: Path) -> None:
 def test_a_replay_is_planned_run_when_somebody_says_so_and_done(tmp_path: Path) -> None:
     jobs = Jobs()
     with working(tmp_path, jobs) as worker:
-        put_request(tmp_path, "plan_replay", id="7f3a", topic="orders")
+        ask_for_replay(tmp_path, "7f3a", topic="orders")
         tick_until(worker, "the plan", lambda: state_of(tmp_path, "plan-7f3a") == "done")
         assert jobs.planned == ["orders"]
         assert state_of(tmp_path, "replay-7f3a") == "", "nothing is published before somebody said so"

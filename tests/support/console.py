@@ -11,6 +11,7 @@ from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from queue_engine.service.runner import EngineRunner
 from tests.support.storage_kinds import engine_options
 
@@ -36,8 +37,10 @@ def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
     runner = EngineRunner(settled)
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))
+    set_pipeline(Pipeline(data_path / "pipeline"))
     try:
         yield runner
     finally:
+        set_pipeline(None)
         set_gateway(None)
         runner.stop()

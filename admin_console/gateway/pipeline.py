@@ -1,0 +1,262 @@
+"""The data pipeline as the console sees it: states and manifests in files, requests as files, the worker as a child.
+
+The only module of the console that knows the pipeline, besides commands; none of what it imports knows Spark.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapshot
+from queue_engine.clock import SystemClock
+from queue_engine.errors import PenstockError
+from queue_engine.names import is_valid_name
+from queue_engine.pipeline import job_requests
+from queue_engine.pipeline.archive_listing import ArchivedTopic, ArchiveListing
+from queue_engine.pipeline.job_state import (
+    CANCELLED,
+    PLAN_PREFIX,
+    REPLAY_PREFIX,
+    STATES,
+    JobState,
+    read_states,
+)
+from queue_engine.pipeline.jobs import JOBS
+from queue_engine.pipeline.lake_lock import LakeHolder, holder_of
+from queue_engine.pipeline.replay_listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
+from queue_engine.pipeline.status_file import BrokenStatusFileError
+from queue_engine.pipeline.work_signs import WorkSigns
+from queue_engine.pipeline.worker_process import WorkerProcess, WorkerProcessState
+from queue_engine.pipeline.worker_state import WorkerState, read_worker_state
+
+__all__ = [
+    "JOB_SENTENCES",
+    "STATES",
+    "ArchivedTopic",
+    "JobState",
+    "LakeHolder",
+    "Pipeline",
+    "PipelineView",
+    "ReplayAsked",
+    "ReplayPlanned",
+    "ReplayView",
+    "WorkerProcessState",
+    "WorkerState",
+    "get_pipeline",
+    "make_pipeline",
+    "set_pipeline",
+]
+
+logger = logging.getLogger(__name__)
+
+# Frames of several roles and pages are made in the same second: they share one look at the files.
+FRESH_FOR_S = 0.5
+REPLAYS_SHOWN_MAX = 50
+
+JOB_SENTENCES = {job.name: job.sentence for job in JOBS.values() if job.is_service}
+
+_WORDS = {
+    job_requests.STOP_JOB: "stop",
+    job_requests.START_JOB: "start",
+    job_requests.CANCEL_JOB: "cancel",
+    job_requests.CANCEL_REPLAY: "cancel",
+    job_requests.RUN_REPLAY: "run",
+    job_requests.PLAN_REPLAY: "plan",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayView:
+    """One replay: what was asked for, what it would do, and how far it is. plan_job and run_job: None before them."""
+
+    replay_id: str
+    asked: ReplayAsked | None
+    planned: ReplayPlanned | None
+    plan_job: JobState | None
+    run_job: JobState | None
+
+    @property
+    def is_asked_about(self) -> bool:
+        """Whether the plan is there and nobody has said yet what is to become of it."""
+        return self.planned is not None and self.run_job is None
+
+    @property
+    def is_over(self) -> bool:
+        return self.run_job is not None and self.run_job.state in ("done", CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineView:
+    """All that pages show of the pipeline, read within half a second. complaints: a sentence for each broken file.
+
+    process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: whoever
+    holds the lake, that worker or another process. said: what a worker said of itself last; believed while it lives.
+    """
+
+    process: WorkerProcessState | None
+    holder: LakeHolder | None
+    said: WorkerState | None
+    jobs: dict[str, JobState]
+    topics: tuple[ArchivedTopic, ...]
+    replays: tuple[ReplayView, ...]
+    requests_waiting: bool
+    complaints: tuple[str, ...]
+
+    @property
+    def is_switched_on(self) -> bool:
+        return self.process is not None
+
+    def replay(self, replay_id: str) -> ReplayView | None:
+        return next((one for one in self.replays if one.replay_id == replay_id), None)
+
+
+class Pipeline:
+    """One lake, and the worker that this process keeps for it, if it does. Any thread."""
+
+    def __init__(self, lake_path: Path, process: WorkerProcess | None = None) -> None:
+        self._lake_path = lake_path
+        self._process = process
+        self._archive = ArchiveListing(lake_path)
+        self._mutex = threading.Lock()
+        self._view: PipelineView | None = None
+        self._read_at_s = 0.0
+
+    @property
+    def is_switched_on(self) -> bool:
+        return self._process is not None
+
+    def start(self) -> None:
+        """Begin to look for work, where there is a worker to give it to."""
+        if self._process is not None:
+            self._process.start()
+
+    def stop(self) -> None:
+        """End the worker; within five seconds."""
+        if self._process is not None:
+            self._process.stop()
+
+    def view(self) -> PipelineView:
+        """What there is to show now."""
+        with self._mutex:
+            now_s = time.monotonic()
+            if self._view is None or now_s - self._read_at_s >= FRESH_FOR_S:
+                self._view = self._read()
+                self._read_at_s = time.monotonic()
+            return self._view
+
+    def ask(self, kind: str, name: str, **details: Any) -> ActResult:
+        """Leave a request for the worker, durably; `name` is of the job or replay it is about."""
+        key = "id" if kind in (job_requests.PLAN_REPLAY, job_requests.RUN_REPLAY, job_requests.CANCEL_REPLAY) else "job"
+        try:
+            if kind == job_requests.PLAN_REPLAY:
+                job_requests.ask_for_replay(self._lake_path, name, **details)
+            else:
+                job_requests.put_request(self._lake_path, kind, **{key: name})
+        except (PenstockError, OSError) as exc:
+            return ActResult(FAILED, f"Nothing was asked: {exc}.", "STORAGE_ERROR")
+        with self._mutex:
+            self._view = None
+        who = "The worker" if self._is_worker_up() else "A worker, once one runs,"
+        return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {who} takes it up within seconds.")
+
+    def new_replay_id(self) -> str:
+        """A name for a replay that none has: when it was asked for, and a little chance."""
+        return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+    def _is_worker_up(self) -> bool:
+        return self._process is not None and self._process.state.word == "running"
+
+    def _read(self) -> PipelineView:
+        states = read_states(self._lake_path)
+        topics, broken = self._archive.read()
+        complaints = [*states.broken, *broken]
+        said: WorkerState | None = None
+        holder: LakeHolder | None = None
+        try:
+            said = read_worker_state(self._lake_path)
+        except BrokenStatusFileError as exc:
+            complaints.append(str(exc))
+        try:
+            holder = holder_of(str(self._lake_path))
+        except OSError as exc:
+            complaints.append(f"the lake's lock can't be looked at: {exc.strerror}")
+        jobs = dict(states.by_name)
+        return PipelineView(
+            process=self._process.state if self._process is not None else None,
+            holder=holder,
+            said=said if holder is not None and said is not None and said.pid == holder.pid else None,
+            jobs=jobs,
+            topics=tuple(topics),
+            replays=self._replays(jobs, complaints),
+            requests_waiting=job_requests.has_requests(self._lake_path),
+            complaints=tuple(complaints),
+        )
+
+    def _replays(self, jobs: dict[str, JobState], complaints: list[str]) -> tuple[ReplayView, ...]:
+        # Their names begin with their times: the newest first.
+        views = []
+        for replay_id in job_requests.replay_ids(self._lake_path, REPLAYS_SHOWN_MAX):
+            asked: ReplayAsked | None = None
+            planned: ReplayPlanned | None = None
+            try:
+                asked = read_asked(self._lake_path, replay_id)
+                planned = read_planned(self._lake_path, replay_id)
+            except (PenstockError, OSError) as exc:
+                complaints.append(f"the replay {replay_id}: {exc}")
+            views.append(
+                ReplayView(
+                    replay_id,
+                    asked,
+                    planned,
+                    jobs.get(PLAN_PREFIX + replay_id),
+                    jobs.get(REPLAY_PREFIX + replay_id),
+                )
+            )
+        return tuple(views)
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether a topic could be called so."""
+    return is_valid_name(text)
+
+
+def make_pipeline(
+    data_path: Path,
+    *,
+    engine_url: str,
+    token: str,
+    snapshot: Callable[[], EngineSnapshot | None],
+    has_samples: bool,
+    is_switched_on: bool,
+) -> Pipeline:
+    """The pipeline of a server. Nothing is started before its `start`."""
+    lake_path = data_path / "pipeline"
+    if not is_switched_on:
+        return Pipeline(lake_path)
+
+    def archive_depth() -> int:
+        figures = snapshot()
+        cursors = [cursor for topic in figures.topics for cursor in topic.cursors] if figures else []
+        return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
+
+    signs = WorkSigns(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
+    return Pipeline(lake_path, WorkerProcess(data_path, engine_url, token=token, find_work=signs.find))
+
+
+_current: Pipeline | None = None
+
+
+def set_pipeline(pipeline: Pipeline | None) -> None:
+    """Called by `serve` before the console listens, and with None when it has ended."""
+    global _current
+    _current = pipeline
+
+
+def get_pipeline(data_path: Path) -> Pipeline:
+    """The pipeline of this process; where `serve` has set none, one without a worker."""
+    return _current or Pipeline(data_path / "pipeline")

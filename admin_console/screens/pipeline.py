@@ -1,0 +1,411 @@
+"""The pipeline: its worker, its jobs, what is archived, what is published again."""
+
+from typing import TYPE_CHECKING, Any
+
+from admin_console.accounts.roles import Role
+from admin_console.gateway.pipeline import JOB_SENTENCES
+from admin_console.live.hub import Reading
+from admin_console.screens import units
+from admin_console.screens.cursors import ARCHIVE
+from admin_console.screens.links import act_cell, topic_cell, url_of
+from admin_console.screens.parts import (
+    ActionCell,
+    Cell,
+    Chip,
+    Column,
+    Empty,
+    Figure,
+    Meaning,
+    NameCell,
+    ProgressCell,
+    StateCell,
+    Table,
+)
+from admin_console.screens.units import moment
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import CursorStats
+    from admin_console.gateway.pipeline import ArchivedTopic, JobState, PipelineView, ReplayView
+
+TOPICS_SHOWN_MAX = 200
+# The jobs that there always are, in the order that data flows.
+JOBS = ("archive", "rollup", "compact")
+
+_JOB_COLUMNS = (
+    Column("name", "Job", "text"),
+    Column("state", "State", "state"),
+    Column("progress", "Progress", "progress"),
+    Column("lag", "Behind"),
+    Column("rate", "Rows"),
+    Column("error", "Last error", "text"),
+    Column("action", "Act", "action"),
+)
+_TOPIC_COLUMNS = (
+    Column("name", "Topic", "name"),
+    Column("state", "Archive", "state"),
+    Column("progress", "Archived", "progress"),
+    Column("waiting", "Waiting"),
+    Column("bytes", "Size"),
+    Column("range", "From, to (UTC)", "text"),
+    Column("offsets", "Offsets", "text"),
+    Column("gaps", "Gaps", "text"),
+    Column("action", "Act", "action"),
+)
+_REPLAY_COLUMNS = (
+    Column("name", "Replay", "name"),
+    Column("state", "State", "state"),
+    Column("what", "From, to", "text"),
+    Column("progress", "Published", "progress"),
+    Column("rate", "Rows"),
+    Column("error", "Last error", "text"),
+    Column("action", "Act", "action"),
+)
+
+_TONES = {"failed": "warning", "stopped": "held", "cancelled": "held"}
+_SIGNS = {"failed": "▲ ", "stopped": "❚❚ "}
+
+
+def parts(reading: Reading | None, role: Role, view: "PipelineView") -> dict[str, Any]:
+    """The parts of the screen. reading: for the cursors of topics as they are now; None before the first figures."""
+    cursors = archive_cursors(reading)
+    return {
+        "subtitle": _subtitle(view),
+        "meaning": _meaning(view),
+        "strip": _strip(reading, view, cursors),
+        "tables": {
+            "jobs": _job_table(view, role),
+            "archived": _topic_table(reading, view, cursors, role),
+            "replays": _replay_table(view, role),
+        },
+        "flags": {"off": not view.is_switched_on, "archived": bool(view.topics)},
+    }
+
+
+def archive_cursors(reading: Reading | None) -> "dict[tuple[str, int, int], CursorStats]":
+    """The cursors of the archive by topic, number and id base."""
+    topics = reading.snapshot.topics if reading else ()
+    return {
+        (cursor.topic, cursor.number, cursor.id_base): cursor
+        for topic in topics
+        for cursor in topic.cursors
+        if cursor.cursor == ARCHIVE
+    }
+
+
+def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...]:
+    """A job's state in a word. What a file says of a running job is believed while somebody holds the lake."""
+    if state is None:
+        return (Chip("not run yet"),)
+    word = state.state
+    if word == "running" and view.holder is None:
+        return (Chip("waiting", "", "no worker runs now; it goes on when one does"),)
+    return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, "")),)
+
+
+def progress_cell(state: "JobState | None") -> ProgressCell:
+    """The bar of a job, counted by the offsets of its source."""
+    if state is None or not state.total:
+        return ProgressCell(0, 0, units.UNKNOWN)
+    done = min(state.done, state.total)
+    noun = f" {state.unit}"
+    return ProgressCell(done, state.total, f"{units.share(done, state.total)}", f"{done:,} of {state.total:,}{noun}")
+
+
+def rate_cell(state: "JobState | None") -> Cell:
+    return Cell(units.rate(state.rows_per_s) if state and state.state == "running" else units.UNKNOWN)
+
+
+def error_cell(state: "JobState | None") -> Cell:
+    if state is None or not state.error:
+        return Cell("")
+    return Cell(state.error, "", "warning" if state.state == "failed" else "muted")
+
+
+def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]:
+    """Where a replay stands: being planned, waiting for an answer, or how its run goes."""
+    if replay.run_job is not None:
+        return job_chips(replay.run_job, view)
+    if replay.planned is not None:
+        return (Chip("planned", "", "It waits for somebody to run it or to discard it."),)
+    if replay.plan_job is not None and replay.plan_job.state == "failed":
+        return (Chip("▲ not planned", "warning"),)
+    return (Chip("being planned" if view.holder else "to be planned"),)
+
+
+def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
+    """Run what is planned, start what was stopped, cancel what is under way."""
+    if replay.is_asked_about:
+        return act_cell("Run", "run_replay", role, replay.replay_id)
+    if replay.is_over or replay.run_job is None:
+        return ActionCell()
+    if replay.run_job.state == "stopped":
+        return act_cell("Start", "start_job", role, replay.run_job.job)
+    return act_cell("Cancel", "cancel_replay", role, replay.replay_id)
+
+
+def _subtitle(view: "PipelineView") -> str:
+    on = sum(1 for name in JOBS if (state := view.jobs.get(name)) and state.state == "running" and view.holder)
+    replays = [one for one in view.replays if not one.is_over]
+    return f"{units.plural(on, 'job')} running · {units.plural(len(replays), 'open replay')}"
+
+
+def _meaning(view: "PipelineView") -> Meaning | None:
+    process = view.process
+    if process is None and view.holder is None:
+        return Meaning(
+            "held",
+            "The pipeline is switched off (--no-pipeline).",
+            "Nothing is archived and no history is written; what the archive has not passed stays in the log. "
+            "Start serve without --no-pipeline, or run a job by hand: python manage.py pipeline run archive --once",
+        )
+    if process is not None and process.word == "blocked":
+        return Meaning("warning", "The worker can't be started: Java is missing.", process.problem)
+    if process is not None and process.word == "waiting":
+        return Meaning(
+            "warning",
+            "The worker ended and will be started again.",
+            f"Why: {process.problem}. Next start at {moment(process.next_try_ms)} UTC; messages wait in the log.",
+        )
+    failed = [state for name, state in view.jobs.items() if state.state == "failed"]
+    if failed:
+        worst = failed[0]
+        more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
+        return Meaning("warning", f"The job {worst.job} failed; it is tried again by itself.", f"{worst.error}{more}")
+    if view.complaints:
+        more = f" (and {len(view.complaints) - 1} more)" if len(view.complaints) > 1 else ""
+        return Meaning("warning", "A file of the pipeline can't be read.", f"{view.complaints[0]}{more}")
+    return None
+
+
+def _strip(
+    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
+) -> tuple[Figure, ...]:
+    rows = sum(topic.rows for topic in view.topics)
+    size = sum(topic.bytes for topic in view.topics)
+    files = sum(topic.file_count for topic in view.topics)
+    running = [state for state in view.jobs.values() if state.state == "running" and view.holder]
+    failed = sum(1 for state in view.jobs.values() if state.state == "failed")
+    waiting = sum(cursor.depth for cursor in cursors.values())
+    oldest_s = _oldest_unarchived_s(reading, view, cursors)
+    open_replays = [one for one in view.replays if not one.is_over]
+    asked = sum(1 for one in open_replays if one.is_asked_about)
+    return (
+        Figure("worker", "Worker", *_worker(view)),
+        Figure(
+            "jobs",
+            "Jobs running",
+            Cell(units.number(len(running))),
+            Cell(f"{failed} failed", tone="warning") if failed else Cell("none failed"),
+        ),
+        Figure(
+            "archived",
+            "Archived",
+            Cell(units.number(rows), units.exact(rows)),
+            Cell(f"messages of {units.plural(len({topic.topic for topic in view.topics}), 'topic')}"),
+        ),
+        Figure(
+            "bytes",
+            "Archive size",
+            Cell(units.byte_count(size), f"{size:,} bytes"),
+            Cell(units.plural(files, "file")),
+        ),
+        Figure(
+            "oldest",
+            "Oldest unarchived",
+            Cell("none" if reading and not waiting else units.duration(oldest_s)),
+            Cell(f"{units.plural(waiting, 'message')} waiting" if waiting else "nothing waits", units.exact(waiting)),
+        ),
+        Figure(
+            "replays",
+            "Open replays",
+            Cell(units.number(len(open_replays))),
+            Cell(f"{units.number(asked)} to be answered" if asked else "none to be answered"),
+        ),
+    )
+
+
+def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
+    process, holder = view.process, view.holder
+    now_ms = units.now_ms()
+    if holder is not None and (process is None or process.pid != holder.pid):
+        where = f"pid {holder.pid} on {holder.host}" if holder.pid else "another process"
+        return Cell("elsewhere", holder.command), Cell(f"{where} holds the lake")
+    if process is None:
+        return Cell("off"), Cell("--no-pipeline")
+    if process.word == "running":
+        age = units.duration((now_ms - process.started_ms) / 1000)
+        word = "up" if view.said is not None and view.said.state == "ready" else "starting"
+        restarts = f", {units.plural(process.restart_count, 'restart')}" if process.restart_count else ""
+        note = f"pid {process.pid} · {age}{restarts}"
+        return Cell(word, f"started because {process.reason}"), Cell(note, process.problem)
+    if process.word == "blocked":
+        return Cell("no Java", tone="warning"), Cell("see above", process.problem)
+    if process.word == "waiting":
+        left_s = max(0.0, (process.next_try_ms - now_ms) / 1000)
+        return Cell("ended", process.problem, "warning"), Cell(f"again in {units.duration(left_s)}")
+    return Cell("idle", "It is started when a job has something to do."), Cell("nothing to do yet")
+
+
+def _oldest_unarchived_s(
+    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
+) -> float | None:
+    """How old the oldest message that waits is at most: younger than the last archived one of its topic. None: unknown.
+
+    A topic of which nothing is archived yet waits since its archive was switched on, at most.
+    """
+    archived = {(one.topic, one.number, one.id_base): one.last_time_ms for one in view.topics}
+    since = [archived.get(key) or cursor.created_ms for key, cursor in cursors.items() if cursor.depth]
+    if not since or reading is None:
+        return None
+    return max(0.0, reading.snapshot.taken_at_ns / 1e9 - min(since) / 1000)
+
+
+def _job_table(view: "PipelineView", role: Role) -> Table:
+    rows = []
+    for name in JOBS:
+        state = view.jobs.get(name)
+        is_stopped = state is not None and state.state == "stopped"
+        rows.append(
+            (
+                name,
+                (
+                    Cell(name, JOB_SENTENCES[name]),
+                    StateCell(job_chips(state, view)),
+                    progress_cell(state),
+                    _lag(state),
+                    rate_cell(state),
+                    error_cell(state),
+                    act_cell("Start", "start_job", role, name)
+                    if is_stopped
+                    else act_cell("Stop", "stop_job", role, name),
+                ),
+            )
+        )
+    return Table.build("jobs", "Jobs of the pipeline", _JOB_COLUMNS, rows, Empty("", "There are no jobs."))
+
+
+def _lag(state: "JobState | None") -> Cell:
+    if state is None or state.lag is None:
+        return Cell(units.UNKNOWN)
+    return Cell(units.number(state.lag), f"{state.lag:,} {state.unit}")
+
+
+def _topic_table(
+    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]", role: Role
+) -> Table:
+    archived = {(one.topic, one.number, one.id_base): one for one in view.topics}
+    present = {topic.topic_name for topic in reading.snapshot.topics if topic.storage == "log"} if reading else set()
+    rows = []
+    # Those behind first, then by name.
+    keys = sorted({*archived, *cursors}, key=lambda key: (-(cursors[key].depth if key in cursors else 0), key))
+    for key in keys[:TOPICS_SHOWN_MAX]:
+        topic, cursor = archived.get(key), cursors.get(key)
+        rows.append(
+            (
+                f"{key[0]}/{key[1]}-{key[2]:x}",
+                (
+                    topic_cell(key[0]),
+                    StateCell(_archive_chips(topic, cursor, is_present=key[0] in present)),
+                    _archive_progress(topic, cursor),
+                    Cell(units.number(cursor.depth), units.exact(cursor.depth)) if cursor else Cell(units.UNKNOWN),
+                    Cell(units.byte_count(topic.bytes), f"{topic.bytes:,} bytes in {topic.file_count:,} files")
+                    if topic
+                    else Cell(units.UNKNOWN),
+                    _range(topic),
+                    _offsets(topic),
+                    _gaps(topic, cursor),
+                    _switch(key[0], cursor, role, is_present=key[0] in present),
+                ),
+            )
+        )
+    empty = Empty(
+        "No topic is archived",
+        "Open a topic of the log and press Archive…: from then on its messages are also written to Parquet files.",
+        href=url_of("topics"),
+        link="All topics",
+    )
+    return Table.build("archived", "Archived topics", _TOPIC_COLUMNS, rows, empty)
+
+
+def _archive_chips(
+    topic: "ArchivedTopic | None", cursor: "CursorStats | None", *, is_present: bool
+) -> tuple[Chip, ...]:
+    chips = []
+    if cursor is not None:
+        chips.append(Chip("on", "warning" if cursor.is_warned else "ok" if not cursor.depth else ""))
+        if cursor.is_warned:
+            chips.append(Chip("▲ near its limit", "warning", "Beyond it the log gives up what is not archived."))
+    elif is_present:
+        chips.append(Chip("off", "", "Nothing that is published now is archived."))
+    else:
+        chips.append(Chip("topic gone", "", "It was deleted, or made anew; its archive stays."))
+    if topic is not None and topic.damaged_count:
+        chips.append(Chip(f"▲ {units.number(topic.damaged_count)} damaged", "danger", "Their bodies are lost."))
+    return tuple(chips)
+
+
+def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> ProgressCell:
+    rows = topic.rows if topic else 0
+    words = f"{units.number(rows)} messages"
+    if cursor is None:
+        return ProgressCell(0, 0, words)
+    total = rows + cursor.depth
+    return (
+        ProgressCell(rows, total, words, f"{rows:,} archived, {cursor.depth:,} waiting")
+        if total
+        else ProgressCell(0, 0, words)
+    )
+
+
+def _range(topic: "ArchivedTopic | None") -> Cell:
+    if topic is None or topic.first_time_ms is None or topic.last_time_ms is None:
+        return Cell("nothing yet", tone="muted")
+    return Cell(f"{moment(topic.first_time_ms)} – {moment(topic.last_time_ms)}")
+
+
+def _offsets(topic: "ArchivedTopic | None") -> Cell:
+    if topic is None or topic.next_offset <= topic.first_offset:
+        return Cell(units.UNKNOWN)
+    return Cell(f"{topic.first_offset:,} – {topic.next_offset - 1:,}", f"topic number {topic.number}")
+
+
+def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
+    found = {(gap.first_offset, gap.next_offset): gap.reason for gap in (*(topic.gaps if topic else ()),)}
+    found |= {(gap.first_offset, gap.next_offset): gap.reason for gap in (cursor.gaps if cursor else ())}
+    if not found:
+        return Cell("none")
+    lost = sum(end - first for first, end in found)
+    told = ", ".join(f"{first:,} to {end - 1:,} ({reason})" for (first, end), reason in sorted(found.items())[-10:])
+    return Cell(f"{units.plural(len(found), 'gap')}, {units.plural(lost, 'offset')}", told, "danger")
+
+
+def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool) -> ActionCell:
+    if cursor is not None:
+        return act_cell("Stop archiving", "archive_off", role, topic)
+    return act_cell("Archive", "archive_on", role, topic) if is_present else ActionCell()
+
+
+def _replay_table(view: "PipelineView", role: Role) -> Table:
+    rows = []
+    for replay in view.replays:
+        asked = replay.asked
+        rows.append(
+            (
+                replay.replay_id,
+                (
+                    NameCell(replay.replay_id, url_of("replay", replay.replay_id)),
+                    StateCell(replay_chips(replay, view)),
+                    Cell(f"{asked.topic} → {asked.target}" if asked else units.UNKNOWN),
+                    progress_cell(replay.run_job),
+                    rate_cell(replay.run_job),
+                    error_cell(replay.run_job or replay.plan_job),
+                    replay_action(replay, role),
+                ),
+            )
+        )
+    empty = Empty(
+        "No replay yet",
+        "A replay publishes archived messages again, to the same or another topic. It is planned first: you see how "
+        "many messages it would publish, and to which channels, before anything happens.",
+    )
+    return Table.build("replays", "Replays", _REPLAY_COLUMNS, rows, empty)

@@ -1,0 +1,154 @@
+"""One replay: what its dry run found, and how far it is."""
+
+from typing import TYPE_CHECKING, Any
+
+from admin_console.accounts.roles import Role
+from admin_console.screens import units
+from admin_console.screens.links import url_of
+from admin_console.screens.parts import Cell, Column, Empty, Figure, Meaning, NameCell, StateCell, Table
+from admin_console.screens.pipeline import error_cell, progress_cell, rate_cell, replay_chips
+from admin_console.screens.units import moment
+
+if TYPE_CHECKING:
+    from admin_console.gateway.pipeline import PipelineView, ReplayView
+
+_PROGRESS_COLUMNS = (
+    Column("state", "State", "state"),
+    Column("progress", "Published", "progress"),
+    Column("rate", "Rows"),
+    Column("left", "Left"),
+    Column("error", "Last error", "text"),
+)
+_CHANNEL_COLUMNS = (Column("name", "Channel", "name"),)
+_FACT_COLUMNS = (Column("what", "", "text"), Column("value", "", "text"))
+
+
+def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
+    """The parts of the screen; `flags["gone"]` when there is no such replay."""
+    replay = view.replay(replay_id)
+    if replay is None:
+        return {"flags": {"gone": True}, "tables": {}}
+    is_asked_about = replay.is_asked_about and role.includes(Role.OPERATOR)
+    return {
+        "subtitle": _subtitle(replay),
+        "chips": replay_chips(replay, view),
+        "meaning": _meaning(replay, view),
+        "strip": _strip(replay),
+        "tables": {
+            "progress": _progress_table(replay, view),
+            "facts": _fact_table(replay),
+            "receivers": _channel_table(replay),
+        },
+        "flags": {
+            "gone": False,
+            "asked": replay.is_asked_about,
+            "answerable": is_asked_about,
+            "under_way": replay.run_job is not None and not replay.is_over,
+        },
+    }
+
+
+def _subtitle(replay: "ReplayView") -> str:
+    return f"{replay.asked.topic} → {replay.asked.target}" if replay.asked else ""
+
+
+def _meaning(replay: "ReplayView", view: "PipelineView") -> Meaning | None:
+    if replay.run_job is not None:
+        if replay.run_job.state == "failed":
+            return Meaning("warning", "The replay failed; it is tried again by itself.", replay.run_job.error)
+        return None
+    if replay.planned is not None:
+        if not replay.planned.count:
+            return Meaning("", "No archived message matches.", "Running this replay would publish nothing.")
+        return Meaning(
+            "",
+            f"This would publish {units.plural(replay.planned.count, 'message')}.",
+            "It is a dry run: nothing is published until you run it. Run and Discard are above.",
+        )
+    if replay.plan_job is not None and replay.plan_job.state == "failed":
+        return Meaning("warning", "The replay can't be planned.", replay.plan_job.error)
+    where = "The worker counts what matches." if view.holder else "A worker has to start first."
+    return Meaning("", "Being planned.", f"{where} Nothing is published by that.")
+
+
+def _strip(replay: "ReplayView") -> tuple[Figure, ...]:
+    planned, run = replay.planned, replay.run_job
+    unknown = Cell(units.UNKNOWN)
+    return (
+        Figure(
+            "messages",
+            "Messages",
+            Cell(units.number(planned.count), units.exact(planned.count)) if planned else unknown,
+            Cell("that match"),
+        ),
+        Figure("files", "Files", Cell(units.number(planned.file_count)) if planned else unknown, Cell("to be read")),
+        Figure(
+            "receivers",
+            "Receivers",
+            Cell(units.number(len(planned.channels))) if planned else unknown,
+            Cell("channels of the target"),
+        ),
+        Figure("done", "Published", Cell(units.number(run.done), units.exact(run.done)) if run else unknown),
+        Figure(
+            "rate",
+            "Rate",
+            Cell(units.rate(run.rows_per_s)) if run and run.state == "running" else unknown,
+            Cell(_limit(replay)),
+        ),
+        Figure("left", "Left", Cell(units.duration(_left_s(replay)))),
+    )
+
+
+def _limit(replay: "ReplayView") -> str:
+    if replay.asked is None or replay.asked.rate_per_s is None:
+        return "no limit"
+    return f"at most {units.number(replay.asked.rate_per_s)}/s"
+
+
+def _left_s(replay: "ReplayView") -> float | None:
+    run = replay.run_job
+    if run is None or run.state != "running" or not run.rows_per_s or not run.total:
+        return None
+    return (run.total - run.done) / run.rows_per_s
+
+
+def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
+    job = replay.run_job or replay.plan_job
+    row = (
+        StateCell(replay_chips(replay, view)),
+        progress_cell(job),
+        rate_cell(job),
+        Cell(units.duration(_left_s(replay))),
+        error_cell(job),
+    )
+    return Table.build("progress", "Progress", _PROGRESS_COLUMNS, [("progress", row)], Empty("", "Nothing is known."))
+
+
+def _fact_table(replay: "ReplayView") -> Table:
+    asked = replay.asked
+    facts: list[tuple[str, str]] = []
+    if asked is not None:
+        start, end = moment(asked.start_time_ms), moment(asked.end_time_ms)
+        facts = [
+            ("Archived topic", asked.topic),
+            ("Published to", asked.target),
+            ("From (UTC)", start if asked.start_time_ms is not None else "the beginning of the archive"),
+            ("To (UTC)", f"before {end}" if asked.end_time_ms is not None else "its end"),
+            ("Key", asked.key or "any"),
+            ("Expression", asked.expression or "none: every message"),
+            ("Rate", _limit(replay)),
+        ]
+    rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
+    return Table.build("facts", "What was asked for", _FACT_COLUMNS, rows, Empty("", "What was asked is not known."))
+
+
+def _channel_table(replay: "ReplayView") -> Table:
+    target = replay.asked.target if replay.asked else ""
+    channels = replay.planned.channels if replay.planned else ()
+    rows = [(name, (NameCell(name, url_of("channel", target, name)),)) for name in channels] if target else []
+    text = (
+        "The target has no channel: the messages would wait at the topic until there is one."
+        if replay.planned
+        else "Known when the replay is planned."
+    )
+    return Table.build("receivers", "Channels that will receive them", _CHANNEL_COLUMNS, rows, Empty("", text))

@@ -1,0 +1,321 @@
+"""Acts on the pipeline: start and stop a job; plan, run, cancel a replay. Each leaves a request for the worker."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+
+from admin_console.gateway.gateway import ActResult
+from admin_console.gateway.pipeline import (
+    JOB_SENTENCES,
+    PipelineView,
+    ReplayView,
+    get_pipeline,
+    is_topic_name,
+)
+from admin_console.gateway.sentences import and_list, counted
+from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.question import Choice, Field, Question, reason_field
+
+_REPLAY_PREFIX = "replay-"
+EXPRESSION_LENGTH_MAX = 2_000
+KEY_LENGTH_MAX = 255
+RATE_MAX = 1_000_000
+CHANNELS_NAMED_MAX = 10
+
+
+class _PipelineAct(ActPage):
+    """An act that a worker takes up. `name` is of the job or replay."""
+
+    kind = ""
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.pipeline = get_pipeline(settings.DATA_PATH)
+        self.job: str = kwargs.get("job", "")
+        self.replay_id: str = kwargs.get("replay", "")
+
+    @property
+    def name(self) -> str:
+        return self.job or self.replay_id
+
+    @property
+    def page_url(self) -> str:
+        replay_id = self.replay_id or self.job.removeprefix(_REPLAY_PREFIX)
+        if replay_id != self.job and self.view.replay(replay_id) is not None:
+            return reverse("replay", args=(replay_id,))
+        return reverse("pipeline")
+
+    @property
+    def view(self) -> PipelineView:
+        return self.pipeline.view()
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return self.name
+
+    def do(self, details: dict[str, Any]) -> ActResult:
+        return self.pipeline.ask(self.kind, self.name, **details)
+
+    def when(self) -> str:
+        """What becomes of a request now, in a sentence."""
+        view = self.view
+        if view.holder is not None:
+            return "The worker takes it up within a second or two."
+        if view.is_switched_on:
+            return "No worker runs now; one is started for it, which takes some seconds."
+        return "The pipeline is switched off: it is taken up once a worker runs again."
+
+    def replay(self) -> ReplayView:
+        """The replay as it is now. Raises NotThereError."""
+        replay_id = self.replay_id or self.job.removeprefix(_REPLAY_PREFIX)
+        found = self.view.replay(replay_id)
+        if found is None:
+            raise NotThereError(f"There is no replay {replay_id}.")
+        return found
+
+
+class _JobAct(_PipelineAct):
+    def check(self) -> None:
+        """Raises NotThereError unless there is such a job."""
+        if self.job.startswith(_REPLAY_PREFIX):
+            self.replay()
+        elif self.job not in JOB_SENTENCES:
+            raise NotThereError(f"There is no job {self.job}.")
+
+    def details(self) -> dict[str, Any]:
+        self.check()
+        return {}
+
+    def asked(self, verb: str, consequences: list[str]) -> Question:
+        self.check()
+        return Question(
+            title=f"{verb} {self.job}",
+            button=f"{verb} {self.job}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[*consequences, self.when()],
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+        )
+
+
+_STOPPED = {
+    "archive": "Nothing is archived until it is started again; the log keeps what waits, within its limit.",
+    "rollup": "The history of the graphs gets no new minutes until it is started again; samples wait for seven days.",
+    "compact": "Closed days of the history are not recomputed until it is started again.",
+}
+
+
+class StopJob(_JobAct):
+    action = "stop_job"
+    kind = "stop_job"
+
+    def question(self) -> Question:
+        sentence = _STOPPED.get(self.job, "It goes on where it was when it is started again.")
+        return self.asked("Stop", [sentence, "It stays stopped through restarts, until somebody starts it."])
+
+
+class StartJob(_JobAct):
+    action = "start_job"
+    kind = "start_job"
+
+    def question(self) -> Question:
+        what = JOB_SENTENCES.get(self.job)
+        return self.asked("Start", [f"It {what}." if what else "It goes on where it was."])
+
+
+class PlanReplay(_PipelineAct):
+    """The form of a new replay. What it makes is a dry run, which publishes nothing."""
+
+    action = "plan_replay"
+    kind = "plan_replay"
+
+    @property
+    def name(self) -> str:
+        return self.replay_id or "a replay"
+
+    def question(self) -> Question:
+        topics = sorted({topic.topic for topic in self.view.topics})
+        chosen = self._given("topic") or self.request.GET.get("topic", "")
+        if not topics:
+            consequences = ["No topic is archived yet: there is nothing that could be published again."]
+        else:
+            consequences = ["This is a dry run: you see what it would publish, and to whom, before anything happens."]
+        return Question(
+            title="Plan a replay",
+            button="Plan the replay",
+            post_url=self.url,
+            cancel_url=reverse("pipeline"),
+            consequences=[*consequences, self.when()],
+            fields=[
+                Field(
+                    "topic",
+                    "Archived topic",
+                    kind="select",
+                    choices=tuple(Choice(name, name, name == chosen) for name in topics),
+                ),
+                Field("start", "From (UTC)", value=self._given("start"), help=_TIME_HELP, length_max=40),
+                Field(
+                    "end", "To (UTC)", value=self._given("end"), help="Optional; not itself included.", length_max=40
+                ),
+                Field("key", "Key", value=self._given("key"), help="Optional: messages of this key alone."),
+                Field(
+                    "expression",
+                    "Expression",
+                    value=self._given("expression"),
+                    help="Optional, such as: offset >= 1000 and json(body, '$.country') = 'DE'",
+                    length_max=EXPRESSION_LENGTH_MAX,
+                ),
+                Field(
+                    "target",
+                    "Publish to topic",
+                    value=self._given("target"),
+                    help="Where it goes; the same topic delivers to all its channels again.",
+                    is_required=True,
+                    length_max=64,
+                ),
+                Field(
+                    "rate",
+                    "At most so many a second",
+                    value=self._given("rate"),
+                    help="Optional; without it as fast as the engine takes them.",
+                    length_max=9,
+                ),
+                reason_field(self._given("reason")),
+            ],
+        )
+
+    def _given(self, name: str) -> str:
+        return str(self.request.POST.get(name, "")).strip()[:EXPRESSION_LENGTH_MAX]
+
+    def details(self) -> dict[str, Any]:
+        complaints: list[str] = []
+        topic, target = self._given("topic"), self._given("target")
+        if topic not in {one.topic for one in self.view.topics}:
+            complaints.append(f"{topic[:80]!r} is not an archived topic.")
+        if not is_topic_name(target):
+            complaints.append(f"{target[:80]!r} is not a topic name to publish to.")
+        times: dict[str, int | None] = {}
+        for name in ("start", "end"):
+            try:
+                times[name] = _time_ms_of(self._given(name))
+            except ValueError as exc:
+                complaints.append(str(exc))
+        start_ms, end_ms = times.get("start"), times.get("end")
+        if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+            complaints.append("The time range is empty: it ends before it begins.")
+        key = self._given("key")
+        if len(key.encode()) > KEY_LENGTH_MAX:
+            complaints.append(f"The key has {len(key.encode())} bytes; the most is {KEY_LENGTH_MAX}.")
+        rate_text = self._given("rate")
+        if rate_text and not (re.fullmatch(r"[0-9]{1,7}", rate_text) and 1 <= int(rate_text) <= RATE_MAX):
+            complaints.append(f"{rate_text[:20]!r} is not a rate: a whole number from 1 to {RATE_MAX:,} a second.")
+        if complaints:
+            raise ComplaintError(*complaints)
+        self.replay_id = self.pipeline.new_replay_id()
+        return {
+            "topic": topic,
+            "target": target,
+            "start_time_ms": start_ms,
+            "end_time_ms": end_ms,
+            "key": key,
+            "expression": self._given("expression"),
+            "rate_per_s": int(rate_text) if rate_text else None,
+        }
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"{self.replay_id}: {details['topic']} to {details['target']}"
+
+    def after_url(self) -> str:
+        return reverse("replay", args=(self.replay_id,))
+
+
+class RunReplay(_PipelineAct):
+    action = "run_replay"
+    kind = "run_replay"
+
+    def question(self) -> Question:
+        replay = self.replay()
+        planned, asked = replay.planned, replay.asked
+        if planned is None or asked is None:
+            raise NotThereError(f"The replay {self.replay_id} has no plan yet.")
+        channels = list(planned.channels)
+        if channels:
+            named = channels[:CHANNELS_NAMED_MAX]
+            more = [f"{len(channels) - len(named)} more"] if len(channels) > len(named) else []
+            reach = f"They go to {and_list([*named, *more])}."
+        else:
+            reach = f"{asked.target} has no channel: they wait at the topic until there is one."
+        return Question(
+            title=f"Run the replay {self.replay_id}",
+            button=f"Publish {counted(planned.count, 'message')} to {asked.target}",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[
+                f"{counted(planned.count, 'archived message')} of {asked.topic} will be published to {asked.target}.",
+                reach,
+                "Each is published once, however often the replay is interrupted.",
+                "It can be cancelled; what is published by then stays published.",
+                self.when(),
+            ],
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+        )
+
+    def details(self) -> dict[str, Any]:
+        replay = self.replay()
+        if replay.planned is None:
+            raise ComplaintError(f"The replay {self.replay_id} has no plan yet.")
+        if replay.run_job is not None:
+            raise ComplaintError(f"The replay {self.replay_id} is {replay.run_job.state} already.")
+        return {}
+
+
+class CancelReplay(_PipelineAct):
+    action = "cancel_replay"
+    kind = "cancel_replay"
+
+    def question(self) -> Question:
+        replay = self.replay()
+        if replay.run_job is None:
+            title, consequences = "Discard", ["Nothing of it was published. It can't be taken up again."]
+        else:
+            done = counted(replay.run_job.done, "message")
+            title, consequences = "Cancel", [f"{done} published so far stay published. It can't be taken up again."]
+        return Question(
+            title=f"{title} the replay {self.replay_id}",
+            button=f"{title} the replay",
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=[*consequences, self.when()],
+            fields=[reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=True,
+        )
+
+    def details(self) -> dict[str, Any]:
+        replay = self.replay()
+        if replay.is_over:
+            raise ComplaintError(f"The replay {self.replay_id} is over already.")
+        return {}
+
+
+_TIME_HELP = "Optional, such as 2026-03-01T14:30; of when messages were published."
+
+
+def _time_ms_of(text: str) -> int | None:
+    """Unix ms of a time in UTC; None for none. Raises ValueError with a sentence."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text[:40]!r} is not a time such as 2026-03-01T14:30.") from None
+
+
+stop_job = StopJob.as_view()
+start_job = StartJob.as_view()
+plan_replay = PlanReplay.as_view()
+run_replay = RunReplay.as_view()
+cancel_replay = CancelReplay.as_view()
