@@ -28,6 +28,7 @@ from admin_console.figures import frames, plotly_asset
 from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.gateway.pipeline import Pipeline, make_pipeline, set_pipeline
 from admin_console.live.hub import get_hub
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.client.demo_process import DemoProcess
@@ -73,9 +74,14 @@ class Command(BaseCommand):
                 help=_help(option.help, option.default),
             )
         parser.add_argument("--demo", action="store_true", help="add traffic, so that there is something to watch")
+        parser.add_argument(
+            "--no-pipeline", action="store_true", help="never start the data pipeline's worker: no archive, no history"
+        )
 
     def handle(self, **given: Any) -> None:
-        status = Serving(_read_options(given), self._print, with_demo=given["demo"]).run()
+        status = Serving(
+            _read_options(given), self._print, with_demo=given["demo"], with_pipeline=not given["no_pipeline"]
+        ).run()
         self.stdout.flush()
         if status:
             sys.exit(status)
@@ -88,11 +94,15 @@ class Command(BaseCommand):
 class Serving:
     """One run of the server, from the lock to the last flush."""
 
-    def __init__(self, options: Options, print_line: Any, *, with_demo: bool = False) -> None:
+    def __init__(
+        self, options: Options, print_line: Any, *, with_demo: bool = False, with_pipeline: bool = False
+    ) -> None:
         self._options = options
         self._print = print_line
         self._with_demo = with_demo
         self._demo: DemoProcess | None = None
+        self._with_pipeline = with_pipeline
+        self._pipeline: Pipeline | None = None
         self._runner = EngineRunner(options)
         self._audit_writer = AuditWriter()
         self._signals: list[int] = []
@@ -123,6 +133,10 @@ class Serving:
             set_gateway(None)
             if self._demo is not None:
                 self._demo.stop()
+            if self._pipeline is not None:
+                # Before the engine: a job that ends in order may still have something to tell it.
+                self._pipeline.stop()
+            set_pipeline(None)
             stopped_well = self._stop_engine()
             self._audit_writer.stop()
         if failure:
@@ -167,6 +181,8 @@ class Serving:
 
         self._reactor = reactor
         set_gateway(EmbeddedGateway(self._runner, self._options))
+        self._pipeline = self._make_pipeline()
+        set_pipeline(self._pipeline)
         server = ConsoleServer(
             application, settings.CONSOLE.host, settings.CONSOLE.port, on_listening=self._on_console_listening
         )
@@ -175,6 +191,19 @@ class Serving:
         reactor.callWhenRunning(self._attach_hub)
         server.run()
         return server.failure
+
+    def _make_pipeline(self) -> Pipeline:
+        host, port = self._runner.http_address
+        if ipaddress.ip_address(host).is_unspecified:
+            host = "127.0.0.1" if ":" not in host else "::1"
+        return make_pipeline(
+            settings.DATA_PATH,
+            engine_url=f"http://{_joined(host, port)}",
+            token=self._options.http_token,
+            snapshot=lambda: self._runner.snapshot,
+            has_samples=getattr(self._options, "samples_interval_ms", 0) > 0,
+            is_switched_on=self._with_pipeline,
+        )
 
     def _attach_hub(self) -> None:
         """On the console's loop: the engine's figures go to the live pages from now on."""
@@ -191,6 +220,8 @@ class Serving:
             )
         if self._demo is not None:
             self._print(self._demo.start())
+        if self._pipeline is not None:
+            self._pipeline.start()
         # Imported and made once, before the collector is told that what there is now stays.
         frames.warm()
         quiet_collector()

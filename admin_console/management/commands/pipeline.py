@@ -1,0 +1,81 @@
+"""`manage.py pipeline run JOB | worker | status`: the data pipeline by hand.
+
+`run` and `worker` put another program in the place of this process: no process of Django's ever imports Spark.
+"""
+
+import os
+import sys
+from argparse import REMAINDER, ArgumentParser
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from queue_engine.errors import PenstockError
+from queue_engine.pipeline.job_state import JobState, read_states
+from queue_engine.pipeline.lake_lock import holder_of
+from queue_engine.pipeline.worker_state import read_worker_state
+
+_MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker"}
+_HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", "ERROR")
+
+
+class Command(BaseCommand):
+    help = (
+        "run JOB runs one job (rollup, compact, archive, replay-ID; --help after it lists its options); worker runs "
+        "all of them, as serve does; status prints what each of them is doing."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("what", choices=[*_MODULES, "status"])
+        parser.add_argument("rest", nargs=REMAINDER, metavar="...", help="run JOB [--master URL] [--once] …")
+
+    def handle(self, **given: Any) -> None:
+        if given["what"] == "status":
+            self._print_status(settings.DATA_PATH / "pipeline")
+            return
+        self.stdout.flush()
+        # The package is where this project is, wherever the command was started.
+        paths = [str(settings.BASE_DIR), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        # The data path was taken from the command line by manage.py, and stands in the environment.
+        arguments = [sys.executable, "-m", _MODULES[given["what"]], *given["rest"]]
+        os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter, a module of our own
+
+    def _print_status(self, lake_path: Path) -> None:
+        try:
+            holder = holder_of(str(lake_path))
+            said = read_worker_state(lake_path)
+        except (PenstockError, OSError) as exc:
+            raise CommandError(str(exc)) from exc
+        if holder is None:
+            self.stdout.write("Nobody holds the lake: no job runs.")
+        elif said is not None and said.pid == holder.pid:
+            self.stdout.write(f"The worker is {said.state}: pid {holder.pid} on {holder.host}")
+        else:
+            self.stdout.write(f"The lake is held by {holder}")
+        states = read_states(lake_path)
+        rows = [_HEADINGS, *(_row(state) for _, state in sorted(states.by_name.items()))]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+        for row in rows if states.by_name else ():
+            cells = zip(row, widths, strict=True)
+            self.stdout.write("  ".join(text.ljust(width) for text, width in cells).rstrip())
+        for sentence in states.broken:
+            self.stderr.write(sentence)
+
+
+def _row(state: JobState) -> tuple[str, ...]:
+    updated = datetime.fromtimestamp(min(state.updated_ms / 1000, 1e11), UTC) if state.updated_ms else None
+    return (
+        state.job,
+        state.state,
+        f"{state.done:,}",
+        f"{state.total:,} {state.unit}" if state.total else "-",
+        "-" if state.lag is None else f"{state.lag:,}",
+        "-" if state.rows_per_s is None else f"{state.rows_per_s:,.0f}",
+        updated.strftime("%Y-%m-%d %H:%M:%S") if updated else "-",
+        state.error,
+    )

@@ -1,0 +1,165 @@
+"""The worker beside the server, for real: started when there is work, alone on its lake, gone with its server."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from queue_engine.pipeline.job_requests import has_requests, put_request
+from queue_engine.pipeline.job_state import read_states
+from queue_engine.pipeline.lake_lock import holder_of
+from queue_engine.pipeline.worker_log import BYTES_MAX
+from queue_engine.pipeline.worker_state import read_worker_state
+from tests.support.server import ROOT, ServerProcess
+from tests.support.waiting import wait_for
+
+GONE_WITHIN_S = 5.0
+START_TIMEOUT_S = 200.0  # at the lowest priority, beside whatever else this machine does
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def group(leader_pid: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, _, pgrp = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:3]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(pgrp) == leader_pid and state != "Z":
+                found.append(int(entry))
+    return found
+
+
+def java_of(worker_pid: int) -> int:
+    return next(pid for pid in group(worker_pid) if "java" in os.readlink(f"/proc/{pid}/exe"))
+
+
+def ready_worker(lake: Path, *, other_than: int = 0) -> int:
+    """The pid of the worker that holds the lake, once it is ready."""
+
+    def look() -> int:
+        holder, said = holder_of(str(lake)), read_worker_state(lake)
+        is_ready = holder and said and said.pid == holder.pid != other_than and said.state == "ready"
+        return holder.pid if is_ready and holder else 0
+
+    return wait_for("a worker that is ready", look, timeout_s=START_TIMEOUT_S, every_s=0.1)
+
+
+def wait_until_gone(worker_pid: int, since_s: float) -> None:
+    wait_for("its processes to be gone", lambda: not group(worker_pid), timeout_s=GONE_WITHIN_S + 2, every_s=0.05)
+    assert time.monotonic() - since_s <= GONE_WITHIN_S
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "pipeline"
+
+
+@pytest.mark.timeout(500)
+def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigterm(tmp_path: Path, lake: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        put_request(lake, "start_job", job="compact")
+        first = ready_worker(lake)
+        wait_for("the request to be taken", lambda: not has_requests(lake))
+        assert os.getpriority(os.PRIO_PROCESS, first) == 15
+        assert os.getpriority(os.PRIO_PROCESS, java_of(first)) == 15
+        assert b"-Xmx1g" in Path(f"/proc/{java_of(first)}/cmdline").read_bytes()
+
+        second = subprocess.run(
+            [sys.executable, "-m", "queue_engine.pipeline.worker", f"--data-path={tmp_path / 'data'}"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert second.returncode == 3
+        assert f"is held by pid {first} on" in second.stderr
+
+        os.kill(first, signal.SIGKILL)
+        again = ready_worker(lake, other_than=first)
+        assert group(first) == []
+        assert "the pipeline's worker ended: it was ended by SIGKILL; next start in 1 s" in server.log
+        java = java_of(again)
+        asked_s = time.monotonic()
+        server.stop()
+        assert group(again) == []
+        assert not Path(f"/proc/{java}").exists()
+        assert time.monotonic() - asked_s <= GONE_WITHIN_S
+    assert holder_of(str(lake)) is None
+    said = read_worker_state(lake)
+    assert said is not None
+    assert said.state == "ended", "it ended in order, and was not killed"
+    assert {state.state for state in read_states(lake).by_name.values()} <= {"waiting", "failed"}
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_server_takes_its_worker_with_it_though_java_hangs(tmp_path: Path, lake: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    server.start()
+    try:
+        put_request(lake, "start_job", job="compact")
+        worker = ready_worker(lake)
+        os.kill(java_of(worker), signal.SIGSTOP)
+    finally:
+        killed_s = time.monotonic()
+        server.kill9()
+    wait_until_gone(worker, killed_s)
+    wait_for("the lake to be free", lambda: holder_of(str(lake)) is None)
+
+
+@pytest.mark.timeout(250)
+def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    server.start()
+    try:
+        put_request(lake, "start_job", job="compact")
+        worker = wait_for("the worker", lambda: holder_of(str(lake)), timeout_s=START_TIMEOUT_S).pid
+        wait_for("its java", lambda: len(group(worker)) > 1, timeout_s=START_TIMEOUT_S)
+    finally:
+        killed_s = time.monotonic()
+        server.kill9()
+    wait_until_gone(worker, killed_s)
+
+
+@pytest.mark.timeout(250)
+def test_the_token_is_in_no_command_line_and_no_pipeline_means_none(tmp_path: Path, lake: Path) -> None:
+    token = "not-for-everybody-to-read"
+    with ServerProcess(tmp_path / "data", options=[f"--http-token={token}"]) as server:
+        put_request(lake, "start_job", job="compact")
+        worker = wait_for("the worker", lambda: holder_of(str(lake)), timeout_s=START_TIMEOUT_S).pid
+        assert token.encode() not in Path(f"/proc/{worker}/cmdline").read_bytes()
+        assert f"PENSTOCK_HTTP_TOKEN={token}".encode() in Path(f"/proc/{worker}/environ").read_bytes()
+        server.stop()
+    put_request(lake, "start_job", job="compact")
+    with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:
+        wait_for("three looks for work, had there been any", lambda: time.monotonic() > started_s(server) + 6)
+        assert holder_of(str(lake)) is None
+        assert has_requests(lake)
+
+
+def started_s(server: ServerProcess) -> float:
+    """When the server's process was started, by time.monotonic."""
+    ticks = int(Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker_log import WorkerLog\n"
+        "log = WorkerLog(Path(sys.argv[1]))\n"
+        "for _ in range(6): os.write(2, b'x' * 999_999 + b'\\n')\n"
+        "log.keep_small(); print('after', flush=True)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True, timeout=30)
+    assert (tmp_path / "worker.log").read_text() == "after\n"
+    assert BYTES_MAX < (tmp_path / "worker.log.1").stat().st_size <= 6_000_000
