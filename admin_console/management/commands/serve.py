@@ -201,7 +201,7 @@ class Serving:
             engine_url=f"http://{_joined(host, port)}",
             token=self._options.http_token,
             snapshot=lambda: self._runner.snapshot,
-            has_samples=getattr(self._options, "samples_interval_ms", 0) > 0,
+            has_samples=self._options.samples_interval_ms > 0,
             is_switched_on=self._with_pipeline,
         )
 
