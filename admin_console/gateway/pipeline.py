@@ -14,10 +14,11 @@ from typing import Any
 
 from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapshot
 from queue_engine.clock import SystemClock
-from queue_engine.errors import PenstockError
+from queue_engine.errors import ExpressionError, PenstockError
 from queue_engine.names import is_valid_name
 from queue_engine.pipeline import job_requests
 from queue_engine.pipeline.archive_listing import ArchivedTopic, ArchiveListing
+from queue_engine.pipeline.expressions import parse_expression
 from queue_engine.pipeline.job_state import (
     CANCELLED,
     PLAN_PREFIX,
@@ -218,6 +219,15 @@ class Pipeline:
                 )
             )
         return tuple(views)
+
+
+def complaint_about(expression: str) -> str:
+    """What is wrong with a boolean expression, in a sentence; "" when nothing is."""
+    try:
+        parse_expression(expression)
+    except ExpressionError as exc:
+        return str(exc)
+    return ""
 
 
 def is_topic_name(text: str) -> bool:

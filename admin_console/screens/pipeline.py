@@ -170,7 +170,8 @@ def _meaning(view: "PipelineView") -> Meaning | None:
     if failed:
         worst = failed[0]
         more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
-        return Meaning("warning", f"The job {worst.job} failed; it is tried again by itself.", f"{worst.error}{more}")
+        again = "" if worst.replay_id or worst.job not in JOB_SENTENCES else "; it is tried again by itself"
+        return Meaning("warning", f"The job {worst.job} failed{again}.", f"{worst.error}{more}")
     if view.complaints:
         more = f" (and {len(view.complaints) - 1} more)" if len(view.complaints) > 1 else ""
         return Meaning("warning", "A file of the pipeline can't be read.", f"{view.complaints[0]}{more}")

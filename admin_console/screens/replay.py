@@ -55,7 +55,7 @@ def _subtitle(replay: "ReplayView") -> str:
 def _meaning(replay: "ReplayView", view: "PipelineView") -> Meaning | None:
     if replay.run_job is not None:
         if replay.run_job.state == "failed":
-            return Meaning("warning", "The replay failed; it is tried again by itself.", replay.run_job.error)
+            return Meaning("warning", "The replay failed.", replay.run_job.error)
         return None
     if replay.planned is not None:
         if not replay.planned.count:

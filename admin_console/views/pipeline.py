@@ -13,6 +13,7 @@ from admin_console.gateway.pipeline import (
     JOB_SENTENCES,
     PipelineView,
     ReplayView,
+    complaint_about,
     get_pipeline,
     is_topic_name,
 )
@@ -165,7 +166,7 @@ class PlanReplay(_PipelineAct):
                     "expression",
                     "Expression",
                     value=self._given("expression"),
-                    help="Optional, such as: offset >= 1000 and json(body, '$.country') = 'DE'",
+                    help="Optional, such as: body.amount >= 100 and key like 'eu-%' and not replayed",
                     length_max=EXPRESSION_LENGTH_MAX,
                 ),
                 Field(
@@ -209,6 +210,9 @@ class PlanReplay(_PipelineAct):
         key = self._given("key")
         if len(key.encode()) > KEY_LENGTH_MAX:
             complaints.append(f"The key has {len(key.encode())} bytes; the most is {KEY_LENGTH_MAX}.")
+        expression = self._given("expression")
+        if expression and (complaint := complaint_about(expression)):
+            complaints.append(f"Expression: {complaint}.")
         rate_text = self._given("rate")
         if rate_text and not (re.fullmatch(r"[0-9]{1,7}", rate_text) and 1 <= int(rate_text) <= RATE_MAX):
             complaints.append(f"{rate_text[:20]!r} is not a rate: a whole number from 1 to {RATE_MAX:,} a second.")
@@ -221,7 +225,7 @@ class PlanReplay(_PipelineAct):
             "start_time_ms": start_ms,
             "end_time_ms": end_ms,
             "key": key,
-            "expression": self._given("expression"),
+            "expression": expression,
             "rate_per_s": int(rate_text) if rate_text else None,
         }
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from queue_engine.clock import NS_PER_S, Clock
-from queue_engine.errors import PenstockError
+from queue_engine.errors import EngineUnreachableError, LeaseLostError, PenstockError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_state import CANCELLED, DONE, FAILED, RUNNING, STOPPED, WAITING, JobState
@@ -31,6 +31,8 @@ RETRY_MAX_S = 300.0
 # A run that went well for so long has nothing to do with the failures before it.
 FORGIVEN_AFTER_NS = 300 * NS_PER_S
 SENTENCE_LENGTH_MAX = 300
+# What goes away by itself. Anything else says the same of the same replay every time.
+_PASSING = (EngineUnreachableError, LeaseLostError)
 # What Spark says of an error that was raised in one of its Python processes ends with the error itself.
 _OWN_ERROR = re.compile(r"queue_engine\.errors\.\w+: (.+)")
 
@@ -38,7 +40,8 @@ _OWN_ERROR = re.compile(r"queue_engine\.errors\.\w+: (.+)")
 class JobThread:
     """A job from its start to its end; made anew for each start.
 
-    run: does the job until it is done or context.stop is set. make_engine: a client for this thread alone.
+    run: does the job until it is done or context.stop is set. first_word: its state before it says one itself.
+    is_retried: after any error; else only while the engine is not there. make_engine: a client for this thread alone.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class JobThread:
         run: Callable[[JobContext], None],
         *,
         unit: str,
+        first_word: str = RUNNING,
+        is_retried: bool = True,
         spark: Any,
         lake: "Lake",
         make_engine: "Callable[[], LogClient]",
@@ -57,6 +62,8 @@ class JobThread:
         self.name = name
         self._run_job = run
         self._unit = unit
+        self._first_word = first_word
+        self._is_retried = is_retried
         self._spark = spark
         self._lake = lake
         self._make_engine = make_engine
@@ -109,7 +116,7 @@ class JobThread:
             self._spark.sparkContext.setJobGroup(self.name, self.name)
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         wait_s = self._retry_first_s
-        self._report(RUNNING, started_ms=self._reports.now_ms(), error="")
+        self._report(self._first_word, started_ms=self._reports.now_ms(), error="")
         while not self._stop.is_set():
             began_ns = self._clock.monotonic_ns()
             try:
@@ -127,10 +134,12 @@ class JobThread:
                 trace = None if isinstance(exc, PenstockError) else exc
                 logger.warning("job failed job=%s next_try_s=%g error=%s", self.name, wait_s, exc, exc_info=trace)
                 self._report(FAILED, error=sentence_of(exc), rows_per_s=None)
+                if not self._is_retried and not isinstance(exc, _PASSING):
+                    return
                 if self._stop.wait(wait_s):
                     break
                 wait_s = min(2 * wait_s, RETRY_MAX_S)
-                self._report(RUNNING)
+                self._report(self._first_word)
         self._report(self._word_of_stop, rows_per_s=None)
 
     def _context(self, engine: "LogClient") -> JobContext:

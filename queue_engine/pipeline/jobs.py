@@ -22,15 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queue_engine.clock import NS_PER_S, SystemClock
+from queue_engine.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.errors import PenstockError, PipelineError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_requests import read_replay_request
-from queue_engine.pipeline.job_state import REPLAY_PREFIX, is_job_name
+from queue_engine.pipeline.job_state import FAILED, REPLAY_PREFIX, RUNNING, WAITING, JobState, is_job_name
 from queue_engine.pipeline.job_thread import JobThread
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.samples_bar import SamplesBar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,15 @@ MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
-ARCHIVE_INTERVAL_S = 3.0
+ARCHIVE_LOOK_S = 3.0
+# Each step makes a file for each topic: a trickle is gathered for so long, what is much is taken at once.
+ARCHIVE_GATHER_S = 30.0
+ARCHIVE_GATHER_MESSAGES = 20_000
 # A day is compacted minutes after its end: late samples count, and nobody waits for it.
 COMPACT_INTERVAL_S = 120.0
 ROLLUP_LOOK_S = 2.0
+ROLLUP_TELL_S = 10.0
+ROLLUP_BATCH_ENDS_WITHIN_S = 1.0
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -56,7 +62,8 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 class Job:
     """One kind of job. run: (context, replay id, once): until context.stop is set, or, once, until it is up to date.
 
-    is_service: it runs for as long as the worker does; others come and go.
+    is_service: it runs for as long as the worker does; others come and go, and are tried again only where the engine
+    was not there. first_word: its state before it says one itself.
     """
 
     name: str
@@ -64,6 +71,7 @@ class Job:
     unit: str
     run: Callable[[JobContext, str, bool], None]
     is_service: bool = True
+    first_word: str = WAITING
 
 
 def run_job(
@@ -102,6 +110,7 @@ def run_job(
                 name,
                 run,
                 unit=job.unit,
+                first_word=job.first_word,
                 spark=spark,
                 lake=lake,
                 make_engine=lambda: LogClient(engine_url, token),
@@ -111,7 +120,7 @@ def run_job(
             thread.start()
             while thread.is_running:
                 if stop.wait(0.2) or (once and failures):
-                    thread.ask_to_stop("waiting" if not failures else "failed")
+                    thread.ask_to_stop(FAILED if failures else WAITING)
                 if thread.stopping_for_s() > 2.0:
                     thread.cancel_in_spark()
                 reports.flush()
@@ -152,7 +161,12 @@ def start_session(app_name: str, lake_path: Path, master: str | None) -> "SparkS
 def plan_replay(context: JobContext, replay_id: str) -> None:
     """The dry run of the replay that somebody asked for by that id."""
     replay = _imported("replay")
-    replay.plan_replay(context, replay.ReplayRequest(**read_replay_request(Path(context.lake.path), replay_id)))
+    request = read_replay_request(Path(context.lake.path), replay_id)
+    try:
+        made = replay.ReplayRequest(replay_id=replay_id, **request)
+    except TypeError as exc:
+        raise PipelineError(f"the request of the replay {replay_id} has other fields than it should: {exc}") from exc
+    replay.plan_replay(context, made)
 
 
 def archive_depth(engine: LogClient) -> int:
@@ -166,23 +180,37 @@ def archive_depth(engine: LogClient) -> int:
 
 def _run_rollup(context: JobContext, _: str, once: bool) -> None:
     query = _imported("rollups").start_rollup_stream(context)
+    bar = SamplesBar(context)
     try:
         if once:
             query.processAllAvailable()
+            bar.tell(query.lastProgress)
             return
+        told_ns = 0
         while query.isActive and not context.stop.wait(ROLLUP_LOOK_S):
-            pass
+            if context.clock.monotonic_ns() - told_ns >= ROLLUP_TELL_S * NS_PER_S:
+                told_ns = context.clock.monotonic_ns()
+                bar.tell(query.lastProgress)
         if not context.stop.is_set():
-            error = query.exception()
-            raise error or PipelineError("the stream of the rollups ended without a word")
+            raise query.exception() or PipelineError("the stream of the rollups ended without a word")
+        _wait_for_batch(query, context.clock)
     finally:
         query.stop()
+
+
+def _wait_for_batch(query: Any, clock: Clock) -> None:
+    """A batch that ends in order need not be done again: give it a moment."""
+    until_ns = clock.monotonic_ns() + int(ROLLUP_BATCH_ENDS_WITHIN_S * NS_PER_S)
+    pause = threading.Event()
+    while query.isActive and query.status["isTriggerActive"] and clock.monotonic_ns() < until_ns:
+        pause.wait(0.05)
 
 
 def _run_compact(context: JobContext, _: str, once: bool) -> None:
     compact = _imported("rollups").compact
     while True:
         did_something = compact(context, context.clock.time_ns() // NS_PER_S)
+        context.report(JobState("compact", WAITING, unit="windows"))
         if context.stop.is_set() or (once and not did_something):
             return
         if not did_something and context.stop.wait(COMPACT_INTERVAL_S):
@@ -191,11 +219,18 @@ def _run_compact(context: JobContext, _: str, once: bool) -> None:
 
 def _run_archive(context: JobContext, _: str, once: bool) -> None:
     archive_once = _imported("archive").archive_once
+    next_ns = 0
     while not context.stop.is_set():
         # Asked before Spark is: an idle archive costs one small request.
-        rows = archive_once(context) if archive_depth(context.engine) else 0
-        if not rows and (once or context.stop.wait(ARCHIVE_INTERVAL_S)):
+        depth = archive_depth(context.engine)
+        rows = 0
+        if depth and (once or depth >= ARCHIVE_GATHER_MESSAGES or context.clock.monotonic_ns() >= next_ns):
+            rows = archive_once(context)
+            next_ns = context.clock.monotonic_ns() + int(ARCHIVE_GATHER_S * NS_PER_S)
+        if once and not rows:
             return
+        if not once and rows < ARCHIVE_GATHER_MESSAGES:
+            context.stop.wait(ARCHIVE_LOOK_S)
 
 
 def _run_replay(context: JobContext, replay_id: str, _: bool) -> None:
@@ -205,10 +240,18 @@ def _run_replay(context: JobContext, replay_id: str, _: bool) -> None:
 JOBS: Mapping[str, Job] = {
     job.name: job
     for job in (
-        Job("rollup", "turns the engine's samples into the history of the graphs", "samples", _run_rollup),
+        Job(
+            "rollup",
+            "turns the engine's samples into the history of the graphs",
+            "samples",
+            _run_rollup,
+            first_word=RUNNING,
+        ),
         Job("compact", "recomputes each closed day of the history", "windows", _run_compact),
         Job("archive", "writes the messages of archived topics to Parquet files", "messages", _run_archive),
-        Job("replay", "publishes archived messages again", "messages", _run_replay, is_service=False),
+        Job(
+            "replay", "publishes archived messages again", "messages", _run_replay, is_service=False, first_word=RUNNING
+        ),
     )
 }
 

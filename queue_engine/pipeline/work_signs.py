@@ -6,7 +6,7 @@ from pathlib import Path
 from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.errors import PipelineError
 from queue_engine.pipeline.job_requests import has_requests
-from queue_engine.pipeline.job_state import FAILED, PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
+from queue_engine.pipeline.job_state import PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
 from queue_engine.pipeline.lake import HISTORY_MANIFEST, Lake
 
 # The history may lag so far behind the samples before Java is started for it: a server that lives for a moment, as
@@ -38,7 +38,7 @@ class WorkSigns:
         replays = [
             state
             for state in states.values()
-            if state.job.startswith((REPLAY_PREFIX, PLAN_PREFIX)) and state.state in (WAITING, RUNNING, FAILED)
+            if state.job.startswith((REPLAY_PREFIX, PLAN_PREFIX)) and state.state in (WAITING, RUNNING)
         ]
         if replays:
             return f"{replays[0].job} is to go on"

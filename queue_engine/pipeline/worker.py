@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 from queue_engine.clock import SystemClock
 from queue_engine.errors import LakeHeldError, PenstockError
@@ -112,8 +112,8 @@ def kill_group(status: int) -> None:
     os._exit(status)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Work until told to end; the exit status."""
+def main(arguments: Sequence[str]) -> None:
+    """Work until told to end, then end the process."""
     given = _parse(arguments)
     os.umask(0o077)
     # A copy of its own: descriptor 2 goes to the log, and whoever reads this one sees its end with the process.
@@ -131,16 +131,21 @@ def main(arguments: Sequence[str]) -> int:
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
             logging.getLogger("py4j").setLevel(logging.WARNING)
             told.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
-            status, sentence = _hold(given, lake, lake_path, log, ending)
+            # Leaves from within: the lake is held until no thread of this process is left.
+            _leave(told, *_hold(given, lake, lake_path, log, ending))
     except LakeHeldError as exc:
-        status, sentence = EXIT_HELD, str(exc)
+        _leave(told, EXIT_HELD, str(exc))
     except (PenstockError, OSError) as exc:
-        status, sentence = EXIT_FAILED, str(exc)
+        _leave(told, EXIT_FAILED, str(exc))
+
+
+def _leave(told: TextIO, status: int, sentence: str) -> NoReturn:
+    """End the process without the hooks that would wait for what is killed already."""
     if sentence:
         told.write(f"pipeline worker: {sentence}\n")
+    told.flush()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Hooks that would wait for what is killed already are not wanted.
     os._exit(status)
 
 
@@ -258,4 +263,4 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

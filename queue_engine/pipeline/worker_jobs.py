@@ -193,16 +193,20 @@ class WorkerJobs:
     def _start(self, name: str) -> None:
         if name.startswith(PLAN_PREFIX):
             replay_id, unit = name.removeprefix(PLAN_PREFIX), "files"
+            is_retried, first_word = False, RUNNING
             run: Callable[[JobContext], None] = lambda context: self._plan(context, replay_id)  # noqa: E731
         else:
             is_replay = name.startswith(REPLAY_PREFIX)
             job = self._jobs["replay" if is_replay else name]
             argument, unit = name.removeprefix(REPLAY_PREFIX) if is_replay else "", job.unit
+            is_retried, first_word = job.is_service, job.first_word
             run = lambda context: job.run(context, argument, False)  # noqa: E731
         thread = self._threads[name] = JobThread(
             name,
             run,
             unit=unit,
+            first_word=first_word,
+            is_retried=is_retried,
             spark=self._around.spark,
             lake=self._around.lake,
             make_engine=self._around.make_engine,

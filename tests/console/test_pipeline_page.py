@@ -261,6 +261,8 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
         ({"start": "yesterday"}, "'yesterday' is not a time such as"),
         ({"end": "2026-03-01T13:00"}, "The time range is empty"),
         ({"rate": "0"}, "'0' is not a rate"),
+        ({"expression": "reflect('java.lang.Runtime', 'exec')"}, "Expression: "),
+        ({"expression": "TRANSFORM (offset) USING 'cat'"}, "Expression: "),
         ({"rate": "-5"}, "'-5' is not a rate"),
         ({"key": "ü" * 200}, "The key has 400 bytes; the most is 255."),
     ],

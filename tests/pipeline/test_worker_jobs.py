@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.clock import SystemClock
-from queue_engine.errors import OffsetGoneError, PipelineError
+from queue_engine.errors import EngineUnreachableError, OffsetGoneError, PipelineError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_requests import ask_for_replay, has_requests, put_request, read_replay_request
@@ -31,7 +31,7 @@ class Jobs:
         self.let_go = threading.Event()
         self.by_name = {
             "archive": Job("archive", "", "messages", self.serve),
-            "replay": Job("replay", "", "messages", self.replay, is_service=False),
+            "replay": Job("replay", "", "messages", self.replay, is_service=False, first_word="running"),
         }
 
     def serve(self, context: JobContext, _: str, once: bool) -> None:
@@ -251,6 +251,38 @@ def test_figures_reach_the_disk_once_a_second_and_words_at_once(tmp_path: Path) 
     reports.report(JobState("archive", "failed", done=4))
     reports.flush(is_last=True)
     assert on_disk() == ("failed", 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"), [(PipelineError("the topic was made anew"), 1), (EngineUnreachableError("no answer"), 2)]
+)
+def test_a_replay_is_tried_again_only_for_what_goes_away_by_itself(
+    tmp_path: Path, error: Exception, tries: int
+) -> None:
+    seen: list[int] = []
+
+    def fails_once(_: JobContext) -> None:
+        seen.append(1)
+        if len(seen) == 1:
+            raise error
+
+    clock = SystemClock()
+    thread = JobThread(
+        "replay-7f3a",
+        fails_once,
+        unit="messages",
+        is_retried=False,
+        spark=None,
+        lake=Lake(str(tmp_path)),
+        make_engine=lambda: LogClient("http://127.0.0.1:1"),
+        clock=clock,
+        reports=JobReports(tmp_path, clock),
+        retry_first_s=0.01,
+    )
+    thread.start()
+    assert thread.join(10)
+    assert len(seen) == tries
+    assert state_of(tmp_path, "replay-7f3a") == ("failed" if tries == 1 else "done")
 
 
 @pytest.mark.parametrize(
