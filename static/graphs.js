@@ -1,8 +1,13 @@
 // The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
+import { addToPast, moment, past, resetZoom, startRanges, zoomTo } from "./history.js";
+import { bandTrace, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
+
 const SECONDS = 900;
+const TABLE_ROWS_MAX = 96;
 const START_SECONDS = 120; // the shortest time a graph spans
 const REFETCH_AFTER_MS = 1_000;
+const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
 let series = null; // {newest, columns: {name: [900 values]}, graphs, labels, paused}
 let plotly = null;
@@ -26,6 +31,7 @@ export function startGraphs() {
     graphs.set(place.dataset.graph, new Graph(place, frames[place.dataset.graph]));
     seen.observe(place);
   }
+  startRanges(showRange);
   addEventListener("themechange", redress);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
   fetchSeries();
@@ -37,9 +43,15 @@ export function startGraphs() {
   requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => load(url), 0)));
 }
 
+// Another range, or new figures of the one that is shown.
+function showRange() {
+  for (const graph of graphs.values()) graph.showRange();
+}
+
 export function applyPoints(frame) {
   if (!graphs.size) return;
   const second = frame.second;
+  addToPast(second, frame.points, frame.flags.paused);
   if (!series) {
     pending.push([second, frame.points]);
     pending = pending.slice(-60);
@@ -49,7 +61,7 @@ export function applyPoints(frame) {
     if (Object.keys(frame.points).some((name) => !known.includes(name)) || second - series.newest > SECONDS) fetchSeries();
     else addSecond(second, frame.points, frame.flags.paused);
   }
-  for (const [name, legend] of Object.entries(frame.legends)) graphs.get(name)?.legend(legend);
+  for (const [name, graph] of graphs) graph.legend(frame.legends[name] ?? {});
   for (const graph of graphs.values()) graph.draw();
 }
 
@@ -131,6 +143,15 @@ class Graph {
     this.drawn = ""; // what the last drawing showed
     this.hidden = new Set();
     this.revision = 0;
+    this.isPastOnly = place.hidden; // nobody keeps its live seconds
+    // What the newest frame's legend says: column → [label, value].
+    this.lines = Object.fromEntries(
+      [...place.querySelectorAll(".legend button")].map((line) => [
+        line.dataset.column,
+        [".label", ".now"].map((part) => line.querySelector(part).textContent),
+      ]),
+    );
+    this.legendShown = 0;
     place.querySelector(".legend").addEventListener("click", (event) => {
       const line = event.target.closest("button");
       if (line) this.toggle(line);
@@ -150,7 +171,16 @@ class Graph {
   }
 
   get columns() {
-    return series?.graphs[this.name] ?? [];
+    return (past() ?? series)?.graphs[this.name] ?? [];
+  }
+
+  showRange() {
+    if (this.isPastOnly) this.place.hidden = !past();
+    this.isZoomed = false;
+    this.drawn = "";
+    this.legendShown = 0;
+    this.legend(this.lines);
+    this.draw();
   }
 
   toggle(line) {
@@ -161,7 +191,11 @@ class Graph {
     this.draw();
   }
 
-  legend(lines) {
+  legend(live) {
+    this.lines = live;
+    const range = past();
+    const lines = range ? this.pastLines(range, live) : live;
+    if (!lines) return;
     const place = this.place.querySelector(".legend");
     const names = Object.keys(lines);
     const shown = [...place.children].map((line) => line.dataset.column);
@@ -176,12 +210,41 @@ class Graph {
     const title = this.place.querySelector("h2").textContent;
     const summary = names.map((name) => lines[name].join(" ")).join(", ");
     // Read when somebody comes to the graph, not announced every second.
-    this.plot.setAttribute("aria-label", `${title}, last 15 minutes. Now: ${summary}`);
+    const when = range ? `${moment(range.from)} to ${moment(range.to)}.` : "last 15 minutes. Now:";
+    this.plot.setAttribute("aria-label", `${title}, ${when} ${summary}`);
+  }
+
+  // A range's legend: what is now, where the range reaches it, and the peak. Null while it need not change.
+  pastLines(range, live) {
+    const now = performance.now();
+    if (now - this.legendShown < PAST_LEGEND_MS) return null;
+    this.legendShown = now;
+    return Object.fromEntries(
+      (range.graphs[this.name] ?? []).map((column) => {
+        const values = range.columns[column];
+        const known = values.some((value) => value !== null);
+        const peak = known ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
+        const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.worded(values.findLast((one) => one !== null))));
+        return [column, [range.labels[column], value && known ? `${value} · ${peak}` : peak]];
+      }),
+    );
+  }
+
+  get isDuration() {
+    return this.name === "latency";
+  }
+
+  worded(value) {
+    if (value === undefined || value === null) return "";
+    if (this.isDuration) return duration(value);
+    if (this.frame.data[0].hovertemplate.endsWith("/s")) return rate(value);
+    return value.toLocaleString("en", { maximumFractionDigits: 0 });
   }
 
   draw() {
-    if (!plotly || !series || !this.isVisible || document.hidden || !this.plot.isConnected) return;
-    const sign = `${series.newest} ${this.columns.join()}`;
+    const range = past();
+    if (!plotly || !(range ?? series) || !this.isVisible || document.hidden || !this.plot.isConnected) return;
+    const sign = range ? `past ${range.drawing}` : `${series.newest} ${this.columns.join()}`;
     if (sign === this.drawn) return;
     this.drawn = sign;
     const data = this.data();
@@ -199,6 +262,7 @@ class Graph {
 
   data() {
     this.dressedFrame ??= dressed(this.frame);
+    if (past()) return this.pastData(past());
     const times = timesOf(series.newest);
     return this.columns.map((column, index) => ({
       ...this.dressedFrame.data[index % this.dressedFrame.data.length],
@@ -209,11 +273,33 @@ class Graph {
     }));
   }
 
+  pastData(range) {
+    const times = range.times.map(localMs);
+    const lines = this.columns.map((column, index) => ({
+      ...this.dressedFrame.data[index % this.dressedFrame.data.length],
+      name: range.labels[column],
+      x: times,
+      y: range.columns[column],
+      ...(this.isDuration && { text: range.columns[column].map((value) => this.worded(value)) }),
+      visible: !this.hidden.has(column),
+    }));
+    const shown = lines.map((line, index) => [line, range.band[this.columns[index]]]).filter(([line, band]) => line.visible && band);
+    return [...shown.map(([line, band]) => bandTrace(times, band, line)), ...lines];
+  }
+
   layout() {
     this.dressedFrame ??= dressed(this.frame);
     this.revision += 1;
     const layout = structuredClone(this.dressedFrame.layout);
     layout.datarevision = this.revision;
+    const range = past();
+    if (range) {
+      const shown = this.columns.filter((column) => !this.hidden.has(column));
+      const top = Math.max(0, ...shown.map((column) => highestOf(range.columns[column], range.band[column])));
+      pastAxes(layout, range, this.isDuration, top);
+      layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));
+      return layout;
+    }
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
     const known = this.isZoomed ? 0 : Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
     layout.annotations = series.paused.map(([first]) => pauseWord(first, series.newest - SECONDS + 1 + known));
@@ -232,6 +318,12 @@ class Graph {
   }
 
   zoomed(change) {
+    if (past()) {
+      const [first, end] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+      if (first !== undefined) zoomTo(secondOf(first), secondOf(end));
+      else if ("xaxis.autorange" in change) resetZoom(); // two clicks
+      return;
+    }
     if ("xaxis.range[0]" in change || "yaxis.range[0]" in change || "xaxis.range" in change) {
       this.isZoomed = true;
     } else if ("xaxis.autorange" in change || "yaxis.autorange" in change) {
@@ -253,11 +345,13 @@ class Graph {
   // The same figures as words: every fifteenth second, newest first.
   table() {
     const details = this.place.querySelector("details");
-    if (!details.open || !series) return;
+    const range = past();
+    if (!details.open || !(range ?? series)) return;
+    const labels = (range ?? series).labels;
     const table = document.createElement("table");
     table.className = "list";
     const head = table.createTHead().insertRow();
-    for (const text of ["Time", ...this.columns.map((column) => series.labels[column])]) {
+    for (const text of ["Time", ...this.columns.map((column) => labels[column])]) {
       const cell = document.createElement("th");
       cell.scope = "col";
       cell.textContent = text;
@@ -265,15 +359,21 @@ class Graph {
       head.append(cell);
     }
     const body = table.createTBody();
-    for (let index = SECONDS - 1; index >= 0; index -= 15) {
-      const values = this.columns.map((column) => series.columns[column][index]);
+    const { times, columns, step } = range
+      ? { times: range.times, columns: range.columns, step: Math.ceil(range.times.length / TABLE_ROWS_MAX) }
+      : { times: null, columns: series.columns, step: 15 };
+    for (let index = (times?.length ?? SECONDS) - 1; index >= 0; index -= step) {
+      const values = this.columns.map((column) => columns[column][index]);
       if (values.every((value) => value === null)) continue;
       const row = body.insertRow();
-      row.insertCell().textContent = new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString("en-GB");
+      row.insertCell().textContent = times
+        ? moment(times[index])
+        : new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString("en-GB");
       for (const value of values) {
         const cell = row.insertCell();
         cell.className = "number";
-        cell.textContent = value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 });
+        if (value === null) cell.textContent = "–";
+        else cell.textContent = this.isDuration ? this.worded(value) : value.toLocaleString("en", { maximumFractionDigits: 1 });
       }
     }
     details.querySelector(".scroll").replaceChildren(table);
@@ -338,11 +438,6 @@ function pauseWord(first, from) {
     xref: "x", yref: "paper", x: localMs(Math.max(first, series.newest - SECONDS + 1)), y: 1,
     xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
   };
-}
-
-// Plotly draws dates as UTC: moved by the zone, they read as this machine's time.
-function localMs(second) {
-  return second * 1000 - new Date(second * 1000).getTimezoneOffset() * 60_000;
 }
 
 let timesNewest = null;

@@ -25,10 +25,14 @@ KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
     },
 }
 
+# Graphs that only a range of the past has: nobody keeps their live seconds.
+PAST_KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {"channel": {"latency": ((1, 3, 2), "milliseconds")}}
+
 
 def frame(series: tuple[int, ...], unit: str) -> go.Figure:
     """One empty figure with a line for each number of `series` (1 to 4, the colours)."""
-    suffix = "/s" if unit == "per second" else ""
+    # A duration is worded by the script: 340 ms, 14m 02s.
+    hover = {"per second": "%{y:,.4~g}/s", "messages": "%{y:,.0f}", "milliseconds": "%{text}"}[unit]
     traces = [
         go.Scatter(
             x=[],
@@ -37,7 +41,7 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
             # A second that nobody saw is a gap.
             connectgaps=False,
             line=go.scatter.Line(color=f"var(--series-{number})", width=1.5),
-            hovertemplate=f"%{{y:,.4~g}}{suffix}" if suffix else "%{y:,.0f}",
+            hovertemplate=hover,
         )
         for number in series
     ]
@@ -92,7 +96,8 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
 @lru_cache(maxsize=len(KINDS))
 def frames_json(page: str) -> dict[str, object]:
     """All figures of a page by the graph's name, as plain JSON values; made once a process."""
-    return {name: frame(series, unit).to_plotly_json() for name, (series, unit) in KINDS[page].items()}
+    kinds = KINDS[page] | PAST_KINDS.get(page, {})
+    return {name: frame(series, unit).to_plotly_json() for name, (series, unit) in kinds.items()}
 
 
 def warm() -> None:

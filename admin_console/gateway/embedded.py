@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import logging
+import os
 from typing import Any
 
 from admin_console.gateway import sentences
@@ -19,6 +20,7 @@ from admin_console.gateway.gateway import (
     SeekPreview,
     Target,
 )
+from admin_console.gateway.history import LakeHistory
 from queue_engine.delivery.stats import Outcome
 from queue_engine.errors import ClosedError, PenstockError, RequestError, StorageError
 from queue_engine.options import Options
@@ -63,6 +65,10 @@ class EmbeddedGateway:
         self._runner = runner
         self._options = options
         self._deadline_s = deadline_s
+        self._history = LakeHistory(os.path.join(options.data_path, "pipeline"))
+
+    def history(self) -> LakeHistory:
+        return self._history
 
     def snapshot(self) -> EngineSnapshot | None:
         return self._runner.snapshot

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from admin_console.gateway.history import HistorySource
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
@@ -125,4 +126,8 @@ class Gateway(Protocol):
 
     def node(self) -> NodeInfo:
         """Where the engine listens."""
+        ...
+
+    def history(self) -> HistorySource:
+        """Where the pipeline's history of this engine is, whether or not there is any."""
         ...

@@ -55,6 +55,9 @@ API: Mapping[str, Role] = {
     "overview_series": Role.VIEWER,
     "topic_series": Role.VIEWER,
     "channel_series": Role.VIEWER,
+    "overview_history": Role.VIEWER,
+    "topic_history": Role.VIEWER,
+    "channel_history": Role.VIEWER,
 }
 
 LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ACTS, **API}

@@ -33,9 +33,10 @@ class GraphPlan:
     lines: tuple[Line, ...]
 
 
-def overview_plans(reading: Reading | None) -> tuple[GraphPlan, ...]:
-    """Flow through all topics, and what waits in the four most loaded channels."""
-    deepest = _deepest(reading) if reading else []
+def overview_plans(reading: Reading | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:
+    """Flow through all topics, and what waits in the four most loaded channels: `deepest`, or those of now."""
+    if deepest is None:
+        deepest = _deepest(reading) if reading else []
     return (
         GraphPlan(
             "flow",

@@ -3,6 +3,7 @@ live."""
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +14,9 @@ from admin_console.figures.frames import frames_json
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
+from admin_console.history.picker import Picker, picker_of
+from admin_console.history.ranges import now_s
+from admin_console.history.table import RangeTable, table_of
 from admin_console.live.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
@@ -38,6 +42,7 @@ _ACTS = {
 # from whoever holds it: from one thread it does in about a millisecond, from four that take turns in many. Nobody
 # waits longer for a page, since they would share the same lock.
 _COMPUTING = threading.Lock()
+PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
 def overview(request: HttpRequest) -> HttpResponse:
@@ -79,8 +84,10 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
     in_flight = _in_flight(gateway, asked)
     http_address = gateway.node().http_address
     view = get_pipeline(settings.DATA_PATH).view() if asked.wants_pipeline else None
+    picker = picker_of(asked, request.GET, now_s(reading)) if asked.page in PAGES_WITH_GRAPHS else None
+    table = table_of(gateway.history(), reading, asked, picker.range) if picker and picker.wants_table else None
     with _COMPUTING:
-        return _rendered(request, asked, reading, in_flight, http_address, view)
+        return _rendered(request, asked, reading, in_flight, http_address, view, picker, table)
 
 
 def _rendered(
@@ -90,15 +97,25 @@ def _rendered(
     in_flight: tuple[InFlightStats, ...] | None,
     http_address: str,
     view: PipelineView | None,
+    picker: Picker | None,
+    table: RangeTable | None,
 ) -> HttpResponse:
     screen = build_screen(asked, reading, in_flight=in_flight, http_address=http_address, pipeline=view)
-    context = {"screen": screen, "topic": asked.topic, "channel": asked.channel, "replay": asked.replay}
+    context: dict[str, Any] = {
+        "screen": screen,
+        "topic": asked.topic,
+        "channel": asked.channel,
+        "replay": asked.replay,
+        "picker": picker,
+        "range_table": table,
+    }
     if screen.graphs:
         context["frames"] = frames_json(asked.page)
     if screen.flags.get("gone"):
         return render(request, "pages/gone.html", context, status=404)
     context["why_not"] = request.why_not.line(_ACTS[asked.page])
-    return render(request, f"pages/{asked.page}.html", context)
+    status = 400 if picker and picker.complaint else 200
+    return render(request, f"pages/{asked.page}.html", context, status=status)
 
 
 def _newest(gateway: Gateway) -> Reading | None:

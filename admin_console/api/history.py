@@ -1,0 +1,42 @@
+"""A range of the past as columns: recorded windows and, where the range reaches them, the live seconds."""
+
+from collections.abc import Callable
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from admin_console.gateway.current import get_gateway
+from admin_console.gateway.history import HistorySource, HistoryUnreadableError
+from admin_console.history.ranges import Range, RangeError, now_s, range_of
+from admin_console.history.series import History, channel_history, overview_history, topic_history
+from admin_console.live.hub import Reading, get_hub
+from admin_console.permissions.answers import refusal
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    return _answer(request, overview_history)
+
+
+@require_safe
+def topic(request: HttpRequest, topic: str) -> HttpResponse:
+    return _answer(request, lambda source, reading, asked: topic_history(source, reading, topic, asked))
+
+
+@require_safe
+def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
+    return _answer(request, lambda source, reading, asked: channel_history(source, reading, topic, channel, asked))
+
+
+def _answer(request: HttpRequest, read: Callable[[HistorySource, Reading | None, Range], History]) -> HttpResponse:
+    """`History.wire` as JSON; 400 for what is no range, 503 for a history that can't be read, both with a sentence."""
+    reading = get_hub().reading
+    try:
+        asked = range_of(request.GET, now_s(reading))
+        found = read(get_gateway().history(), reading, asked)
+    except RangeError as exc:
+        return refusal(request, f"This is no range: {exc}", status=400)
+    except HistoryUnreadableError as exc:
+        return refusal(request, str(exc), status=503)
+    return HttpResponse(orjson.dumps(found.wire(), option=orjson.OPT_SERIALIZE_NUMPY), content_type="application/json")

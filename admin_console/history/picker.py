@@ -1,0 +1,85 @@
+"""The range picker above a page's graphs: links, a form for a span, and what is chosen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from admin_console.history.ranges import PRESETS, Range, RangeError, live_range, range_of, url_time, worded
+from admin_console.screens.build import Request
+
+_LABELS = {"15m": "15 m", "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d"}
+_TITLES = {
+    "15m": "The last 15 minutes, live, a point a second",
+    "1h": "The last hour",
+    "6h": "The last 6 hours",
+    "24h": "The last 24 hours",
+    "7d": "The last 7 days",
+    "30d": "The last 30 days",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One preset, as a link that works without scripts."""
+
+    preset: str
+    label: str
+    title: str
+    href: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """What the picker shows.
+
+    range: what is drawn, the live one where the URL asked for what is no range: then `complaint` says why.
+    first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
+    without scripts.
+    """
+
+    range: Range
+    choices: tuple[Choice, ...]
+    is_span: bool
+    first: str
+    end: str
+    words: str
+    api_url: str
+    query: str
+    table_href: str
+    wants_table: bool
+    complaint: str
+
+
+def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
+    """The picker of a page for the query of its URL."""
+    complaint = ""
+    try:
+        chosen = range_of(query, now_s)
+    except RangeError as exc:
+        chosen, complaint = live_range(now_s), f"This is no range: {exc} The last 15 minutes are shown."
+    is_span = not chosen.preset
+    said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
+    said = said if is_span else {"range": chosen.preset}
+    names = "".join(f"{quote(name, safe='')}/" for name in (asked.topic, asked.channel) if name)
+    return Picker(
+        range=chosen,
+        choices=tuple(
+            Choice(name, _LABELS[name], _TITLES[name], f"?range={name}", chosen.preset == name and not complaint)
+            for name in PRESETS
+        ),
+        is_span=is_span,
+        first=_field(chosen.first_s),
+        end=_field(chosen.end_s),
+        words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
+        api_url=f"/api/history/{names}",
+        query=urlencode(said),
+        table_href="?" + urlencode(said | {"as": "table"}),
+        wants_table=query.get("as") == "table" and not complaint,
+        complaint=complaint,
+    )
+
+
+def _field(second: int) -> str:
+    """As a field for date and time takes it: whole minutes, no zone."""
+    return url_time(second // 60 * 60).removesuffix("Z")

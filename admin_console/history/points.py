@@ -1,0 +1,139 @@
+"""Windows and live seconds gathered into the points of a graph: a point is a bucket of `step_s` seconds.
+
+Gauges: the average over the bucket, and beside it the least and the most, so that a peak of a second is still seen in
+thirty days. Counters: growth over the bucket divided by the seconds that its recorded windows last. By the windows'
+length, not by samples × interval: a counter's growth is counted from sample to sample, so a lost sample loses none of
+it, and rate × time is again what was counted. A bucket of which nothing was recorded is not known: NaN, never 0.
+
+Recorded windows and live seconds weigh by the seconds they cover, so a bucket may have some of both.
+"""
+
+import numpy as np
+
+from admin_console.gateway.history import value_ms_of
+from admin_console.history.store import Column, Floats, Rows
+
+PERCENTILES = (("p50", 50), ("p95", 95), ("p99", 99))
+_BUCKETS = 1 << 12  # more than there are latency buckets
+
+
+class Points:
+    """Buckets [first_s + i·step_s, …) for i < count; first_s is a multiple of step_s."""
+
+    def __init__(self, first_s: int, end_s: int, step_s: int) -> None:
+        self.step_s = step_s
+        self.first_s = first_s // step_s * step_s
+        self.count = -(-(end_s - self.first_s) // step_s)
+
+    @property
+    def times(self) -> list[int]:
+        return [self.first_s + index * self.step_s for index in range(self.count)]
+
+    def slots(self, seconds: Column) -> Column:
+        """The bucket of each second."""
+        found: Column = (seconds - self.first_s) // self.step_s
+        return found
+
+    def sums(self, slots: Column, values: Floats) -> Floats:
+        """The sum of the values of each bucket."""
+        summed: Floats = np.bincount(slots, weights=values, minlength=self.count)
+        return summed
+
+
+class LinePoints:
+    """One line of a graph while it is gathered. `weights`: the seconds that each point stands for."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+        self._sums = np.zeros(points.count)
+        self.weights = np.zeros(points.count)
+        self.low = np.full(points.count, np.nan)
+        self.high = np.full(points.count, np.nan)
+
+    @property
+    def values(self) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            averages: Floats = self._sums / self.weights
+        return averages
+
+    def add_gauge(self, windows: Rows, gauge: str) -> None:
+        """Recorded windows of a gauge: within a bucket they weigh by their samples."""
+        average, samples = floats(windows[f"{gauge}_avg"]), floats(windows["samples"])
+        known = ~np.isnan(average)
+        slots = self._points.slots(windows["t"][known])
+        samples = np.maximum(samples[known], 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            averages = self._points.sums(slots, average[known] * samples) / self._points.sums(slots, samples)
+        self._add(np.nan_to_num(averages), self._points.sums(slots, floats(windows["window_s"])[known]))
+        np.fmin.at(self.low, slots, floats(windows[f"{gauge}_min"])[known])
+        np.fmax.at(self.high, slots, floats(windows[f"{gauge}_max"])[known])
+
+    def add_counter(self, windows: Rows, counter: str) -> None:
+        """Recorded windows of a counter."""
+        slots = self._points.slots(windows["t"])
+        self._sums += self._points.sums(slots, floats(windows[counter]))
+        self.weights += self._points.sums(slots, floats(windows["window_s"]))
+
+    def add_seconds(self, first_s: int, values: Floats, *, is_gauge: bool) -> None:
+        """Live seconds from `first_s` on, NaN where nobody looked: gauges, or changes per second."""
+        known = ~np.isnan(values)
+        slots = self._points.slots(first_s + np.flatnonzero(known))
+        values = values[known]
+        self._sums += self._points.sums(slots, values)
+        self.weights += self._points.sums(slots, np.ones(len(values)))
+        if is_gauge:
+            np.fmin.at(self.low, slots, values)
+            np.fmax.at(self.high, slots, values)
+
+    def _add(self, averages: Floats, weights: Floats) -> None:
+        self._sums += averages * weights
+        self.weights += weights
+
+
+def of_all_nodes(windows: Rows) -> Rows:
+    """One row a window, in order of time: what several nodes recorded of it is added up."""
+    times, places = np.unique(np.asarray(windows["t"]), return_inverse=True)
+    if len(times) == len(windows["t"]):
+        order = np.argsort(windows["t"])
+        return {name: column[order] for name, column in windows.items()}
+    made: Rows = {"t": times}
+    for name, column in windows.items():
+        if name in ("samples", "window_s"):
+            most = np.zeros(len(times))
+            np.maximum.at(most, places, floats(column))
+            made[name] = most
+        elif name != "t":
+            values = floats(column)
+            known = ~np.isnan(values)
+            sums = np.bincount(places, weights=np.nan_to_num(values), minlength=len(times))
+            made[name] = np.where(np.bincount(places[known], minlength=len(times)) > 0, sums, np.nan)
+    return made
+
+
+def percentiles(points: Points, counts: Rows) -> dict[str, Floats]:
+    """The nearest rank of each of PERCENTILES of every bucket, in milliseconds; NaN where no message was finished."""
+    # One number for slot and latency bucket: sorted, the slots lie one behind another, each by latency.
+    sorts = points.slots(np.asarray(counts["t"])) * _BUCKETS + np.asarray(counts["b"])
+    keys, places = np.unique(sorts, return_inverse=True)
+    numbers = np.bincount(places, weights=floats(counts["n"]), minlength=len(keys)).astype(np.int64)
+    upto = np.cumsum(numbers)
+    starts = np.searchsorted(keys, np.arange(points.count + 1) * _BUCKETS)
+    before = np.concatenate(([0], upto))[starts]
+    totals = np.diff(before)
+    has_any = totals > 0
+    made = {}
+    for name, percent in PERCENTILES:
+        ranks = before[:-1][has_any] + (totals[has_any] * percent + 99) // 100
+        buckets = keys[np.searchsorted(upto, ranks)] % _BUCKETS
+        values = np.full(points.count, np.nan)
+        values[has_any] = [value_ms_of(int(bucket)) for bucket in buckets]
+        made[name] = values
+    return made
+
+
+def floats(column: Column) -> Floats:
+    """A column of numbers as duckdb gives it, NaN where it is null."""
+    if isinstance(column, np.ma.MaskedArray):
+        filled: Floats = column.astype(np.float64).filled(np.nan)
+        return filled
+    return column.astype(np.float64)

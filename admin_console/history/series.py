@@ -1,0 +1,245 @@
+"""The lines of a page's graphs over a range: hours, minutes, and at the right edge the live seconds.
+
+Three tiers end one after another: hours where the last compaction did, minutes where the last rollup did (some minutes
+ago), seconds now. Each is read from where the one before ends. The live seconds go back fifteen minutes; a rollup that
+lags more leaves a gap, as does every window that nobody recorded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from admin_console.gateway.history import HistorySource
+from admin_console.history.points import LinePoints, Points, floats, of_all_nodes, percentiles
+from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
+from admin_console.history.store import Floats, HistoryStore, Part, Rows, store_of
+from admin_console.live.hub import GAUGES, Key, Reading
+from admin_console.live.rings import SECONDS
+from admin_console.screens import graphs
+
+NEVER, NOTHING = "never", "nothing"
+LATENCY = "latency"
+LATENCY_LABELS = {"p50": "median", "p95": "95 %", "p99": "99 %"}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a range holds, columnar. Seconds are Unix seconds; NaN is what nobody recorded.
+
+    columns: a value for each of `times`, gauges as averages, counters per second, latencies in milliseconds.
+    band: the least and the most of every gauge's column. weights: how many seconds the last point of a column stands
+    for, and newest the last live second in it (None when none is): with both a page goes on adding seconds.
+    notice: "never" when no history was ever written, "nothing" when none of this range was, else "".
+    """
+
+    range: Range
+    step_s: int
+    times: list[int]
+    columns: Mapping[str, Floats]
+    band: Mapping[str, tuple[Floats, Floats]]
+    graphs: Mapping[str, Sequence[str]]
+    labels: Mapping[str, str]
+    paused: Sequence[tuple[int, int]]
+    weights: Mapping[str, float]
+    newest: int | None
+    recorded_from: int | None
+    recorded_until: int | None
+    notice: str
+
+    def wire(self) -> dict[str, Any]:
+        """The API's answer."""
+        return {
+            "range": self.range.preset,
+            "from": self.range.first_s,
+            "to": self.range.end_s,
+            "grows": self.range.grows,
+            "step_s": self.step_s,
+            "times": self.times,
+            "columns": {name: np.round(values, 3) for name, values in self.columns.items()},
+            "band": {name: [np.round(low, 3), np.round(high, 3)] for name, (low, high) in self.band.items()},
+            "graphs": self.graphs,
+            "labels": self.labels,
+            "paused": self.paused,
+            "weights": self.weights,
+            "newest": self.newest,
+            "recorded_from": self.recorded_from,
+            "recorded_until": self.recorded_until,
+            "notice": self.notice,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiers:
+    """What is read for a range: parts of the files, and the first live second that counts."""
+
+    parts: tuple[Part, ...]
+    live_from_s: int
+    step_s: int
+    recorded_from: int | None
+    recorded_until: int | None
+
+
+def overview_history(
+    source: HistorySource, reading: Reading | None, asked: Range, points_max: int = POINTS_MAX
+) -> History:
+    """All topics together, and the channels that held most in the range."""
+    tiers = _tiers(source, asked, points_max)
+    # By name, as in the live graph.
+    deepest = sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
+    return _history(source, reading, asked, tiers, graphs.overview_plans(reading, deepest), None)
+
+
+def topic_history(
+    source: HistorySource, reading: Reading | None, topic: str, asked: Range, points_max: int = POINTS_MAX
+) -> History:
+    tiers = _tiers(source, asked, points_max)
+    return _history(source, reading, asked, tiers, graphs.topic_plans(topic), (topic, ""))
+
+
+def channel_history(
+    source: HistorySource, reading: Reading | None, topic: str, channel: str, asked: Range, points_max: int = POINTS_MAX
+) -> History:
+    """A channel's lines, and its latencies from publish to FIN."""
+    tiers = _tiers(source, asked, points_max)
+    plans = graphs.channel_plans(topic, channel)
+    return _history(source, reading, asked, tiers, plans, (topic, channel), has_latency=True)
+
+
+def _tiers(source: HistorySource, asked: Range, points_max: int) -> _Tiers:
+    minutes, hours = source.extent("minutes"), source.extent("hours")
+    # Both begin together, in the hour of the first sample: only minutes that were removed later are missing.
+    is_cut = minutes is not None and hours is not None and hours[0] <= minutes[0] - HOUR_S
+    level = asked.level(minutes[0] if minutes and is_cut else None)
+    step_s = asked.step_s(level, points_max)
+    # The first point is a whole one.
+    first_s = asked.first_s // step_s * step_s
+    parts = []
+    until_s = first_s
+    for one, extent in (("hours", hours), ("minutes", minutes)):
+        if extent is None or (one == "hours" and level != "hours"):
+            continue
+        end_s = min(extent[1], asked.end_s)
+        if until_s < end_s:
+            parts.append(Part(one, until_s, end_s))
+            until_s = end_s
+    known = [extent for extent in (minutes, hours) if extent]
+    return _Tiers(
+        tuple(parts),
+        until_s,
+        step_s,
+        min((extent[0] for extent in known), default=None),
+        max((extent[1] for extent in known), default=None),
+    )
+
+
+def _history(
+    source: HistorySource,
+    reading: Reading | None,
+    asked: Range,
+    tiers: _Tiers,
+    plans: Sequence[graphs.GraphPlan],
+    paused_key: Key | None,
+    *,
+    has_latency: bool = False,
+) -> History:
+    store = store_of(source)
+    points = Points(asked.first_s, asked.end_s, tiers.step_s)
+    lines = [line for plan in plans for line in plan.lines]
+    gathered = {line.column: LinePoints(points) for line in lines}
+    paused = np.zeros(points.count)
+    found = 0
+    for key in dict.fromkeys(line.key for line in lines):
+        own = [line for line in lines if line.key == key]
+        windows = _windows(store, key, own, tiers.parts)
+        if windows is not None and len(windows["t"]):
+            found += len(windows["t"])
+            for line in own:
+                add = gathered[line.column].add_gauge if line.ring in GAUGES else gathered[line.column].add_counter
+                add(windows, line.ring)
+            if key == paused_key:
+                paused += points.sums(points.slots(windows["t"]), floats(windows["paused_samples"]))
+        for line in own:
+            _add_live(gathered[line.column], reading, line, tiers.live_from_s, asked.end_s)
+    live = _live_seconds(reading, paused_key, "paused", tiers.live_from_s, asked.end_s) if paused_key else None
+    if live is not None:
+        paused += points.sums(points.slots(live[0] + np.arange(len(live[1]))), np.nan_to_num(live[1]))
+    columns = {name: line.values for name, line in gathered.items()}
+    named = {plan.name: [line.column for line in plan.lines] for plan in plans}
+    labels = {line.column: line.label for line in lines}
+    if has_latency and paused_key is not None:
+        columns |= _latencies(store, points, paused_key, tiers.parts)
+        named[LATENCY] = list(LATENCY_LABELS)
+        labels |= LATENCY_LABELS
+    newest = reading.second if reading and reading.second is not None and reading.second < asked.end_s else None
+    return History(
+        range=asked,
+        step_s=tiers.step_s,
+        times=points.times,
+        columns=columns,
+        band={
+            line.column: (gathered[line.column].low, gathered[line.column].high)
+            for line in lines
+            if line.ring in GAUGES
+        },
+        graphs=named,
+        labels=labels,
+        paused=_spans(points, paused > 0),
+        weights={name: float(line.weights[-1]) for name, line in gathered.items()},
+        newest=newest,
+        recorded_from=tiers.recorded_from,
+        recorded_until=tiers.recorded_until,
+        notice=_notice(tiers, found, columns),
+    )
+
+
+def _windows(store: HistoryStore, key: Key, lines: Sequence[graphs.Line], parts: Sequence[Part]) -> Rows | None:
+    names = ["samples", "paused_samples"]
+    for name in dict.fromkeys(line.ring for line in lines):
+        names += [f"{name}_avg", f"{name}_min", f"{name}_max"] if name in GAUGES else [name]
+    windows = store.windows(*key, names, parts)
+    return None if windows is None else of_all_nodes(windows)
+
+
+def _latencies(store: HistoryStore, points: Points, key: Key, parts: Sequence[Part]) -> dict[str, Floats]:
+    counts = store.latencies(*key, parts)
+    if counts is None or not len(counts["t"]):
+        return {name: np.full(points.count, np.nan) for name in LATENCY_LABELS}
+    return percentiles(points, counts)
+
+
+def _add_live(gathered: LinePoints, reading: Reading | None, line: graphs.Line, from_s: int, end_s: int) -> None:
+    live = _live_seconds(reading, line.key, line.ring, from_s, end_s)
+    if live is not None:
+        gathered.add_seconds(*live, is_gauge=line.ring in GAUGES)
+
+
+def _live_seconds(reading: Reading | None, key: Key, name: str, from_s: int, end_s: int) -> tuple[int, Floats] | None:
+    """The seconds of [from_s, end_s) that the rings keep: the first one, and a value for each."""
+    rings = reading.rings.get(key) if reading else None
+    if rings is None or reading is None or reading.second is None:
+        return None
+    oldest_s = reading.second - SECONDS + 1
+    first_s, last_s = max(from_s, oldest_s), min(end_s, reading.second + 1)
+    if first_s >= last_s:
+        return None
+    values = np.array(rings.series(name), dtype=np.float64)
+    return first_s, values[first_s - oldest_s : last_s - oldest_s]
+
+
+def _spans(points: Points, is_paused: "np.ndarray[Any, np.dtype[np.bool_]]") -> list[tuple[int, int]]:
+    """First and last second of every row of paused points."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_paused, [False]))))
+    return [
+        (points.first_s + int(first) * points.step_s, points.first_s + int(end) * points.step_s)
+        for first, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
+def _notice(tiers: _Tiers, found: int, columns: Mapping[str, Floats]) -> str:
+    if tiers.recorded_from is None:
+        return NEVER
+    if not found and all(np.isnan(values).all() for values in columns.values()):
+        return NOTHING
+    return ""

@@ -1,0 +1,169 @@
+"""Rows of the history, read from its Parquet files by duckdb.
+
+One connection in the process, one query at a time. It may read the history's directory and nothing else, loads no
+extension, and its settings are locked before the first query. Values from outside are parameters, always; what is
+written into SQL are names of columns from tables of this package. Files are those that the manifest names.
+
+A query runs in the thread that asks, without the interpreter's lock while duckdb works: columns leave it as arrays.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from admin_console.gateway.history import HistorySource, HistoryUnreadableError
+
+logger = logging.getLogger(__name__)
+
+MEMORY_LIMIT = "256MB"
+WINDOWS_S = {"minutes": 60, "hours": 3_600}
+
+Floats = NDArray[np.float64]
+Column = NDArray[np.generic]
+Rows = dict[str, Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Windows of one level in [first_s, end_s), Unix seconds. The parts of a query do not overlap."""
+
+    level: str
+    first_s: int
+    end_s: int
+
+
+class HistoryStore:
+    """Reads the files of `source`. Any thread."""
+
+    def __init__(self, source: HistorySource) -> None:
+        self.directory = source.directory
+        self._source = source
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def windows(self, topic: str, channel: str, names: Sequence[str], parts: Sequence[Part]) -> Rows | None:
+        """Columns `names` of a channel, a topic (channel "") or the totals (both ""), and `t` and `window_s`.
+
+        A row is a window of one node; rows come in no order. None when no file holds any. Raises
+        HistoryUnreadableError.
+        """
+        columns = ", ".join(names)
+        return self._read(f"t, window_s, {columns}", _OF_ONE, parts, f"t, {columns}", topic=topic, channel=channel)
+
+    def latencies(self, topic: str, channel: str, parts: Sequence[Part]) -> Rows | None:
+        """A channel's counts of messages by latency: columns `t`, `b` (bucket) and `n`. Otherwise as `windows`."""
+        return self._read(
+            "t, u.b AS b, u.n AS n", _OF_ONE, parts, "t, unnest(latency) AS u", topic=topic, channel=channel
+        )
+
+    def deepest(self, count: int, parts: Sequence[Part]) -> list[tuple[str, str]]:
+        """Topic and channel of the channels in which most waited at any moment, at most `count`.
+
+        Raises as `windows`.
+        """
+        rows = self._read(
+            "topic, channel, max(waiting_max) AS peak",
+            "channel <> ''",
+            parts,
+            "topic, channel, waiting_max",
+            "GROUP BY topic, channel HAVING peak > 0 ORDER BY peak DESC, topic, channel LIMIT $count",
+            count=count,
+        )
+        return list(zip(map(str, rows["topic"]), map(str, rows["channel"]), strict=True)) if rows else []
+
+    def _read(
+        self, what: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
+    ) -> Rows | None:
+        for is_last_try in (False, True):
+            asked = dict(values)
+            reads = self._reads(where, parts, columns, asked)
+            if not reads:
+                return None
+            try:
+                query = f"SELECT {what} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
+                return self._run(query, asked)
+            except duckdb.Error as exc:
+                # A file that a newer manifest has replaced may be gone between the two.
+                if is_last_try or not isinstance(exc, duckdb.IOException):
+                    logger.error("history not read directory=%s error=%s", self.directory, exc)
+                    raise HistoryUnreadableError(_sentence(exc)) from exc
+        raise AssertionError("the last try returns or raises")
+
+    def _reads(self, where: str, parts: Sequence[Part], columns: str, values: dict[str, object]) -> list[str]:
+        """A SELECT for all files of a part that count from the same window on; its values go into `values`."""
+        reads = []
+        for part in parts:
+            starts: dict[int, list[str]] = {}
+            for path, from_s in self._source.files(part.level, part.first_s, part.end_s):
+                starts.setdefault(max(from_s, part.first_s), []).append(path)
+            for first_s, paths in starts.items():
+                number = len(reads)
+                values |= {f"files_{number}": paths, f"first_{number}": first_s, f"end_{number}": part.end_s}
+                reads.append(
+                    f"SELECT {columns}, {WINDOWS_S[part.level]} AS window_s FROM read_parquet($files_{number}) "  # noqa: S608 - as below
+                    f"WHERE {where} AND t >= $first_{number} AND t < $end_{number}"
+                )
+        return reads
+
+    def _run(self, query: str, values: dict[str, object]) -> Rows:
+        with self._lock:
+            if self._connection is None:
+                self._connection = _connect(self.directory)
+            found: Rows = self._connection.execute(query, values).fetchnumpy()
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+_OF_ONE = "topic = $topic AND channel = $channel"
+
+
+def _connect(directory: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "threads": 1,
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": "",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        },
+    )
+    # Files never change under their name: their footers are read once.
+    connection.execute("SET parquet_metadata_cache = true")
+    connection.execute("SET allowed_directories = ?", [[directory]])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _sentence(error: duckdb.Error) -> str:
+    first_line = str(error).partition("\n")[0].strip()
+    if isinstance(error, duckdb.IOException) and "No files found" in first_line:
+        path = first_line.rpartition("pattern ")[2].strip('"')
+        return f"A file of the history is missing: its manifest names {path}, which is not there."
+    return f"The history can't be read: {first_line}."
+
+
+_current: HistoryStore | None = None
+_current_lock = threading.Lock()
+
+
+def store_of(source: HistorySource) -> HistoryStore:
+    """The process's store, for the source of its gateway."""
+    global _current
+    with _current_lock:
+        if _current is None or _current._source is not source:
+            if _current is not None:
+                _current.close()
+            _current = HistoryStore(source)
+        return _current

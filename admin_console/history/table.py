@@ -1,0 +1,76 @@
+"""A range as a table, for people without scripts and for those who rather read numbers."""
+
+from dataclasses import dataclass
+from math import isnan
+
+from admin_console.gateway.history import HistorySource, HistoryUnreadableError
+from admin_console.history.ranges import Range, worded
+from admin_console.history.series import (
+    LATENCY,
+    NEVER,
+    NOTHING,
+    History,
+    channel_history,
+    overview_history,
+    topic_history,
+)
+from admin_console.live.hub import Reading
+from admin_console.screens import units
+from admin_console.screens.build import Request
+
+ROWS_MAX = 96
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTable:
+    """Headings, and rows of as many texts, newest first; `notice` where there is less than was asked for."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notice: str
+    step: str
+
+
+def table_of(source: HistorySource, reading: Reading | None, asked: Request, span: Range) -> RangeTable:
+    """The lines of the page's graphs over `span`, in at most ROWS_MAX rows. Times are UTC."""
+    try:
+        if asked.page == "overview":
+            found = overview_history(source, reading, span, ROWS_MAX)
+        elif asked.page == "topic":
+            found = topic_history(source, reading, asked.topic, span, ROWS_MAX)
+        else:
+            found = channel_history(source, reading, asked.topic, asked.channel, span, ROWS_MAX)
+    except HistoryUnreadableError as exc:
+        return RangeTable((), (), str(exc), "")
+    names = list(found.columns)
+    rows = []
+    for index in range(len(found.times) - 1, -1, -1):
+        values = [float(found.columns[name][index]) for name in names]
+        if not all(map(isnan, values)):
+            rows.append((worded(found.times[index]), *map(_text, names, values, [found] * len(names))))
+    headings = ("From (UTC)", *(_heading(name, found) for name in names))
+    return RangeTable(headings, tuple(rows), notice_of(found), units.duration(found.step_s))
+
+
+def notice_of(found: History) -> str:
+    """What to say of a range that holds less than was asked for; "" when there is nothing to say."""
+    if found.notice == NEVER:
+        return "History is written by the pipeline, which has not run yet: only the last 15 minutes are known."
+    since = found.recorded_from
+    if found.notice == NOTHING and since is not None:
+        begins = f": history begins at {worded(since)}" if since > found.range.first_s else ""
+        return f"Nothing was recorded in this range{begins}."
+    return ""
+
+
+def _heading(name: str, found: History) -> str:
+    label = found.labels[name]
+    return f"{label}, publish to FIN" if name in found.graphs.get(LATENCY, ()) else label[:1].upper() + label[1:]
+
+
+def _text(name: str, value: float, found: History) -> str:
+    if isnan(value):
+        return units.UNKNOWN
+    if name in found.graphs.get(LATENCY, ()):
+        return units.duration(value / 1000)
+    return units.number(value) if name in found.band else units.rate(value)

@@ -1,0 +1,285 @@
+// Ranges of the past: the picker above the graphs, what the server keeps of a range, and how it goes on live.
+// The range stands in the URL, in UTC; people read and choose times of their own zone.
+import { localMs } from "./history_drawing.js";
+
+const PRESET_S = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 };
+const LIVE = "15m";
+const ZOOM_MIN_S = 300;
+const MISSED_MAX_S = 5; // seconds without a frame, after which the server is asked what it knows of them
+const REFETCH_MIN_S = 60; // recorded windows take the place of live seconds
+const REFETCH_MAX_S = 300;
+const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; longer than this nobody writes them
+
+let place = null; // the picker
+let chosen = { preset: LIVE }; // or {first, end}: Unix seconds, end null when the range ends now
+let answer = null; // what the server said of the range, with what has come since; null while live
+let changed = () => {}; // tells the graphs
+let fetching = null;
+let fetchedAt = 0;
+let revision = 0;
+
+// The range that is drawn, null while the live quarter of an hour is.
+export function past() {
+  return answer;
+}
+
+export function startRanges(onChange) {
+  place = document.querySelector("[data-ranges]");
+  if (!place) return;
+  changed = onChange;
+  place.querySelector(".segments").addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-preset]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(link.getAttribute("href"));
+  });
+  place.querySelector("[data-range-reset]").addEventListener("click", (event) => {
+    event.preventDefault();
+    resetZoom();
+  });
+  startForm();
+  addEventListener("popstate", () => choose(rangeOf(location.search)));
+  if (place.dataset.complaint === undefined) choose(rangeOf(location.search));
+}
+
+function startForm() {
+  const details = place.querySelector("details");
+  const form = details.querySelector("form");
+  for (const zone of form.querySelectorAll("[data-zone]")) zone.textContent = "(your time)";
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const [from, to] = [form.elements.from, form.elements.to].map((field) => new Date(field.value).getTime() / 1000);
+    details.open = false;
+    details.querySelector("summary").focus();
+    go(`?${queryOf({ first: from, end: to })}`);
+  });
+  details.addEventListener("toggle", () => {
+    if (details.open) fillForm(form);
+  });
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    details.open = false;
+    details.querySelector("summary").focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (details.open && !details.contains(event.target)) details.open = false;
+  });
+}
+
+function fillForm(form) {
+  const now = Date.now() / 1000;
+  const first = answer?.from ?? now - PRESET_S[LIVE];
+  const end = answer?.to ?? now;
+  // Fields know no zone: a time moved by the zone and written as UTC is this machine's.
+  const field = (second) => new Date(localMs(second)).toISOString().slice(0, 16);
+  form.elements.from.value = field(first);
+  form.elements.to.value = field(end);
+}
+
+// What a query asks for. The server is the one to refuse what is no range.
+function rangeOf(search) {
+  const query = new URLSearchParams(search);
+  if (!query.get("from") && !query.get("to")) return { preset: query.get("range") || LIVE };
+  return { query: search.replace(/^\?/, "") };
+}
+
+function queryOf({ first, end }) {
+  const time = (second) => new Date(Math.floor(second / 60) * 60_000).toISOString().replace(/:00\.000Z$/, "Z");
+  return `from=${time(first)}&to=${time(end)}`;
+}
+
+function go(href, state = null) {
+  history.pushState(state, "", href);
+  choose(rangeOf(location.search));
+}
+
+// A zoom makes an entry of its own, so that "back" undoes it; a further zoom takes that one's place.
+export function zoomTo(firstS, endS) {
+  if (answer && Math.max(Math.abs(firstS - answer.from), Math.abs(endS - answer.to)) < answer.step_s) return resetZoom();
+  let first = Math.floor(firstS / 60) * 60;
+  let end = Math.ceil(endS / 60) * 60;
+  if (end - first < ZOOM_MIN_S) {
+    const middle = Math.round((first + end) / 120) * 60;
+    first = middle - ZOOM_MIN_S / 2 - 30;
+    end = first + ZOOM_MIN_S;
+  }
+  const href = `?${queryOf({ first, end })}`;
+  if (history.state?.zoomedFrom) {
+    history.replaceState(history.state, "", href);
+    choose(rangeOf(location.search));
+  } else {
+    go(href, { zoomedFrom: location.search || "?range=15m" });
+  }
+}
+
+export function resetZoom() {
+  go(history.state?.zoomedFrom ?? "?range=15m");
+}
+
+function choose(range) {
+  chosen = range;
+  revision += 1;
+  for (const link of place.querySelectorAll("[data-preset]")) {
+    if (link.dataset.preset === range.preset) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  place.querySelector("details").toggleAttribute("data-chosen", Boolean(range.query));
+  place.querySelector("[data-range-reset]").hidden = !range.query;
+  notice("");
+  fetching?.abort();
+  fetching = null;
+  if (range.preset !== LIVE) {
+    load();
+    return;
+  }
+  busy(false);
+  answer = null;
+  words("");
+  changed();
+}
+
+async function load() {
+  const asked = new AbortController();
+  const mine = revision;
+  fetching?.abort();
+  fetching = asked;
+  fetchedAt = performance.now();
+  if (answer?.revision !== mine) busy(true);
+  let problem = "";
+  try {
+    const query = chosen.query ?? new URLSearchParams({ range: chosen.preset });
+    const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: asked.signal });
+    const body = await got.json();
+    if (mine !== revision) return;
+    if (got.ok) {
+      answer = { ...body, revision: mine, drawing: performance.now() };
+    } else {
+      problem = body.message;
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || mine !== revision) return;
+    problem = "The history could not be loaded: the server does not answer.";
+  }
+  if (fetching === asked) fetching = null;
+  busy(false);
+  if (problem) {
+    // A refetch that failed leaves what was there; a range that never came is empty.
+    if (answer?.revision !== mine) answer = blank(mine);
+    notice(problem, true);
+  } else {
+    tell();
+  }
+  words(answer.times.length ? describe() : "");
+  changed();
+}
+
+function blank(mine) {
+  const to = Math.floor(Date.now() / 1000);
+  const from = to - (PRESET_S[chosen.preset] ?? PRESET_S[LIVE]);
+  return {
+    from, to, grows: false, step_s: 60, times: [], columns: {}, band: {}, graphs: {}, labels: {}, paused: [], weights: {},
+    newest: null, revision: mine, drawing: performance.now(),
+  };
+}
+
+// Adds a live second to the newest point. A point is the mean of the seconds it covers: weights say how many.
+export function addToPast(second, points, isPaused) {
+  if (!answer?.grows) return;
+  const gap = second - (answer.newest ?? second);
+  const dueMs = 1000 * Math.min(Math.max(answer.step_s, REFETCH_MIN_S), REFETCH_MAX_S);
+  if (!fetching && (gap > MISSED_MAX_S || performance.now() - fetchedAt > dueMs)) {
+    load();
+    if (gap > MISSED_MAX_S) return;
+  }
+  if (answer.newest !== null && second <= answer.newest) return;
+  const { times, columns, band, weights, step_s: step } = answer;
+  const start = Math.floor(second / step) * step;
+  while (times.length && times.at(-1) < start) {
+    times.push(times.at(-1) + step);
+    for (const name of Object.keys(columns)) {
+      columns[name].push(null);
+      weights[name] = 0;
+      for (const limit of band[name] ?? []) limit.push(null);
+    }
+  }
+  const last = times.length - 1;
+  if (times[last] !== start) return;
+  for (const [name, value] of Object.entries(points)) {
+    if (!columns[name] || value === null) continue;
+    const weight = weights[name] ?? 0;
+    columns[name][last] = ((columns[name][last] ?? 0) * weight + value) / (weight + 1);
+    weights[name] = weight + 1;
+    if (band[name]) {
+      const [low, high] = band[name];
+      low[last] = Math.min(low[last] ?? value, value);
+      high[last] = Math.max(high[last] ?? value, value);
+    }
+  }
+  if (isPaused) {
+    const span = answer.paused.at(-1);
+    if (span && span[1] >= start) span[1] = second + 1;
+    else answer.paused.push([start, second + 1]);
+  }
+  if (answer.range && answer.newest !== null) answer.from += second + 1 - answer.to;
+  answer.to = second + 1;
+  answer.newest = second;
+  answer.drawing = performance.now();
+}
+
+// Words.
+
+function tell() {
+  const { notice: kind, recorded_from: since, recorded_until: until, from, to, grows } = answer;
+  if (kind === "never") {
+    notice("History is written by the pipeline, which has not run yet: only the last 15 minutes are known.");
+  } else if (kind === "nothing") {
+    notice(`Nothing was recorded in this range${since > from ? `: history begins at ${moment(since)}` : ""}.`);
+  } else if (since > from + answer.step_s) {
+    notice(`History begins at ${moment(since)}.`);
+  } else if (grows && to - until > LAG_MAX_S) {
+    notice(`The pipeline has written no history since ${moment(until)}.`);
+  } else {
+    notice("");
+  }
+}
+
+function describe() {
+  const { from, to, step_s: step } = answer;
+  const isDay = new Date(from * 1000).toDateString() === new Date(to * 1000).toDateString();
+  const end = isDay ? clock(to) : moment(to);
+  const size = step % 3600 === 0 ? [step / 3600, "hour"] : [step / 60, "minute"];
+  const every = size[0] === 1 ? `${size[1] === "hour" ? "an" : "a"} ${size[1]}` : `every ${size[0]} ${size[1]}s`;
+  return `${moment(from)} – ${end} · a point ${every} · shaded: least to most`;
+}
+
+function words(text) {
+  place.querySelector("[data-range-words]").textContent = text;
+}
+
+function notice(text, canRetry = false) {
+  const line = place.querySelector("[data-range-notice]");
+  line.hidden = !text;
+  line.textContent = text;
+  line.classList.toggle("tone-danger", canRetry);
+  if (!canRetry) return;
+  const retry = document.createElement("button");
+  retry.type = "button";
+  retry.className = "button button-small";
+  retry.textContent = "Try again";
+  retry.addEventListener("click", load);
+  line.append(" ", retry);
+}
+
+function busy(isBusy) {
+  document.querySelector("[data-graphs]").setAttribute("aria-busy", String(isBusy));
+}
+
+function clock(second) {
+  return new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+}
+
+export function moment(second) {
+  const time = new Date(second * 1000);
+  const day = { day: "numeric", month: "short", ...(time.getFullYear() !== new Date().getFullYear() && { year: "numeric" }) };
+  return `${time.toLocaleDateString("en-GB", day)} ${clock(second)}`;
+}

@@ -1,0 +1,93 @@
+// How a range of the past is drawn: bands from least to most, axes of hours and days, durations in words.
+const DAY_S = 86_400;
+
+// A duration of two units at most: 340 ms, 2.5 s, 14m 02s, 1h 02m, 6d 02h.
+export function duration(ms) {
+  if (ms < 1) return `${ms.toFixed(2)} ms`;
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.floor(s)} s`;
+  const two = (number) => String(Math.floor(number)).padStart(2, "0");
+  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
+  if (s < DAY_S) return `${Math.floor(s / 3600)}h ${two((s % 3600) / 60)}m`;
+  return `${Math.floor(s / DAY_S)}d ${two((s % DAY_S) / 3600)}h`;
+}
+
+// Messages a second; a minute when it is less than one in ten seconds.
+export function rate(perSecond) {
+  const number = (value, digits) => value.toLocaleString("en", { maximumFractionDigits: digits });
+  if (perSecond >= 9.95) return `${number(perSecond, 0)}/s`;
+  if (perSecond >= 0.1) return `${number(perSecond, 1)}/s`;
+  return perSecond * 60 >= 0.1 ? `${number(perSecond * 60, 1)}/min` : "0/s";
+}
+
+// The area between the least and the most of a line, a closed shape for each stretch without a gap.
+export function bandTrace(times, [low, high], trace) {
+  const x = [];
+  const y = [];
+  for (let index = 0; index < times.length; index += 1) {
+    if (low[index] === null) continue;
+    const first = index;
+    while (index < times.length && low[index] !== null) index += 1;
+    const stretch = times.slice(first, index);
+    x.push(...stretch, ...stretch.toReversed(), stretch[0], null);
+    y.push(...low.slice(first, index), ...high.slice(first, index).toReversed(), low[first], null);
+  }
+  return {
+    type: "scatter", mode: "lines", x, y, fill: "toself", fillcolor: trace.line.color,
+    line: { width: 0.75, color: trace.line.color }, // a peak of one point is a stroke
+    opacity: 0.28, hoverinfo: "skip", showlegend: false, name: "",
+  };
+}
+
+// Axes for hours and days: the date stands under the first time and wherever it changes.
+export function pastAxes(layout, { from, to, revision: uirevision }, isDuration, top) {
+  layout.uirevision = `past ${uirevision}`;
+  layout.margin.b = 40;
+  layout.margin.r = 12;
+  Object.assign(layout.xaxis, {
+    range: [localMs(from), localMs(to)],
+    tickformat: "%H:%M\n%-d %b",
+    tickformatstops: [
+      { dtickrange: [null, 59_000], value: "%H:%M:%S\n%-d %b" },
+      { dtickrange: [DAY_S * 1000, null], value: "%-d %b" },
+    ],
+    hoverformat: "%a %-d %b, %H:%M",
+    nticks: 6,
+  });
+  // A drag chooses a time and nothing else.
+  layout.yaxis.fixedrange = true;
+  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
+  if (!isDuration) return;
+  layout.yaxis.range[1] = top > 0 ? top * 1.08 : 1000;
+  layout.yaxis.tickvals = durationTicks(layout.yaxis.range[1]);
+  layout.yaxis.ticktext = layout.yaxis.tickvals.map((ms) => (ms ? duration(ms) : "0"));
+  layout.margin.l = 60;
+}
+
+const TICK_STEPS_MS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400].map((s) => s * 1000);
+function durationTicks(top) {
+  const rough = top / 5;
+  let step = TICK_STEPS_MS.find((one) => one >= rough) ?? Math.ceil(rough / (DAY_S * 1000)) * DAY_S * 1000;
+  if (rough < 30_000) {
+    const power = 10 ** Math.floor(Math.log10(rough));
+    step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+  }
+  return Array.from({ length: Math.floor(top / step) + 1 }, (_, index) => index * step);
+}
+
+export function highestOf(column, band) {
+  return (band?.[1] ?? column).reduce((top, value) => (value !== null && value > top ? value : top), 0);
+}
+
+// Plotly draws dates as UTC: moved by the zone, they read as this machine's time.
+export function localMs(second) {
+  return second * 1000 - new Date(second * 1000).getTimezoneOffset() * 60_000;
+}
+
+// The other way round, from what plotly says of an axis: a number, or a text without a zone.
+export function secondOf(limit) {
+  const time = typeof limit === "number" ? new Date(limit).toISOString().slice(0, -1) : String(limit).replace(" ", "T");
+  // A date alone would be taken as UTC.
+  return new Date(time.includes("T") ? time : `${time}T00:00`).getTime() / 1000;
+}

@@ -1,0 +1,565 @@
+"""The past of the graphs: real Parquet files by their manifest, joined to real live seconds."""
+
+import math
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pytest
+from django.test import Client
+
+from admin_console.accounts.roles import Role
+from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
+from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
+from admin_console.history.series import History, channel_history, overview_history, topic_history
+from admin_console.history.store import HistoryStore, Part, store_of
+from admin_console.live.hub import Hub, Reading, get_hub
+from queue_engine.latency_buckets import bucket_of
+from queue_engine.service.runner import EngineRunner
+from tests.support.console import client_of, console_engine, make_user
+from tests.support.history_lake import HistoryLake, window
+from tests.support.snapshots import START_S, channel, snapshot, topic
+from tests.support.waiting import wait_for
+
+NOW_S = START_S // DAY_S * DAY_S + 10 * HOUR_S  # ten in the morning, UTC
+ORDERS = ("orders", "billing")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HistoryLake:
+    return HistoryLake(tmp_path)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[LakeHistory]:
+    found = LakeHistory(str(tmp_path / "pipeline"))
+    yield found
+    store_of(found).close()
+
+
+def shown(
+    source: LakeHistory, asked: str | Range, reading: Reading | None = None, names: tuple[str, str] = ORDERS
+) -> History:
+    """The history of a channel over a preset or a range, as of NOW_S."""
+    span = range_of({"range": asked}, NOW_S) if isinstance(asked, str) else asked
+    return channel_history(source, reading, *names, span)
+
+
+def between(first_s: int, end_s: int) -> Range:
+    return Range("", first_s, end_s, False)
+
+
+def values(found: History, column: str) -> dict[int, float]:
+    """Time → value, of the points that are known."""
+    return {
+        at: float(value) for at, value in zip(found.times, found.columns[column], strict=True) if not math.isnan(value)
+    }
+
+
+# Ranges.
+
+
+def test_presets_end_now_and_a_span_is_taken_as_utc() -> None:
+    assert range_of({}, NOW_S).is_live
+    six = range_of({"range": "6h"}, NOW_S)
+    assert (six.first_s, six.end_s, six.grows, six.is_live) == (NOW_S - 6 * HOUR_S, NOW_S, True, False)
+    span = range_of({"from": "2025-06-10T08:00Z", "to": "2025-06-10T10:30"}, NOW_S)
+    assert (span.span_s, span.grows) == (9_000, False)
+    assert span == range_of({"from": "2025-06-10T10:00+02:00", "to": "2025-06-10T10:30Z"}, NOW_S)
+    open_end = range_of({"from": worded(NOW_S - HOUR_S)[:16]}, NOW_S)
+    assert (open_end.span_s, open_end.grows) == (HOUR_S, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"range": "5h"}, "range '5h' is not one of 15m, 1h, 6h, 24h, 7d, 30d"),
+        ({"range": "x" * 100}, "range 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' is not one of"),
+        ({"range": "1h", "from": "2025-06-10"}, "range '1h' stands beside from or to"),
+        ({"to": "2025-06-10T10:00Z"}, "to '2025-06-10T10:00Z' has no from"),
+        ({"from": "yesterday"}, "from 'yesterday' is not a time such as"),
+        ({"from": "2025-06-10T10:00Z", "to": "'; DROP TABLE"}, 'to "\'; DROP TABLE" is not a time such as'),
+        ({"from": "2025-06-11T10:00Z", "to": "2025-06-10T10:00Z"}, "is not before to '2025-06-10T10:00Z'"),
+        ({"from": "2025-06-10T10:00Z", "to": "2025-06-10T10:00Z"}, "is not before to"),
+        ({"from": "2025-06-10T10:00:00Z", "to": "2025-06-10T10:00:30Z"}, "30 s before the end: the shortest range"),
+        ({"from": "2024-05-01T00:00Z", "to": "2025-06-10T00:00Z"}, "405 days before the end: the longest range is 400"),
+        ({"from": "0001-01-01"}, "the longest range is 400 days"),
+        ({"from": "2026-01-01T00:00Z"}, "from '2026-01-01T00:00Z' lies ahead"),
+    ],
+)
+def test_what_is_no_range_is_refused_with_its_value_and_limit(asked: dict[str, str], words: str) -> None:
+    with pytest.raises(RangeError) as caught:
+        range_of(asked, NOW_S)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("span_s", "level", "step_s", "points"),
+    [
+        (HOUR_S, "minutes", 60, 60),
+        (DAY_S, "minutes", 60, 1440),
+        (2 * DAY_S, "minutes", 120, 1440),
+        (3 * DAY_S, "minutes", 180, 1440),
+        (7 * DAY_S, "hours", HOUR_S, 168),
+        (30 * DAY_S, "hours", HOUR_S, 720),
+        (90 * DAY_S, "hours", 2 * HOUR_S, 1080),
+        (400 * DAY_S, "hours", 7 * HOUR_S, 1372),
+    ],
+)
+def test_a_line_has_at_most_fifteen_hundred_points(span_s: int, level: str, step_s: int, points: int) -> None:
+    span = between(NOW_S - span_s, NOW_S)
+    assert span.level() == level
+    assert span.step_s(level) == step_s
+    assert -(-span_s // step_s) == points
+
+
+# Points.
+
+
+def test_gauges_are_averages_with_their_least_and_most_and_counters_rates(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    first_s = NOW_S - HOUR_S
+    rows = [window(t, *ORDERS, depth=(1, 99, 10), messages=120, finished=60) for t in range(first_s, NOW_S, 60)]
+    lake.add("minutes", rows)
+    found = shown(source, "1h")
+    assert found.step_s == 60
+    assert found.times == list(range(first_s, NOW_S, 60))
+    assert set(found.columns["depth"]) == {10.0}
+    low, high = found.band["depth"]
+    assert (set(low), set(high)) == ({1.0}, {99.0})
+    assert set(found.columns["received"]) == {2.0}
+    assert set(found.columns["finished"]) == {1.0}
+    assert "received" not in found.band
+    assert found.notice == ""
+
+
+def test_a_window_that_nobody_recorded_is_a_gap_and_never_zero(lake: HistoryLake, source: LakeHistory) -> None:
+    first_s = NOW_S - HOUR_S
+    kept = [t for t in range(first_s, NOW_S, 60) if not first_s + 600 <= t < first_s + 900]
+    lake.add("minutes", [window(t, *ORDERS, depth=7.0, messages=60) for t in kept])
+    found = shown(source, "1h")
+    assert list(values(found, "depth")) == kept
+    assert list(values(found, "received")) == kept
+    wire = orjson.loads(orjson.dumps(found.wire(), option=orjson.OPT_SERIALIZE_NUMPY))
+    assert wire["columns"]["depth"][9:16] == [7.0, None, None, None, None, None, 7.0]
+    assert wire["band"]["depth"][1][10] is None
+    assert len(wire["times"]) == 60, "a missing window still has its place"
+
+
+def test_a_gauge_that_was_not_measured_is_unknown(lake: HistoryLake, source: LakeHistory) -> None:
+    lake.add(
+        "minutes", [window(NOW_S - 120, *ORDERS, depth=(None, None, None)), window(NOW_S - 60, *ORDERS, depth=4.0)]
+    )
+    assert values(shown(source, "1h"), "depth") == {NOW_S - 60: 4.0}
+
+
+def test_windows_are_gathered_by_their_samples_and_rates_by_their_length(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    """Two days, two minutes a point: a minute with one sample of six weighs as one, its messages all count."""
+    first_s = NOW_S - 2 * DAY_S
+    lake.add(
+        "minutes",
+        [
+            window(first_s, *ORDERS, samples=6, depth=(0, 20, 10), messages=600),
+            window(first_s + 60, *ORDERS, samples=1, depth=(80, 80, 80), messages=60),
+            window(first_s + 240, *ORDERS, samples=6, depth=3.0, messages=60),
+        ],
+    )
+    found = shown(source, between(first_s, NOW_S))
+    assert found.step_s == 120
+    assert values(found, "depth") == {first_s: pytest.approx(20.0), first_s + 240: 3.0}
+    assert [found.band["depth"][0][0], found.band["depth"][1][0]] == [0.0, 80.0]
+    # Of the second point one minute was recorded: the rate is that of this minute.
+    assert values(found, "received") == {first_s: pytest.approx(5.5), first_s + 240: pytest.approx(1.0)}
+
+
+def test_nodes_are_added_up(lake: HistoryLake, source: LakeHistory) -> None:
+    at = NOW_S - 120
+    lake.add(
+        "minutes",
+        [
+            window(at, *ORDERS, node="one", depth=(1, 5, 3), messages=60),
+            window(at, *ORDERS, node="two", depth=(10, 50, 30), messages=120),
+        ],
+    )
+    found = shown(source, "1h")
+    assert values(found, "depth") == {at: 33.0}
+    assert values(found, "received") == {at: 3.0}
+    assert found.band["depth"][1][found.times.index(at)] == 55.0
+
+
+def test_percentiles_are_nearest_ranks_of_the_summed_histograms(lake: HistoryLake, source: LakeHistory) -> None:
+    rng = random.Random(7)
+    first_s = NOW_S - 2 * DAY_S
+    rows, waits_ms = [], []
+    for t in (first_s, first_s + 60):
+        own = [rng.lognormvariate(4, 1.5) for _ in range(333)]
+        counts: dict[int, int] = {}
+        for ms in own:
+            counts[bucket_of(round(ms * 1e6))] = counts.get(bucket_of(round(ms * 1e6)), 0) + 1
+        rows.append(window(t, *ORDERS, latency=[{"b": b, "n": n} for b, n in sorted(counts.items())]))
+        waits_ms += own
+    lake.add("minutes", [*rows, window(first_s + 120, *ORDERS)])
+    found = shown(source, between(first_s, NOW_S))
+    waits_ms.sort()
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        exact = waits_ms[math.ceil(share * len(waits_ms)) - 1]
+        assert values(found, name) == {first_s: pytest.approx(value_ms_of(bucket_of(round(exact * 1e6))))}
+        assert values(found, name)[first_s] == pytest.approx(exact, rel=0.021)
+    assert found.graphs["latency"] == ["p50", "p95", "p99"]
+
+
+def test_paused_windows_are_spans(lake: HistoryLake, source: LakeHistory) -> None:
+    first_s = NOW_S - HOUR_S
+    lake.add(
+        "minutes",
+        [window(t, *ORDERS, paused_samples=int(t in (first_s + 60, first_s + 120))) for t in range(first_s, NOW_S, 60)],
+    )
+    assert shown(source, "1h").paused == [(first_s + 60, first_s + 180)]
+
+
+# Files and levels.
+
+
+def test_fresh_files_count_only_from_where_days_are_closed(lake: HistoryLake, source: LakeHistory) -> None:
+    day_s = NOW_S // DAY_S * DAY_S
+    lake.add("minutes", [window(t, *ORDERS, depth=1.0) for t in range(day_s - 600, day_s, 60)])
+    lake.add("minutes", [window(t, *ORDERS, depth=2.0) for t in range(day_s - 600, day_s + 600, 60)], kind="fresh")
+    lake.closed_until_s = day_s
+    lake.write_manifest()
+    found = values(shown(source, between(day_s - 1200, day_s + 1200)), "depth")
+    assert found == {t: 1.0 if t < day_s else 2.0 for t in range(day_s - 600, day_s + 600, 60)}
+
+
+def test_a_file_that_no_manifest_names_is_not_read(lake: HistoryLake, source: LakeHistory) -> None:
+    lake.add("minutes", [window(NOW_S - 600, *ORDERS, depth=1.0)])
+    lake.add("minutes", [window(NOW_S - 300, *ORDERS, depth=2.0)])
+    lake.files.pop()
+    lake.write_manifest()
+    assert list(values(shown(source, "1h"), "depth")) == [NOW_S - 600]
+
+
+def test_hours_go_on_as_minutes_where_they_end(lake: HistoryLake, source: LakeHistory) -> None:
+    """The last point of seven days is an hour of which there are ten minutes."""
+    day_s = NOW_S // DAY_S * DAY_S
+    lake.add("hours", [window(t, *ORDERS, depth=1.0, messages=3_600) for t in range(day_s - 9 * DAY_S, day_s, HOUR_S)])
+    lake.add(
+        "minutes", [window(t, *ORDERS, depth=(0, 8, 5), messages=120) for t in range(day_s - 600, day_s + 4_200, 60)]
+    )
+    found = shown(source, "7d")
+    depth, received = values(found, "depth"), values(found, "received")
+    assert found.step_s == HOUR_S
+    assert depth == {t: 1.0 if t < day_s else 5.0 for t in range(NOW_S - 7 * DAY_S, day_s + 4_200, HOUR_S)}
+    assert received[day_s - HOUR_S] == 1.0
+    assert received[day_s + HOUR_S] == 2.0, "ten minutes at two a second are two a second"
+
+
+def test_what_is_older_than_minutes_is_shown_in_hours(lake: HistoryLake, source: LakeHistory) -> None:
+    old_s = NOW_S - 60 * DAY_S
+    lake.add("hours", [window(t, *ORDERS, depth=1.0) for t in range(old_s, NOW_S - 2 * DAY_S, HOUR_S)])
+    lake.add("minutes", [window(t, *ORDERS, depth=2.0) for t in range(NOW_S - HOUR_S, NOW_S, 60)])
+    assert shown(source, between(old_s + DAY_S, old_s + DAY_S + 6 * HOUR_S)).step_s == HOUR_S
+    assert shown(source, "1h").step_s == 60
+
+
+def test_a_name_from_outside_is_a_value_and_never_sql(lake: HistoryLake, source: LakeHistory) -> None:
+    hostile = "x' OR '1'='1"
+    lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=5.0), window(NOW_S - 60, hostile, hostile, depth=9.0)])
+    assert values(shown(source, "1h", names=(hostile, hostile)), "depth") == {NOW_S - 60: 9.0}
+    assert values(shown(source, "1h", names=("x' OR '1'='1' --", "")), "depth") == {}
+    assert values(shown(source, "1h", names=("$first_0", "'; DROP")), "depth") == {}
+
+
+def test_duckdb_reads_the_history_and_nothing_else(lake: HistoryLake, source: LakeHistory, tmp_path: Path) -> None:
+    lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
+    beside = tmp_path / "beside.parquet"
+    duckdb.execute(f"COPY (SELECT 1 AS a) TO '{beside}'")
+    shown(source, "1h")
+    connection = store_of(source)._connection
+    assert connection is not None
+    for forbidden in (
+        f"SELECT * FROM read_parquet('{beside}')",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SET threads = 8",
+        "SET memory_limit = '8GB'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+    ):
+        with pytest.raises(duckdb.Error):
+            connection.execute(forbidden)
+    settings = dict(connection.execute("SELECT name, value FROM duckdb_settings()").fetchall())
+    assert (settings["threads"], settings["autoload_known_extensions"]) == ("1", "false")
+
+
+def test_a_manifest_that_changed_under_the_query_is_read_again(lake: HistoryLake, source: LakeHistory) -> None:
+    """Compaction replaces fresh files while somebody reads: the second look finds the new ones."""
+    old = lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=1.0)], kind="fresh")
+
+    class Late(LakeHistory):
+        looks = 0
+
+        def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
+            self.looks += 1
+            if self.looks == 1:
+                before = super().files(level, first_s, end_s)
+                old.unlink()
+                lake.files.clear()
+                lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=2.0)])
+                return before
+            return super().files(level, first_s, end_s)
+
+    late = Late(str(lake.directory.parent))
+    rows = HistoryStore(late).windows(*ORDERS, ["depth_avg"], [Part("minutes", NOW_S - HOUR_S, NOW_S)])
+    assert rows is not None
+    assert list(rows["depth_avg"]) == [2.0]
+    assert late.looks == 2
+
+
+def test_a_file_that_is_gone_for_good_is_told_by_its_name(lake: HistoryLake, source: LakeHistory) -> None:
+    path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
+    path.unlink()
+    with pytest.raises(HistoryUnreadableError, match=f"missing: its manifest names .*{path.name}"):
+        shown(source, "1h")
+
+
+def test_a_damaged_file_and_a_damaged_manifest_are_told(lake: HistoryLake, source: LakeHistory) -> None:
+    path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(HistoryUnreadableError, match=r"can't be read: .*parquet"):
+        shown(source, "1h")
+    manifest = lake.directory / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"minutes", b"minutez", 1))
+    with pytest.raises(HistoryUnreadableError, match="manifest"):
+        shown(source, "1h")
+
+
+# The live edge.
+
+
+def live(
+    seconds: int, *, last_s: int, depth: int = 50, per_second: int = 4, paused_from_s: int | None = None
+) -> Reading:
+    """What the hub knows after `seconds` seconds up to last_s."""
+    hub = Hub()
+    for index in range(seconds):
+        at = last_s - seconds + 1 + index
+        is_paused = paused_from_s is not None and at >= paused_from_s
+        billing = channel(*ORDERS, depth=depth, message_count=per_second * index, paused=is_paused)
+        hub.write(snapshot(topic("orders", billing, message_count=per_second * index), second=at))
+    assert hub.reading is not None
+    return hub.reading
+
+
+def test_the_newest_part_comes_from_the_live_seconds(lake: HistoryLake, source: LakeHistory) -> None:
+    """Recorded until three minutes ago, live for fifteen: no point has both, none is missing."""
+    until_s = NOW_S - 180
+    lake.add("minutes", [window(t, *ORDERS, depth=10.0, messages=60) for t in range(until_s - HOUR_S, until_s, 60)])
+    reading = live(600, last_s=NOW_S - 1)
+    found = shown(source, "1h", reading)
+    depth, received = values(found, "depth"), values(found, "received")
+    assert list(depth) == list(range(NOW_S - HOUR_S, NOW_S, 60))
+    assert depth == {t: 10.0 if t < until_s else 50.0 for t in depth}
+    assert received == {t: pytest.approx(1.0 if t < until_s else 4.0) for t in depth}
+    assert found.newest == NOW_S - 1
+    assert found.weights["depth"] == 60.0
+
+
+def test_a_rollup_that_lags_more_than_the_live_seconds_leaves_a_gap(lake: HistoryLake, source: LakeHistory) -> None:
+    until_s = NOW_S - 1_800
+    lake.add("minutes", [window(t, *ORDERS, depth=10.0) for t in range(until_s - HOUR_S, until_s, 60)])
+    depth = values(shown(source, "1h", live(900, last_s=NOW_S - 1)), "depth")
+    assert set(depth) == {*range(NOW_S - HOUR_S, until_s, 60), *range(NOW_S - 900, NOW_S, 60)}
+
+
+def test_a_point_of_recorded_minutes_and_live_seconds_weighs_both_by_their_seconds(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    """Of the last hour forty minutes are recorded, ten are live, ten are to come."""
+    hour_s = NOW_S
+    now_s = hour_s + 3_000
+    lake.add("minutes", [window(t, *ORDERS, depth=10.0, messages=60) for t in range(hour_s, hour_s + 2_400, 60)])
+    found = shown(source, Range("7d", now_s - 7 * DAY_S, now_s, True), live(600, last_s=now_s - 1))
+    assert values(found, "depth") == {hour_s: pytest.approx((10 * 2_400 + 50 * 600) / 3_000)}
+    # The first live second has nothing before it to be a change of.
+    assert values(found, "received") == {hour_s: pytest.approx((2_400 + 4 * 599) / 2_999)}
+    assert found.weights["depth"] == 3_000.0
+    assert found.band["depth"][1][-1] == 50.0
+
+
+def test_a_span_in_the_past_has_no_live_second(lake: HistoryLake, source: LakeHistory) -> None:
+    reading = live(600, last_s=NOW_S - 1)
+    found = shown(source, between(NOW_S - 7_200, NOW_S - HOUR_S), reading)
+    assert values(found, "depth") == {}
+    assert found.newest is None
+
+
+def test_a_pause_goes_on_at_the_live_edge(lake: HistoryLake, source: LakeHistory) -> None:
+    until_s = NOW_S - 180
+    lake.add("minutes", [window(until_s - 60, *ORDERS, paused_samples=6)])
+    found = shown(source, "1h", live(600, last_s=NOW_S - 1, paused_from_s=NOW_S - 600))
+    assert found.paused == [(until_s - 60, NOW_S)]
+
+
+# What there is not.
+
+
+def test_without_a_history_the_live_seconds_are_shown_and_why(source: LakeHistory) -> None:
+    found = shown(source, "1h", live(600, last_s=NOW_S - 1))
+    assert found.notice == "never"
+    assert list(values(found, "depth")) == list(range(NOW_S - 600, NOW_S, 60))
+
+
+def test_a_range_before_the_history_says_where_it_begins(lake: HistoryLake, source: LakeHistory) -> None:
+    lake.add("minutes", [window(NOW_S - 600, *ORDERS)])
+    found = shown(source, between(NOW_S - 7_200, NOW_S - HOUR_S))
+    assert (found.notice, found.recorded_from, found.recorded_until) == ("nothing", NOW_S - 600, NOW_S - 540)
+
+
+# Overview and topic.
+
+
+def test_the_overview_shows_the_channels_that_held_most_in_the_range(lake: HistoryLake, source: LakeHistory) -> None:
+    rows = [
+        window(t, "t", f"c{number}", waiting=(0, 10 * number if t == NOW_S - 600 else 0, 0), depth=float(number))
+        for t in range(NOW_S - HOUR_S, NOW_S, 60)
+        for number in range(7)
+    ]
+    rows += [window(t, messages=600, finished=300) for t in range(NOW_S - HOUR_S, NOW_S, 60)]
+    lake.add("minutes", rows)
+    found = overview_history(source, None, range_of({"range": "1h"}, NOW_S))
+    assert found.graphs["waiting"] == [f"waiting:t/c{number}" for number in (3, 4, 5, 6)]
+    assert set(found.columns["waiting:t/c6"]) == {6.0}
+    assert set(found.columns["published"]) == {10.0}
+    assert "latency" not in found.graphs
+
+
+def test_a_topic_has_its_own_row(lake: HistoryLake, source: LakeHistory) -> None:
+    lake.add(
+        "minutes", [window(NOW_S - 60, "orders", waiting=12.0, depth=2.0, messages=60), window(NOW_S - 60, *ORDERS)]
+    )
+    found = topic_history(source, None, "orders", range_of({"range": "1h"}, NOW_S))
+    assert values(found, "waiting") == {NOW_S - 60: 12.0}
+    assert values(found, "depth") == {NOW_S - 60: 2.0}
+
+
+# Pages and API, on the real engine.
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    get_hub().forget_all()
+    with console_engine(tmp_path) as runner:
+        runner.submit("create_topic", "orders").result(5)
+        runner.submit("create_channel", *ORDERS).result(5)
+        before = runner.snapshot
+        wait_for("figures of the channel", lambda: runner.snapshot is not before and runner.snapshot)
+        assert runner.snapshot is not None
+        get_hub().write(runner.snapshot)
+        yield runner
+    get_hub().forget_all()
+
+
+@pytest.fixture
+def viewer(db: None) -> Client:
+    return client_of(make_user(role=Role.VIEWER))
+
+
+def recent(lake: HistoryLake, **given: Any) -> int:
+    """Two hours of windows up to a few minutes ago, as of now. The last one's time."""
+    now_s = int(time.time())
+    last_s = now_s // 60 * 60 - 240
+    rows = [
+        window(t, *names, **given)
+        for t in range(last_s - 7_200, last_s + 1, 60)
+        for names in (ORDERS, ("orders", ""), ("", ""))
+    ]
+    lake.add("minutes", rows)
+    return last_s
+
+
+@pytest.mark.usefixtures("engine")
+def test_api_answers_columns_for_every_page(lake: HistoryLake, viewer: Client) -> None:
+    last_s = recent(lake, depth=3.0, messages=120)
+    for path, column in (
+        ("/api/history/", "published"),
+        ("/api/history/orders/", "published"),
+        ("/api/history/orders/billing/", "received"),
+    ):
+        answer = viewer.get(path, {"range": "1h"})
+        assert answer.status_code == 200, answer.content
+        found = answer.json()
+        assert found["step_s"] == 60
+        assert {len(column) for column in found["columns"].values()} == {len(found["times"])}
+        assert dict(zip(found["times"], found["columns"][column], strict=True))[last_s] == 2.0
+        assert {name for lines in found["graphs"].values() for name in lines} == found["columns"].keys()
+        assert found["labels"].keys() == found["columns"].keys()
+
+
+@pytest.mark.usefixtures("engine")
+def test_api_refuses_what_is_no_range_and_tells_what_is_missing(lake: HistoryLake, viewer: Client) -> None:
+    refused = viewer.get("/api/history/orders/", {"range": "1y"})
+    assert refused.status_code == 400
+    assert refused.json() == {
+        "ok": False,
+        "message": "This is no range: range '1y' is not one of 15m, 1h, 6h, 24h, 7d, 30d.",
+    }
+    assert viewer.post("/api/history/orders/").status_code in (403, 405)
+    recent(lake)
+    for path in lake.directory.glob("minutes/*"):
+        path.unlink()
+    missing = viewer.get("/api/history/orders/billing/", {"range": "1h"})
+    assert missing.status_code == 503
+    assert "A file of the history is missing" in missing.json()["message"]
+    assert viewer.get("/topics/orders/billing/?range=1h").status_code == 200, "the page's own figures are there"
+
+
+@pytest.mark.usefixtures("engine")
+def test_pages_are_rendered_with_the_pickers_state(viewer: Client) -> None:
+    for path in ("/", "/topics/orders/", "/topics/orders/billing/"):
+        live_page = viewer.get(path).content.decode()
+        assert (
+            'href="?range=15m" data-preset="15m" title="The last 15 minutes, live, a point a second" aria-current'
+            in live_page
+        )
+        page = viewer.get(path, {"range": "6h"}).content.decode()
+        assert page.count('aria-current="true"') == 1
+        assert 'data-preset="6h" title="The last 6 hours" aria-current="true"' in page
+        span = viewer.get(path, {"from": "2025-06-10T08:00Z", "to": "2025-06-10T10:00Z"}).content.decode()
+        assert "2025-06-10 08:00 UTC to 2025-06-10 10:00 UTC" in span
+        assert 'name="from" value="2025-06-10T08:00"' in span
+        assert "data-chosen" in span
+    assert "data-ranges" not in viewer.get("/topics/").content.decode()
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_page_asked_for_what_is_no_range_says_so_and_shows_the_live_one(viewer: Client) -> None:
+    answer = viewer.get("/topics/orders/", {"from": "<script>", "to": "2025-06-10T10:00Z"})
+    text = answer.content.decode()
+    assert answer.status_code == 400
+    assert "from &#x27;&lt;script&gt;&#x27; is not a time such as 2026-11-20T10:00Z (UTC)." in text
+    assert "<script>&#x27;" not in text
+    assert 'aria-current="true"' not in text
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: Client) -> None:
+    last_s = recent(lake, depth=1234.0, messages=120, latency=[{"b": 100, "n": 5}])
+    page = viewer.get("/topics/orders/billing/", {"range": "1h"}).content.decode()
+    assert '<a href="?range=1h&amp;as=table">This range as a table</a>' in page
+    assert "The range as a table" not in page
+    table = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
+    row = table.split(f"<td>{worded(last_s)}</td>")[1].split("</tr>")[0]
+    assert '<td class="number">1,234</td>' in row
+    assert '<td class="number">2/s</td>' in row
+    assert '<td class="number">5 ms</td>' in row
+    lake.files.clear()
+    (lake.directory / "manifest.json").unlink()
+    empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
+    assert "History is written by the pipeline, which has not run yet" in empty
