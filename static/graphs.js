@@ -385,7 +385,9 @@ const CONFIG = {
   showTips: false,
   displayModeBar: "hover",
   responsive: true,
-  modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+  // The range that a graph was first drawn with is by then another's: a reset asks for the whole instead.
+  doubleClick: "autosize",
+  modeBarButtons: [["zoom2d", "pan2d", "autoScale2d", "toImage"]],
 };
 
 function legendLine(name, trace, isHidden) {

@@ -23,10 +23,13 @@ ROWS_MAX = 96
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """Headings, and rows of as many texts, newest first; `notice` where there is less than was asked for."""
+    """Headings, and rows of a moment and the other columns by heading, newest first.
+
+    `notice` where there is less than was asked for; `step` is what a row stands for, in words.
+    """
 
     headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     notice: str
     step: str
 
@@ -43,13 +46,15 @@ def table_of(source: HistorySource, reading: Reading | None, asked: Request, spa
     except HistoryUnreadableError as exc:
         return RangeTable((), (), str(exc), "")
     names = list(found.columns)
+    headings = [_heading(name, found) for name in names]
     rows = []
     for index in range(len(found.times) - 1, -1, -1):
         values = [float(found.columns[name][index]) for name in names]
         if not all(map(isnan, values)):
-            rows.append((worded(found.times[index]), *map(_text, names, values, [found] * len(names))))
-    headings = ("From (UTC)", *(_heading(name, found) for name in names))
-    return RangeTable(headings, tuple(rows), notice_of(found), units.duration(found.step_s))
+            texts = (_text(name, value, found) for name, value in zip(names, values, strict=True))
+            moment = worded(found.times[index]).removesuffix(" UTC")
+            rows.append((moment, tuple(zip(headings, texts, strict=True))))
+    return RangeTable(("From (UTC)", *headings), tuple(rows), notice_of(found), units.duration(found.step_s))
 
 
 def notice_of(found: History) -> str:
@@ -65,7 +70,8 @@ def notice_of(found: History) -> str:
 
 def _heading(name: str, found: History) -> str:
     label = found.labels[name]
-    return f"{label}, publish to FIN" if name in found.graphs.get(LATENCY, ()) else label[:1].upper() + label[1:]
+    label = f"{label} latency" if name in found.graphs.get(LATENCY, ()) else label
+    return label[:1].upper() + label[1:]
 
 
 def _text(name: str, value: float, found: History) -> str:

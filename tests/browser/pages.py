@@ -24,6 +24,8 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("topics-none-found", "/topics/?q=nothing-is-called-so"),
         ConsolePage("topic", topic_path),
         ConsolePage("channel", channel_path),
+        ConsolePage("channel-24h", f"{channel_path}?range=24h"),
+        ConsolePage("channel-table", f"{channel_path}?range=6h&as=table"),
         ConsolePage("messages", f"{topic_path}~messages/"),
         ConsolePage("channel-messages", f"{channel_path}~messages/?form=hex"),
         ConsolePage("channel-viewer", channel_path, user="vera"),

@@ -555,10 +555,10 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert '<a href="?range=1h&amp;as=table">This range as a table</a>' in page
     assert "The range as a table" not in page
     table = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
-    row = table.split(f"<td>{worded(last_s)}</td>")[1].split("</tr>")[0]
-    assert '<td class="number">1,234</td>' in row
-    assert '<td class="number">2/s</td>' in row
-    assert '<td class="number">5 ms</td>' in row
+    row = table.split(f'<td class="name">{worded(last_s).removesuffix(" UTC")}</td>')[1].split("</tr>")[0]
+    assert '<td class="number" data-label="Depth">1,234</td>' in row
+    assert '<td class="number" data-label="Received">2/s</td>' in row
+    assert '<td class="number" data-label="Median latency">5 ms</td>' in row
     lake.files.clear()
     (lake.directory / "manifest.json").unlink()
     empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()

@@ -87,6 +87,7 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # Folder and file → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "browser/test_history.py": "the past is in the pipeline's files, outside of both",
     "browser/test_hostile_text.py": "names and what clients say of themselves are kept outside of both",
     "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",
     "browser/test_login.py": "users and sessions are in the console's own database",
@@ -98,6 +99,7 @@ ONCE: dict[str, str] = {
     "console/test_accounts_socket.py": "users and sessions are in the console's own database",
     "console/test_audit.py": "rows of the console's own database",
     "console/test_figures.py": "made of invented figures, without an engine",
+    "console/test_history.py": "the past is in the pipeline's files, outside of both",
     "console/test_live.py": "pages hear invented snapshots, without an engine",
     "console/test_live_rings.py": "made of invented figures, without an engine",
     "console/test_permissions.py": "roles are checked before a topic is asked",

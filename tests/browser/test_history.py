@@ -1,0 +1,248 @@
+"""Ranges of the past on the real server: files of days gone by, the picker, zooming, "back", and the live edge."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.support.browser import Complaints
+from tests.support.console_page import LIVE_TIMEOUT_S, create_channel, wait_until_live
+from tests.support.history_lake import HistoryLake, window
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+DRAWING_TIMEOUT_S = 15.0
+PATH = "/topics/past/line/"
+HOUR_S, DAY_S = 3_600, 86_400
+
+
+@pytest.fixture(scope="module")
+def lake(server: ServerProcess) -> Iterator[HistoryLake]:
+    """Ten days of hours and two of minutes, up to some minutes ago; depth is 1,000 and more, now it is 3."""
+    now_s = int(time.time())
+    day_s = now_s // DAY_S * DAY_S
+    made = HistoryLake(server.data_path)
+    steady: dict[str, Any] = {"depth": (900, 4_000, 1_000), "messages": 600, "latency": [{"b": 100, "n": 7}]}
+
+    def rows(first_s: int, end_s: int, step_s: int) -> list[dict[str, Any]]:
+        return [window(t, "past", "line", **steady) for t in range(first_s, end_s, step_s)]
+
+    made.add("hours", rows(day_s - 10 * DAY_S, day_s, HOUR_S))
+    made.add("minutes", rows(day_s - 2 * DAY_S, day_s, 60))
+    made.closed_until_s = day_s
+    if now_s - 180 > day_s:
+        made.add("minutes", rows(day_s, now_s // 60 * 60 - 120, 60), kind="fresh")
+    create_channel(server, "past", "line")
+    server.http("POST", "/mpub?topic=past", b"1\n2\n3")
+    yield made
+    (made.directory / "manifest.json").unlink()
+
+
+def line(page: Page, graph: str, name: str) -> dict[str, Any] | None:
+    """What plotly drew of a line: its points' times (ms, as drawn) and values, and the axis; None until it is drawn."""
+    found: dict[str, Any] | None = page.evaluate(
+        """([graph, name]) => {
+          const plot = document.querySelector(`[data-graph="${graph}"] .js-plotly-plot`);
+          const line = plot && plot.data.find((one) => one.name === name);
+          const ends = plot && plot._fullLayout.xaxis.range.map((limit) => new Date(limit).getTime());
+          return line ? {x: [...line.x], y: [...line.y], first: ends[0], end: ends[1]} : null;
+        }""",
+        [graph, name],
+    )
+    return found
+
+
+def span_s(page: Page) -> float:
+    """How long the depth graph's axis is; 0 until it is drawn."""
+    drawn = line(page, "depth", "depth")
+    return (drawn["end"] - drawn["first"]) / 1000 if drawn else 0.0
+
+
+def points(page: Page, graph: str, name: str) -> int:
+    drawn = line(page, graph, name)
+    return len(drawn["x"]) if drawn else 0
+
+
+def wait_for_span(page: Page, seconds: float) -> None:
+    wait_for(
+        f"a graph of {seconds} s",
+        lambda: span_s(page) == pytest.approx(seconds, rel=0.02),
+        timeout_s=DRAWING_TIMEOUT_S,
+        every_s=0.1,
+    )
+
+
+def chosen(page: Page) -> list[str]:
+    return [" ".join(text.split()) for text in page.locator('.segments [aria-current="true"]').all_inner_texts()]
+
+
+@pytest.fixture
+def page(lake: HistoryLake, open_page: OpenPage) -> Page:
+    opened = open_page(f"{PATH}?range=24h")
+    wait_until_live(opened)
+    wait_for_span(opened, DAY_S)
+    return opened
+
+
+def drag(page: Page, graph: str, first: float, end: float) -> None:
+    """Drag over a graph, from one share of its width to another."""
+    area = page.locator(f'[data-graph="{graph}"] .nsewdrag').first
+    box = area.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * first, box["y"] + box["height"] * 0.5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * end, box["y"] + box["height"] * 0.5, steps=5)
+    page.mouse.up()
+
+
+def test_a_range_shows_what_was_before_the_live_seconds_and_goes_on_with_them(page: Page) -> None:
+    drawn = line(page, "depth", "depth")
+    assert drawn is not None
+    assert len(drawn["x"]) == pytest.approx(1440, abs=2)
+    assert drawn["y"][0] == 1_000, "what the files say of a day ago"
+    assert 0 < drawn["y"][-1] <= 3, "what the engine says now, on average over this minute"
+    ages_s = (drawn["x"][-1] - drawn["x"][0]) / 1000
+    assert ages_s == pytest.approx(DAY_S, abs=180), "older than the fifteen minutes of live seconds"
+    known = page.evaluate(
+        """() => document.querySelector('[data-graph="depth"] .js-plotly-plot').data.filter((one) => one.fill).length"""
+    )
+    assert known == 1, "least to most is a band behind the line"
+    expect(page.locator('[data-graph="depth"] .legend')).to_contain_text("peak 4,000")
+    expect(page.locator("[data-range-words]")).to_contain_text("a point a minute")
+    end = drawn["end"]
+    wait_for(
+        "two seconds more",
+        lambda: (line(page, "depth", "depth") or drawn)["end"] >= end + 2_000,
+        timeout_s=LIVE_TIMEOUT_S,
+        every_s=0.2,
+    )
+
+
+def test_latency_is_a_graph_of_ranges_only(page: Page) -> None:
+    latency = page.locator('[data-graph="latency"]')
+    latency.scroll_into_view_if_needed()
+    wait_for("the latencies", lambda: line(page, "latency", "99 %"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    drawn = line(page, "latency", "99 %")
+    assert drawn is not None
+    assert drawn["y"][0] == pytest.approx(4.95, abs=0.01)
+    expect(latency.locator(".legend")).to_contain_text("median 5.0 ms · peak 5.0 ms")
+    page.get_by_role("link", name="15 m").click()
+    expect(latency).to_be_hidden()
+
+
+def test_another_range_is_a_click_and_back_is_the_one_before(page: Page) -> None:
+    page.get_by_role("link", name="7 d").click()
+    wait_for_span(page, 7 * DAY_S)
+    assert page.url.endswith("?range=7d")
+    assert chosen(page) == ["7 d"]
+    drawn = line(page, "depth", "depth")
+    assert drawn is not None
+    assert len(drawn["x"]) == pytest.approx(168, abs=2)
+    page.get_by_role("link", name="15 m").click()
+    wait_for("the live graph", lambda: 0 < span_s(page) <= 900, timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    assert chosen(page) == ["15 m live"]
+    page.go_back()
+    wait_for_span(page, 7 * DAY_S)
+    page.go_back()
+    wait_for_span(page, DAY_S)
+    assert chosen(page) == ["24 h"]
+    page.reload()
+    wait_for_span(page, DAY_S)
+
+
+def test_a_drag_zooms_all_graphs_and_the_url_and_is_undone(page: Page) -> None:
+    page.get_by_role("link", name="7 d").click()
+    wait_for_span(page, 7 * DAY_S)
+    drag(page, "depth", 0.75, 0.95)
+    wait_for_span(page, 0.2 * 7 * DAY_S)
+    zoomed = page.url
+    assert re.search(r"\?from=\d{4}-\d\d-\d\dT\d\d:\d\dZ&to=\d{4}-\d\d-\d\dT\d\d:\d\dZ$", zoomed)
+    assert chosen(page) == []
+    # The finer level is fetched: minutes, not hours.
+    wait_for("finer points", lambda: points(page, "depth", "depth") > 900, timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    assert points(page, "in_flight", "in flight") == points(page, "depth", "depth")
+    drag(page, "depth", 0.4, 0.6)
+    wait_for_span(page, 0.04 * 7 * DAY_S)
+    assert page.url != zoomed
+    page.go_back()
+    wait_for_span(page, 7 * DAY_S)
+    assert page.url.endswith("?range=7d"), "one step back undoes the zoom, however often it was made finer"
+    drag(page, "depth", 0.5, 0.9)
+    wait_for_span(page, 0.4 * 7 * DAY_S)
+    page.get_by_role("link", name="Reset").click()
+    wait_for_span(page, 7 * DAY_S)
+    drag(page, "depth", 0.5, 0.9)
+    wait_for_span(page, 0.4 * 7 * DAY_S)
+    page.locator('[data-graph="depth"] .nsewdrag').first.dblclick()
+    wait_for_span(page, 7 * DAY_S)
+
+
+def test_a_span_is_typed_in_local_time_and_refused_with_a_reason(page: Page, complaints: Complaints) -> None:
+    complaints.expect("/api/history/.*400")
+    summary = page.get_by_text("Custom…")
+    summary.focus()
+    page.keyboard.press("Enter")
+    first, end = page.get_by_label("From"), page.get_by_label("To (")
+    expect(first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(first).to_be_hidden()
+    summary.click()
+    # As this browser's clock shows it.
+    day = page.evaluate("() => new Date(Date.now() - 86400000 * 1.5).toISOString().slice(0, 10)")
+    first.fill(f"{day}T06:00")
+    end.fill(f"{day}T09:00")
+    page.get_by_role("button", name="Show this range").click()
+    wait_for_span(page, 3 * HOUR_S)
+    expected = page.evaluate("(text) => new Date(text).toISOString().slice(0, 16)", f"{day}T06:00")
+    assert f"from={expected}Z" in page.url
+    summary.click()
+    end.fill(f"{day}T05:00")
+    page.get_by_role("button", name="Show this range").click()
+    expect(page.locator("[data-range-notice]")).to_contain_text("is not before to")
+    page.get_by_role("link", name="24 h").click()
+    wait_for_span(page, DAY_S)
+    expect(page.locator("[data-range-notice]")).to_be_hidden()
+
+
+def test_a_server_that_fails_is_told_and_tried_again(page: Page, complaints: Complaints) -> None:
+    complaints.expect("/api/history/.*503")
+    broken = {"is": True}
+
+    def answer(route: Any) -> None:
+        if broken["is"]:
+            route.fulfill(status=503, json={"ok": False, "message": "A file of the history is missing."})
+        else:
+            route.continue_()
+
+    page.route("**/api/history/**", answer)
+    page.get_by_role("link", name="6 h").click()
+    notice = page.locator("[data-range-notice]")
+    expect(notice).to_contain_text("A file of the history is missing.")
+    broken["is"] = False
+    page.get_by_role("button", name="Try again").click()
+    wait_for_span(page, 6 * HOUR_S)
+    expect(notice).to_be_hidden()
+
+
+def test_a_range_before_the_history_says_so(page: Page) -> None:
+    first_s = int(time.time()) // DAY_S * DAY_S - 30 * DAY_S
+    at = [time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first_s + offset)) for offset in (0, 4 * DAY_S)]
+    page.goto(f"{PATH}?from={at[0]}&to={at[1]}")
+    expect(page.locator("[data-range-notice]")).to_contain_text("Nothing was recorded in this range: history begins at")
+
+
+def test_without_a_script_a_range_is_a_link_and_a_table(lake: HistoryLake, open_page: OpenPage) -> None:
+    page = open_page(PATH, java_script_enabled=False)
+    page.get_by_role("link", name="6 h").click()
+    assert page.url.endswith("?range=6h")
+    assert chosen(page) == ["6 h"]
+    page.goto(f"{PATH}?range=6h&as=table")
+    table = page.get_by_label("The range as a table").get_by_role("table")
+    expect(table.get_by_role("columnheader", name="Depth")).to_be_visible()
+    expect(table.locator("tbody tr").nth(20)).to_contain_text("1,000")
