@@ -214,3 +214,7 @@ class ReadOptionError(PipelineError):
 
 class ExpressionError(PipelineError):
     """A boolean expression is not one; the text names what was found, at which character, and what may stand there."""
+
+
+class ArchiveMismatchError(PipelineError):
+    """What was written to be archived is not every message once; nothing of it was kept."""

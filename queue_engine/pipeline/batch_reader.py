@@ -10,7 +10,7 @@ from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.part_reader import read_part
 from queue_engine.pipeline.pushed_filters import push_filters
 from queue_engine.pipeline.read_options import ReadOptions
-from queue_engine.pipeline.read_plan import Bounds, Part, plan_parts, plan_ranges
+from queue_engine.pipeline.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges
 
 _ATTEMPTS = 3
 
@@ -23,10 +23,14 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        if self._options.parts:
+            return filters
         self._bounds, left = push_filters(self._bounds, filters)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
+        if self._options.parts:
+            return [InputPartition(part) for part in parts_of(self._options.parts)]
         with LogClient(self._options.url, self._options.token) as client:
             return [InputPartition(part) for part in self._parts(client)]
 

@@ -28,7 +28,8 @@ class ReadOptions:
     `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
     of a stream takes, None for no limit. partition_bytes: about so much is one task over HTTP. damage_path: directory
     in which a task that misses messages leaves a report, "" for none. on_gap: whether a start before the oldest
-    message there is stops the read (`error`) or is told of (`report`).
+    message there is stops the read (`error`) or is told of (`report`). parts: what a job has planned and leased itself,
+    as `parts_text` of `read_plan.py` tells it; "" to plan by the other options.
     """
 
     url: str
@@ -45,6 +46,7 @@ class ReadOptions:
     partition_bytes: int = PARTITION_BYTES
     damage_path: str = ""
     on_gap: str = ERROR
+    parts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         partition_bytes=_number(given, "partition_bytes", 1, 1 << 40) or PARTITION_BYTES,
         damage_path=given.get("damage_path") or "",
         on_gap=_word(given, "on_gap", (ERROR, REPORT)),
+        parts=given.get("parts") or "",
     )
 
 

@@ -6,13 +6,17 @@ complete segment yet, or must not be read from files, in parts over HTTP.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
 
 from queue_engine.errors import (
     EngineRefusedError,
     OffsetBeyondEndError,
     OffsetGoneError,
+    ReadOptionError,
     TopicReplacedError,
 )
 from queue_engine.pipeline.log_client import LeasedFiles, LogClient, SegmentFile, TopicState
@@ -77,6 +81,26 @@ class ReadPlan:
 
     parts: list[Part] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
+
+
+def parts_text(parts: Sequence[Part]) -> str:
+    """Parts as the text of an option, for who plans a read himself and hands it to the source."""
+    return orjson.dumps(parts).decode()
+
+
+def parts_of(text: str) -> list[Part]:
+    """The parts that `parts_text` told. Raises ReadOptionError."""
+    try:
+        return [_part(one) for one in orjson.loads(text)]
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ReadOptionError(f"parts={text[:40]} is no plan of a read: {exc}") from exc
+
+
+def _part(told: Mapping[str, Any]) -> Part:
+    if "wanted" in told:
+        return HttpPart(WantedRange(**told["wanted"]), told["lease"])
+    ranges = tuple(LeasedRange(WantedRange(**one["wanted"]), one["lease"], one["first_byte"]) for one in told["ranges"])
+    return SegmentPart(told["path"], told["position"], told["salt"], told["end_byte"], ranges)
 
 
 def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list[WantedRange]:

@@ -24,6 +24,8 @@ _SETTINGS = {
     # Without it a Python source that can be asked for less fails instead of being asked.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
+    # The other kinds have no statistics, by which files are passed over.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
