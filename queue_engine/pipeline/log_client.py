@@ -195,6 +195,10 @@ class LogClient:
 
     # Writing.
 
+    def create_topic(self, topic: str) -> None:
+        """Make a topic of the log, or do nothing when there is one. Raises NotALogTopicError."""
+        self._ask("POST", "/topic/create", {"topic": topic, "storage": "log"})
+
     def write(
         self,
         topic: str,
