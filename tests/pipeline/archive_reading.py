@@ -16,6 +16,10 @@ from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_state import JobState
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.part_reader import PartReader
+from queue_engine.pipeline.read_options import HTTP, ReadOptions
+from queue_engine.pipeline.read_plan import plan_parts
+from queue_engine.pipeline.record_columns import WantedRange
 from tests.support.engine_api import EngineApi
 
 
@@ -41,6 +45,22 @@ def publish(engine: EngineApi, topic: str, bodies: Sequence[bytes]) -> None:
         parts += [len(body).to_bytes(4, "big"), body]
     data = b"".join(parts)
     engine.http("POST", f"/mpub?topic={topic}&binary=true", data)
+
+
+def published(engine: EngineApi, topic: str, *, is_replayed: bool) -> list[bytes]:
+    """All bodies of a topic in order, none of them consumed; they are flagged as replayed, or none is."""
+    client = LogClient(f"http://127.0.0.1:{engine.http_port}")
+    options = ReadOptions(client.url, (topic,), read_from=HTTP)
+    state = client.topic(topic)
+    wanted = WantedRange(topic, state.number, state.id_base, 0, state.synced_offset)
+    found: list[bytes] = []
+    for part in plan_parts(client, options, [wanted]).parts:
+        reader = PartReader(client, options)
+        for batch in reader.read(part):
+            assert set(batch.column("replayed").to_pylist()) == {is_replayed}
+            found += batch.column("body").to_pylist()
+        assert reader.missing == []
+    return found
 
 
 def switch_on(engine: EngineApi, topic: str, start: str = "start") -> None:

@@ -28,7 +28,8 @@ from tests.pipeline.archive_reading import (
 )
 from tests.support.engine_process import EngineProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# The first of them starts Spark, which takes its time where the machine is busy.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 

@@ -15,7 +15,7 @@ from queue_engine.pipeline.archive_step import write_rows
 from queue_engine.pipeline.record_columns import WantedRange
 from queue_engine.pipeline.schemas import MESSAGES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 LATE = datetime(2026, 11, 20, 22, 59, 59, 999999, UTC)
 

@@ -1,0 +1,81 @@
+"""One job of the pipeline as a process that can be killed, in a session of its own.
+
+python -m tests.pipeline.job_process LAKE ENGINE_URL archive STEP_ROWS | replay ID RATE
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from queue_engine.clock import SystemClock
+from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import LogClient
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+END_TIMEOUT_S = 600.0
+
+
+class JobProcess:
+    """Starts it; what it writes goes to `log_path`."""
+
+    def __init__(self, log_path: Path, lake_path: str, engine_url: str, *job: str) -> None:
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.pipeline.job_process", lake_path, engine_url, *job],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill9(self) -> None:
+        """It and its Java, at once."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+    def wait(self) -> None:
+        """Until it has done its job. Raises AssertionError with what it wrote when it failed."""
+        try:
+            status = self._process.wait(END_TIMEOUT_S)
+        finally:
+            self.kill9()
+        assert status == 0, self.log_path.read_text(errors="replace")[-5000:]
+
+
+def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
+    from queue_engine.pipeline.archive import archive_once
+    from queue_engine.pipeline.replay import run_replay
+    from queue_engine.pipeline.session import make_session
+
+    lake = Lake(lake_path)
+    with lake.lock():
+        spark = None
+        if job == "archive":
+            scratch = Path(lake_path).parent / "scratch"
+            options = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+            spark = make_session("job", scratch=scratch, master="local[2]", extra=options)
+        context = JobContext(
+            spark, lake, LogClient(engine_url), SystemClock(), threading.Event(), lambda state: print(state, flush=True)
+        )
+        if job == "archive":
+            archive_once(context, step_rows=int(arguments[0]))
+        else:
+            run_replay(context, arguments[0], rate_per_s=int(arguments[1]) or None)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

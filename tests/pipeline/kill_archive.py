@@ -1,0 +1,262 @@
+"""Archives and replays under kill -9, until all is done: every message once, nothing half-written ever visible.
+
+    python -m tests.pipeline.kill_archive --messages 1000000 --kills 10
+
+Nothing in the product knows of it: the lake's files are watched from outside, and the process is killed when they show
+the moment that is wanted. What a kill has really met is read from what it left.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_engine.pipeline.archive_manifest import ARCHIVE, list_archives
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.replay import ReplayRequest, plan_replay
+from queue_engine.pipeline.replay_plan import read_progress
+from tests.pipeline.archive_reading import (
+    archives,
+    data_files,
+    job,
+    named_files,
+    publish,
+    published,
+    rows_of,
+    switch_on,
+)
+from tests.pipeline.job_process import JobProcess
+from tests.support.engine_process import EngineProcess
+
+STAGED = "staged, before any rename"
+RENAMED = "renamed, before the manifest"
+NAMED = "in a manifest, before its cursor moved"
+MOMENTS = (STAGED, RENAMED, NAMED)
+
+TOPICS = 40
+BATCH = 500
+BODY_BYTES = 200
+# A moment that was missed is tried again, so often in all.
+TRIES_PER_KILL = 4
+
+
+def size_of(topic: int, messages: int) -> int:
+    """Messages of a topic: half of all are in the first one."""
+    return messages // 2 if topic == 0 else messages // 2 // (TOPICS - 1)
+
+
+def body(topic: int, number: int) -> bytes:
+    return b"%d/%d " % (topic, number) + b"x" * (BODY_BYTES - 20)
+
+
+class ArchiveKills:
+    """One engine with `messages` in TOPICS topics, and a lake that is to hold them all."""
+
+    def __init__(self, directory: Path, engine: EngineProcess, messages: int) -> None:
+        self._directory = directory
+        self._engine = engine
+        self._url = f"http://127.0.0.1:{engine.http_port}"
+        self._client = LogClient(self._url)
+        self._lake = Lake(str(directory / "pipeline"))
+        self._sizes = [size_of(topic, messages) for topic in range(TOPICS)]
+        # So that a step has many topics, and there are several steps.
+        self._step_rows = max(messages // 5, 1)
+        self.met: Counter[str] = Counter()
+
+    def publish(self) -> None:
+        for topic in range(TOPICS):
+            for first in range(0, self._sizes[topic], BATCH):
+                after = min(first + BATCH, self._sizes[topic])
+                publish(self._engine, f"killed-{topic}", [body(topic, number) for number in range(first, after)])
+            switch_on(self._engine, f"killed-{topic}")
+
+    def kill(self, moment: str) -> None:
+        """Start the archive, kill it at the moment, and count what was met; a moment that was missed is no error."""
+        process = self._process()
+        before = self._unmoved()
+        try:
+            while process.is_running and not self._is_at(moment, before):
+                pass
+        finally:
+            process.kill9()
+        self._check_visible()
+        self.met[self._found()] += 1
+
+    def finish(self) -> None:
+        """Run to the end, and check that every message is there once."""
+        self._process().wait()
+        found = {one.topic: one for one in archives(self._lake)}
+        assert len(found) == TOPICS
+        for topic in range(TOPICS):
+            table = rows_of(self._lake, found[f"killed-{topic}"]).sort_by("offset")
+            assert table.column("offset").to_pylist() == list(range(self._sizes[topic]))
+            expected = pa.chunked_array([[body(topic, number) for number in range(self._sizes[topic])]], pa.binary())
+            assert pc.all(pc.equal(table.column("body"), expected)).as_py()
+        moved = {one["topic"]: one["offset"] for one in self._client.cursor_list()["cursors"]}
+        assert moved == {f"killed-{topic}": self._sizes[topic] for topic in range(TOPICS)}
+        # The next holder leaves nothing that does not count.
+        with Lake(self._lake.path).lock():
+            assert data_files(self._lake) == named_files(self._lake)
+
+    def _process(self) -> JobProcess:
+        log = self._directory / "archive.log"
+        return JobProcess(log, self._lake.path, self._url, "archive", str(self._step_rows))
+
+    def _is_at(self, moment: str, before: set[str]) -> bool:
+        if moment == STAGED:
+            return any(names for _, _, names in os.walk(self._lake.within("staging")))
+        if moment == RENAMED:
+            return bool(self._unnamed())
+        return bool(self._unmoved() - before)
+
+    def _unnamed(self) -> list[str]:
+        """Folders of topics that have data files and no manifest, or newer data files than the manifest."""
+        found = []
+        for topic in _names(self._lake.within(ARCHIVE)):
+            for identity in _names(self._lake.within(f"{ARCHIVE}/{topic}")):
+                folder = Path(self._lake.within(f"{ARCHIVE}/{topic}/{identity}"))
+                try:
+                    written_ns = (folder / "manifest.json").stat().st_mtime_ns
+                except FileNotFoundError:
+                    written_ns = 0
+                hours = [place for day in folder.glob("date=*") for place in day.iterdir()]
+                if any(place.stat().st_mtime_ns > written_ns for place in hours):
+                    found.append(str(folder))
+        return found
+
+    def _unmoved(self) -> set[str]:
+        """Topics and how far their manifests are, where that is ahead of the cursor."""
+        moved = {one["topic"]: one["offset"] for one in self._client.cursor_list()["cursors"]}
+        return {
+            f"{one.topic} {one.next_offset}" for one in list_archives(self._lake) if one.next_offset > moved[one.topic]
+        }
+
+    def _found(self) -> str:
+        """What a kill left."""
+        unnamed = data_files(self._lake) - named_files(self._lake)
+        if self._unmoved():
+            return NAMED
+        if unnamed:
+            return RENAMED
+        return STAGED if any(names for _, _, names in os.walk(self._lake.within("staging"))) else "nothing"
+
+    def _check_visible(self) -> None:
+        """What manifests name is whole, and is what was published."""
+        for manifest in archives(self._lake):
+            topic = int(manifest.topic.removeprefix("killed-"))
+            for offset, one in zip(
+                *rows_of(self._lake, manifest).select(["offset", "body"]).to_pydict().values(), strict=True
+            ):
+                assert one == body(topic, offset)
+
+
+class ReplayKills:
+    """A replay of the archive of the first topic, killed as it goes."""
+
+    def __init__(self, directory: Path, engine: EngineProcess) -> None:
+        self._directory = directory
+        self._engine = engine
+        self._url = f"http://127.0.0.1:{engine.http_port}"
+        self._client = LogClient(self._url)
+        self._lake = Lake(str(directory / "pipeline"))
+        self.count = 0
+        self.met: Counter[str] = Counter()
+
+    def plan(self, spark: object, topic: str) -> None:
+        with self._lake.lock():
+            context = job(spark, self._lake, self._engine).context  # type: ignore[arg-type]
+            plan = plan_replay(context, ReplayRequest("killed", topic, "again", rate_per_s=500))
+        self.count = plan.count
+
+    def kill(self, done: float) -> None:
+        """Kill it once that part of the messages is published."""
+        process = self._process(self.count)
+        try:
+            while process.is_running and self._published() < done * self.count:
+                time.sleep(0.001)
+        finally:
+            process.kill9()
+        progress = read_progress(self._lake, "killed")
+        ahead = self._published() - (0 if progress is None else progress.sent)
+        self.met["published, before the progress" if ahead else "between steps"] += 1
+        assert ahead >= 0
+
+    def finish(self, expected: list[bytes]) -> None:
+        self._process(0).wait()
+        assert published(self._engine, "again", is_replayed=True) == expected
+
+    def _process(self, rate_per_s: int) -> JobProcess:
+        log = self._directory / "replay.log"
+        return JobProcess(log, self._lake.path, self._url, "replay", "killed", str(rate_per_s))
+
+    def _published(self) -> int:
+        try:
+            return self._client.topic("again").synced_offset
+        except Exception:
+            return 0
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
+
+
+def run_archive(directory: Path, engine: EngineProcess, *, messages: int, kills: int) -> Counter[str]:
+    """So many kills, at all moments in turn, each moment met at least once; then to the end. What was met."""
+    kinds = ArchiveKills(directory, engine, messages)
+    kinds.publish()
+    for number in range(kills):
+        moment = MOMENTS[number % len(MOMENTS)]
+        for _ in range(TRIES_PER_KILL):
+            before = kinds.met[moment]
+            kinds.kill(moment)
+            if kinds.met[moment] > before:
+                break
+    kinds.finish()
+    assert all(kinds.met[moment] for moment in MOMENTS), kinds.met
+    return kinds.met
+
+
+def run_replay(directory: Path, engine: EngineProcess, spark: object, *, messages: int, kills: int) -> Counter[str]:
+    """The same of a replay of the first topic's archive, which run_archive has made."""
+    kinds = ReplayKills(directory, engine)
+    kinds.plan(spark, "killed-0")
+    assert kinds.count == size_of(0, messages)
+    for number in range(kills):
+        kinds.kill((number + 1) / (kills + 1))
+    kinds.finish([body(0, number) for number in range(size_of(0, messages))])
+    assert kinds.met["published, before the progress"], kinds.met
+    return kinds.met
+
+
+def main() -> None:
+    from queue_engine.pipeline.session import make_session
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=10)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        with EngineProcess(directory / "engine", options=["--storage=log"]) as engine:
+            begin = time.monotonic()
+            met = run_archive(directory, engine, messages=given.messages, kills=given.kills)
+            print(f"archive of {given.messages:,} messages, killed: {dict(met)}; {time.monotonic() - begin:.0f} s")
+            begin = time.monotonic()
+            spark = make_session("plan", scratch=directory / "scratch", master="local[2]")
+            met = run_replay(directory, engine, spark, messages=given.messages, kills=given.kills)
+            count = size_of(0, given.messages)
+            print(f"replay of {count:,} messages, killed: {dict(met)}; {time.monotonic() - begin:.0f} s")
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main()

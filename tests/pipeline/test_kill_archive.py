@@ -1,0 +1,20 @@
+"""kill -9 at three moments of an archive, and of a replay of it, by the same steps as the command of full size."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.kill_archive import run_archive, run_replay
+from tests.support.engine_process import EngineProcess
+
+MESSAGES = 100_000
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_message_is_archived_and_replayed_once_whenever_it_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:
+        run_archive(tmp_path, engine, messages=MESSAGES, kills=3)
+        run_replay(tmp_path, engine, spark, messages=MESSAGES, kills=3)
