@@ -257,7 +257,8 @@ class Engine:
         """As `_topic_for`, but none is created that would be a disk queue. Raises InvalidStorageError."""
         self._check_open()
         kind = self._stores.kind_of(name)
-        if name not in self.topics and is_valid_name(name) and kind != LOG_KIND:
+        is_known = name in self.topics or is_reserved(name)
+        if not is_known and is_valid_name(name) and kind != LOG_KIND:
             raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
         topic, created = self._topic_for(name)
         log_acts.log_store_of(topic, "keeps keys")

@@ -327,6 +327,8 @@ def test_nobody_uses_the_reserved_name(tmp_path: Path, clock: ManualClock) -> No
         with pytest.raises(ReservedTopicError, match="is reserved: the server keeps its own samples there"):
             getattr(engine, name)(*arguments)
     with pytest.raises(ReservedTopicError):
+        engine.write_batch(SAMPLES_TOPIC, [b"x"], batch_key=b"k" * 16)
+    with pytest.raises(ReservedTopicError):
         engine.lease_log(SAMPLES_TOPIC, 0, ttl_ms=60_000)
     with pytest.raises(ReservedTopicError):
         Client(engine, SAMPLES_TOPIC, "c")

@@ -52,6 +52,7 @@ async def test_samples_show_in_no_figures(server: Server) -> None:
     [
         f"/pub?{QUERY}",
         f"/pub?{QUERY}&defer=5",
+        f"/pub?{QUERY}&key=k",
         f"/mpub?{QUERY}",
         *[f"/topic/{verb}?{QUERY}" for verb in ("create", "delete", "empty", "pause", "unpause")],
         *[f"/channel/{verb}?{QUERY}&channel=c" for verb in ("create", "delete", "empty", "pause", "unpause")],
