@@ -1,28 +1,20 @@
 """Samples of an engine, as they lie in the log, turned into rows: columns in, columns out, without Spark.
 
-    body    "PSMP" | version 1, one byte | zlib of JSON, columns beside each other:
-            {"node", "taken_ms", "sequence", …, "topics": {"topic": [...], "depth": [...], …}, "channels": {…}}
-
-Counters are growth since the sample before, so nothing here knows of restarts.
+The body is drawn in `sample_format.py`. Counters are growth since the sample before, so nothing here knows of restarts.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
-from queue_engine.errors import PipelineError, UnreadableSampleError
+from queue_engine.errors import CorruptError, PipelineError, UnreadableSampleError
 from queue_engine.pipeline.history_schema import COUNTERS, GAUGES, SAMPLE_ROWS, TIMESTAMP
 from queue_engine.pipeline.latency_sums import sum_by_bucket
+from queue_engine.sample_format import decode_sample
 
-MAGIC = b"PSMP"
-VERSION = 1
-# Many times what the most channels need: a body that grows beyond is none of ours.
-TEXT_BYTES_MAX = 256 << 20
 # Few enough for a small process, enough that a batch costs little.
 BATCH_ROWS = 20_000
 
@@ -41,7 +33,7 @@ def sample_rows(batches: Iterable[pa.RecordBatch], on_unreadable: Callable[[str]
     for batch in batches:
         for body in batch.column("body"):
             try:
-                found = rows_of(body.as_buffer() or b"")
+                found = rows_of(body.as_py() or b"")
             except UnreadableSampleError as exc:
                 on_unreadable(str(exc))
                 continue
@@ -57,28 +49,9 @@ def sample_rows(batches: Iterable[pa.RecordBatch], on_unreadable: Callable[[str]
 def rows_of(body: bytes) -> pa.RecordBatch:
     """The rows of one sample: all topics, each topic, each channel. Raises UnreadableSampleError."""
     try:
-        return _rows(_decoded(body))
-    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, PipelineError) as exc:
+        return _rows(decode_sample(body))
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, CorruptError, PipelineError) as exc:
         raise UnreadableSampleError(f"sample of {len(body)} bytes can't be read: {exc!r:.200}") from exc
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    view = memoryview(body)
-    if view[:4] != MAGIC or len(view) < 5:
-        raise ValueError(f"it begins with {bytes(view[:4])!r}, expected {MAGIC!r}")
-    if view[4] != VERSION:
-        raise ValueError(f"it is of version {view[4]}, expected {VERSION}")
-    unpacker = zlib.decompressobj()
-    try:
-        text = unpacker.decompress(view[5:], TEXT_BYTES_MAX)
-    except zlib.error as exc:
-        raise ValueError(f"its packed part is damaged: {exc}") from exc
-    if not unpacker.eof:
-        raise ValueError(f"its packed part is torn, or longer than {TEXT_BYTES_MAX} bytes")
-    sample = orjson.loads(text)
-    if not isinstance(sample, dict):
-        raise TypeError("it is no object")
-    return sample
 
 
 def _rows(sample: dict[str, Any]) -> pa.RecordBatch:

@@ -72,12 +72,12 @@ EMPTY = {
 
 UNREADABLE = {
     "empty": (b"", "begins with"),
-    "of something else": (b"PSMQ\x01" + zlib.compress(b"{}"), "expected b'PSMP'"),
-    "of a later version": (b"PSMP\x02" + zlib.compress(b"{}"), "version 2, expected 1"),
-    "not packed": (b"PSMP\x01{}", "packed part is damaged"),
-    "torn": (body_of(sample())[:-9], "torn"),
-    "no JSON": (b"PSMP\x01" + zlib.compress(b"{"), "JSONDecodeError"),
-    "no object": (b"PSMP\x01" + zlib.compress(b"[]"), "no object"),
+    "of something else": (b"PSMQ\x01" + zlib.compress(b"{}"), "not with b'PSMP'"),
+    "of a later version": (b"PSMP\x02" + zlib.compress(b"{}"), "version 2, and"),
+    "not packed": (b"PSMP\x01{}", "can't be read"),
+    "torn": (body_of(sample())[:-9], "can't be read"),
+    "no JSON": (b"PSMP\x01" + zlib.compress(b"{"), "can't be read"),
+    "no object": (b"PSMP\x01" + zlib.compress(b"[]"), "TypeError"),
     "without channels": (b"PSMP\x01" + zlib.compress(orjson.dumps({"topics": {"topic": []}})), "channels"),
     "a column too short": (body_of(with_channels(depth=[1])), "sample of"),
     "a column of texts": (body_of(with_channels(timeouts=["a", "b"])), "sample of"),
