@@ -99,8 +99,8 @@ def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:
 def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[DataFrame | None, str]:
     """`HISTORY_ROWS` of the day's minutes, and what they are made of; None where nothing is left."""
     start_ms, end_ms = (day_s - EARLY_S) * 1000, (day_s + DAY_S + LATE_S) * 1000
-    # Asked before Spark is: days without samples are common, and cost nothing.
-    has_raw = samples.has_any(start_ms, end_ms)
+    # Asked before Spark is: days on which nothing was written are common, and cost nothing.
+    has_raw = samples.has_any(start_ms, (day_s + DAY_S) * 1000)
     raw_from_s = day_s
     if not samples.is_whole_from(day_s * 1000):
         raw_from_s = day_s + DAY_S

@@ -61,7 +61,8 @@ class SampleFiles:
         return frame.where((at_ms >= max(start_ms, self.gone_before_ms)) & (at_ms < end_ms))
 
     def has_any(self, start_ms: int, end_ms: int) -> bool:
-        return self.read(start_ms, end_ms).first() is not None
+        times = pq.read_table(self._directory, columns=["published_at"]).column(0).cast(pa.int64()).to_pylist()
+        return any(max(start_ms, self.gone_before_ms) <= at_us // 1000 < end_ms for at_us in times)
 
     def is_whole_from(self, start_ms: int) -> bool:
         return self.gone_before_ms < start_ms

@@ -23,7 +23,7 @@ from queue_engine.pipeline.rollups import compact, start_rollup_stream
 from tests.pipeline.history_rows import SampleFiles, job_context, read_rows
 from tests.support.engine_samples import COUNTERS, GAUGES, EngineModel, Key, Row, Sample, body_of, hours_of, minutes_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MIDNIGHT_S = 1_800_057_600
 FIRST_S = MIDNIGHT_S - 5400

@@ -17,7 +17,7 @@ from tests.support.engine_process import EngineProcess
 from tests.support.log_topics import publish, published
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 END_MS = 1 << 42
 
