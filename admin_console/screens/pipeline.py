@@ -144,9 +144,12 @@ def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
 
 
 def _subtitle(view: "PipelineView") -> str:
-    on = sum(1 for name in JOBS if (state := view.jobs.get(name)) and state.state == "running" and view.holder)
     replays = [one for one in view.replays if not one.is_over]
-    return f"{units.plural(on, 'job')} running · {units.plural(len(replays), 'open replay')}"
+    return f"{units.plural(_running_count(view), 'job')} running · {units.plural(len(replays), 'open replay')}"
+
+
+def _running_count(view: "PipelineView") -> int:
+    return sum(1 for state in view.jobs.values() if state.state == "running") if view.holder else 0
 
 
 def _meaning(view: "PipelineView") -> Meaning | None:
@@ -184,7 +187,6 @@ def _strip(
     rows = sum(topic.rows for topic in view.topics)
     size = sum(topic.bytes for topic in view.topics)
     files = sum(topic.file_count for topic in view.topics)
-    running = [state for state in view.jobs.values() if state.state == "running" and view.holder]
     failed = sum(1 for state in view.jobs.values() if state.state == "failed")
     waiting = sum(cursor.depth for cursor in cursors.values())
     oldest_s = _oldest_unarchived_s(reading, view, cursors)
@@ -195,7 +197,7 @@ def _strip(
         Figure(
             "jobs",
             "Jobs running",
-            Cell(units.number(len(running))),
+            Cell(units.number(_running_count(view))),
             Cell(f"{failed} failed", tone="warning") if failed else Cell("none failed"),
         ),
         Figure(
@@ -213,7 +215,7 @@ def _strip(
         Figure(
             "oldest",
             "Oldest unarchived",
-            Cell("none" if reading and not waiting else units.duration(oldest_s)),
+            Cell("none" if reading and not waiting else _at_most(oldest_s), "younger than the last archived one"),
             Cell(f"{units.plural(waiting, 'message')} waiting" if waiting else "nothing waits", units.exact(waiting)),
         ),
         Figure(
@@ -259,6 +261,10 @@ def _oldest_unarchived_s(
     if not since or reading is None:
         return None
     return max(0.0, reading.snapshot.taken_at_ns / 1e9 - min(since) / 1000)
+
+
+def _at_most(seconds: float | None) -> str:
+    return units.UNKNOWN if seconds is None else f"≤ {units.duration(seconds)}"
 
 
 def _job_table(view: "PipelineView", role: Role) -> Table:

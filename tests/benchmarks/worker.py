@@ -1,0 +1,115 @@
+"""What the pipeline's worker costs: how long from its start to its first batch, and what it takes while all wait.
+
+    python -m tests.benchmarks.worker [--idle-s 120] [--starts 2]
+
+A server with an archived topic; its worker is started by hand, so that nothing else is in the figures. The first start
+is that of a data directory without anything of Spark's in it, the later ones find what the first one left. Idle is
+the CPU time, of the worker and every process it started, while a sample every ten seconds is all that comes.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from queue_engine.pipeline.job_state import read_states
+from tests.support.server import ROOT, ServerProcess
+from tests.support.waiting import wait_for
+
+TICKS_S = os.sysconf("SC_CLK_TCK")
+START_TIMEOUT_S = 300.0
+SETTLE_S = 90.0  # compilation and the first minute's batch are not idling
+
+
+def main() -> None:
+    """Print one line of JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--idle-s", type=float, default=120.0)
+    parser.add_argument("--starts", type=int, default=2)
+    given = parser.parse_args()
+    starts_s: list[float] = []
+    idle = 0.0
+    with tempfile.TemporaryDirectory() as directory:
+        data_path = Path(directory) / "data"
+        with ServerProcess(data_path, options=["--storage=log", "--no-pipeline"]) as server:
+            server.http("POST", "/pub?topic=orders", b"first")
+            server.http("POST", "/cursor/create?topic=orders&cursor=archive")
+            for number in range(given.starts):
+                worker = _started(server, data_path)
+                try:
+                    starts_s.append(_seconds_to_first_batch(server, data_path, number))
+                    if number == given.starts - 1:
+                        time.sleep(SETTLE_S)
+                        idle = _idle_share(worker.pid, given.idle_s)
+                finally:
+                    worker.terminate()
+                    worker.wait(10)
+    print(
+        json.dumps(
+            {
+                "start_to_first_batch_s": [round(seconds, 1) for seconds in starts_s],
+                "idle_share_of_a_core": round(idle, 4),
+            }
+        )
+    )
+
+
+def _started(server: ServerProcess, data_path: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "queue_engine.pipeline.worker",
+            f"--engine-url=http://127.0.0.1:{server.http_port}",
+            f"--data-path={data_path}",
+        ],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _seconds_to_first_batch(server: ServerProcess, data_path: Path, number: int) -> float:
+    """From the start of the worker until a message that waits is in the archive, and its cursor has passed it."""
+    began_s = time.monotonic()
+    if number:
+        server.http("POST", "/pub?topic=orders", b"%d" % number)
+
+    def is_archived() -> bool:
+        answer = json.loads(server.http("GET", "/cursor/list?topic=orders"))
+        return all(cursor["depth"] == 0 for cursor in answer["cursors"])
+
+    wait_for("the first batch", is_archived, timeout_s=START_TIMEOUT_S, every_s=0.1)
+    failed = [state for state in read_states(data_path / "pipeline").by_name.values() if state.state == "failed"]
+    assert not failed, failed
+    return time.monotonic() - began_s
+
+
+def _idle_share(leader_pid: int, span_s: float) -> float:
+    """CPU seconds of a process group, those of ended children included, by a second."""
+    before, began_s = _group_cpu_s(leader_pid), time.monotonic()
+    time.sleep(span_s)
+    return (_group_cpu_s(leader_pid) - before) / (time.monotonic() - began_s)
+
+
+def _group_cpu_s(leader_pid: int) -> float:
+    ticks = 0
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[2]) == leader_pid:
+            # utime, stime, and both of the children that were waited for.
+            ticks += sum(int(field) for field in fields[11:15])
+    return ticks / TICKS_S
+
+
+if __name__ == "__main__":
+    main()
