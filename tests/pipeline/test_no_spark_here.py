@@ -16,8 +16,9 @@ PROGRAMS = (
     "import queue_engine.service.runner",
     "import queue_engine.pipeline.worker_process, queue_engine.pipeline.jobs, queue_engine.pipeline.worker",
     "import queue_engine.pipeline.archive_listing, queue_engine.pipeline.replay_listing",
-    "import django; django.setup(); import admin_console.asgi, admin_console.urls; "
-    "import admin_console.management.commands.serve, admin_console.management.commands.pipeline",
+    "import django; django.setup(); import admin_console.asgi, admin_console.urls",
+    "import django; django.setup(); import admin_console.management.commands.serve",
+    "import django; django.setup(); import admin_console.management.commands.pipeline",
 )
 
 
