@@ -24,7 +24,8 @@ class HistorySource(Protocol):
     def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
         """Parquet files of `level` ("minutes", "hours") with windows in [first_s, end_s), Unix seconds.
 
-        Each with the first window of it that counts. Raises HistoryUnreadableError.
+        Each with the first window of it that counts, 0 where all do: files with the same are read by one query.
+        Raises HistoryUnreadableError.
         """
         ...
 
@@ -42,7 +43,10 @@ class LakeHistory:
 
     def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
         try:
-            return [(str(path), from_s) for path, from_s in self._files.files(level, first_s, end_s)]
+            found = self._files.files(level, first_s, end_s)
+            # Only where the closed days end may a file begin with windows that count no longer.
+            cut_s = self._files.closed_until_s()
+            return [(str(path), cut_s if from_s == cut_s else 0) for path, from_s in found]
         except (PenstockError, OSError) as exc:
             raise HistoryUnreadableError(f"The history can't be read: {exc}.") from exc
 

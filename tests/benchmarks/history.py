@@ -1,0 +1,187 @@
+"""Reading the history: thirty days of five hundred channels as the pipeline leaves them, one channel's graphs of them.
+
+    python -m tests.benchmarks.history [--days 30] [--channels 500] [--rounds 21] [--directory DIR]
+
+Makes the files first (some minutes and half a gigabyte for the whole size; those of an earlier run in DIR are kept),
+then measures, on one JSON line: `query` in this process, from the question to columns, each round for another channel,
+and `api` and `page` on a real server of its own, whose figures are of requests one after another. Milliseconds.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+
+from admin_console.gateway.history import LakeHistory
+from admin_console.history.ranges import Range, range_of
+from admin_console.history.series import channel_history, overview_history
+from admin_console.history.store import Part, store_of
+from tests.support.console_client import ConsoleClient
+from tests.support.history_lake import COUNTERS, GAUGES, HistoryLake
+from tests.support.server import ServerProcess
+
+DAY_S, HOUR_S = 86_400, 3_600
+CHANNELS_A_TOPIC = 9
+LATENCY_BUCKETS = 12
+COLUMNS = (
+    ("samples", "paused_samples")
+    + tuple(f"{gauge}_{kind}" for gauge in ("depth", "in_flight", "deferred") for kind in ("avg", "min", "max"))
+    + ("messages", "finished", "timeouts", "requeued")
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--channels", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--directory", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as own:
+        directory = asked.directory or Path(own)
+        end_s = make_lake(directory, days=asked.days, channels=asked.channels)
+        measured = {"query": measure_queries(directory, end_s, asked.channels, asked.rounds)}
+        measured |= measure_server(directory, asked.rounds)
+    print(json.dumps(measured, indent=2))
+
+
+def make_lake(data_path: Path, *, days: int, channels: int) -> int:
+    """Closed days in files of a day, and of today hours' files and minutes' ones, up to three minutes ago.
+
+    Returns where it ends, Unix seconds. Every fourth channel has latencies, in twelve buckets a minute.
+    """
+    lake = HistoryLake(data_path)
+    now_s = int(time.time())
+    today_s = now_s // DAY_S * DAY_S
+    lake.closed_until_s = today_s
+    end_s = now_s // 60 * 60 - 120
+    hour_s = end_s // HOUR_S * HOUR_S
+    spans = [("minutes", "day", day_s, day_s + DAY_S, 60) for day_s in range(today_s - days * DAY_S, today_s, DAY_S)]
+    spans += [("hours", "day", day_s, day_s + DAY_S, HOUR_S) for day_s in range(today_s - days * DAY_S, today_s, DAY_S)]
+    spans += [("minutes", "fresh", at, at + HOUR_S, 60) for at in range(today_s, hour_s, HOUR_S)]
+    spans += [("minutes", "fresh", at, at + 60, 60) for at in range(max(hour_s, today_s), end_s, 60)]
+    names = 1 + channels + -(-channels // CHANNELS_A_TOPIC)
+    with duckdb.connect(config={"threads": 2}) as connection:
+        for level, kind, first_s, last_s, step_s in spans:
+            path = lake.directory / level / f"{kind}-{first_s}-{last_s}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                rows = _rows(first_s, step_s, (last_s - first_s) // step_s, names)
+                # Written aside: an interrupted run leaves no half file to be kept.
+                made = path.with_suffix(".tmp")
+                connection.execute(
+                    f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 65536)"
+                )
+                made.rename(path)
+            lake.name(path, level, kind, first_s, last_s, names * (last_s - first_s) // step_s)
+    return end_s
+
+
+def _rows(first_s: int, step_s: int, windows: int, names: int) -> str:
+    """SQL: rows sorted by topic, channel and t. Name 0 is the totals; of ten names the first is the topic itself."""
+    columns = []
+    for number, gauge in enumerate(GAUGES):
+        # Values that stay for some minutes, as most gauges do, and are of their own for every channel.
+        value = f"((hash(k, m // 7, {number}) % 1000) * (k % 7))::DOUBLE"
+        columns += [
+            f"{value} AS {gauge}_min",
+            f"{value} + k % 5 AS {gauge}_max",
+            f"{value} + 0.5 AS {gauge}_avg",
+            f"{value} + 1 AS {gauge}_last",
+        ]
+    columns += [
+        f"((hash(k, m, {number + 50}) % 600) * (k % 3))::BIGINT AS {counter}" for number, counter in enumerate(COUNTERS)
+    ]
+    buckets = f"""[{{'b': (40 + i * 3 + m % 3)::INTEGER, 'n': (1 + hash(k, m, i) % 50)::BIGINT}}
+                   for i in range({LATENCY_BUCKETS})]"""
+    return f"""
+        SELECT ({first_s} + m * {step_s})::BIGINT AS t, 'here' AS node,
+               CASE WHEN k = 0 THEN '' ELSE 'topic-' || lpad(((k - 1) // 10)::VARCHAR, 3, '0') END AS topic,
+               CASE WHEN k = 0 OR (k - 1) % 10 = 0 THEN '' ELSE 'channel-' || ((k - 1) % 10) END AS channel,
+               6::INTEGER AS samples, {", ".join(columns)}, 0::INTEGER AS paused_samples,
+               CASE WHEN k % 4 = 1 THEN {buckets} ELSE [] END AS latency
+        FROM (SELECT range // {windows} AS k, range % {windows} AS m FROM range({names * windows}))"""
+
+
+def channel_of(rng: random.Random, channels: int) -> tuple[str, str]:
+    number = rng.randrange(channels)
+    return f"topic-{number // CHANNELS_A_TOPIC:03d}", f"channel-{number % CHANNELS_A_TOPIC + 1}"
+
+
+def measure_queries(data_path: Path, end_s: int, channels: int, rounds: int) -> dict[str, dict[str, float]]:
+    """In this process: duckdb alone, and all the way to the columns of a page."""
+    source = LakeHistory(str(data_path / "pipeline"))
+    store = store_of(source)
+    rng = random.Random(1)
+    # A whole closed day across two files, and the last 24 hours with today's small files.
+    closed_s = end_s // DAY_S * DAY_S - DAY_S // 2
+    closed = [Part("minutes", closed_s - DAY_S, closed_s)]
+    newest = [Part("minutes", end_s - DAY_S, end_s)]
+
+    def page(asked: Range) -> Callable[[], object]:
+        return lambda: channel_history(source, None, *channel_of(rng, channels), asked)
+
+    measured = {
+        "duckdb_24h_closed_days": _timed(rounds, lambda: store.windows(*channel_of(rng, channels), COLUMNS, closed)),
+        "duckdb_24h_closed_days_one_line": _timed(
+            rounds, lambda: store.windows(*channel_of(rng, channels), ("samples", "depth_avg"), closed)
+        ),
+        "duckdb_24h_until_now": _timed(rounds, lambda: store.windows(*channel_of(rng, channels), COLUMNS, newest)),
+        "duckdb_24h_latencies": _timed(rounds, lambda: store.latencies(*channel_of(rng, channels), closed)),
+    }
+    for preset in ("1h", "6h", "24h", "7d", "30d"):
+        measured[f"channel_{preset}"] = _timed(rounds, page(range_of({"range": preset}, end_s + 120)))
+    for preset in ("24h", "30d"):
+        asked = range_of({"range": preset}, end_s + 120)
+        measured[f"overview_{preset}"] = _timed(rounds, lambda asked=asked: overview_history(source, None, asked))  # type: ignore[misc]
+    store.close()
+    return measured
+
+
+def measure_server(data_path: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """A real server on these files: its API and its pages."""
+    topic, channel = "topic-003", "channel-5"
+    with ServerProcess(data_path) as server:
+        server.http("POST", f"/topic/create?topic={topic}")
+        server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
+        client = ConsoleClient(server.console_port)
+        client.log_in()
+        measured = {}
+        for name, path in (
+            ("api_channel_24h", f"/api/history/{topic}/{channel}/?range=24h"),
+            ("api_channel_30d", f"/api/history/{topic}/{channel}/?range=30d"),
+            ("api_overview_24h", "/api/history/?range=24h"),
+            ("page_channel_24h", f"/topics/{topic}/{channel}/?range=24h"),
+            ("page_channel_24h_table", f"/topics/{topic}/{channel}/?range=24h&as=table"),
+        ):
+
+            def ask(path: str = path) -> None:
+                answer = client.get(path)
+                assert answer.status == 200, answer.text
+
+            measured[name] = _timed(rounds, ask)
+    return measured
+
+
+def _timed(rounds: int, work: Callable[[], object]) -> dict[str, float]:
+    """Median, 95 % and first of some rounds."""
+    taken = []
+    for _ in range(rounds):
+        start_ns = time.perf_counter_ns()
+        work()
+        taken.append((time.perf_counter_ns() - start_ns) / 1e6)
+    return {"median": statistics.median(taken), "p95": _share(taken, 0.95), "first": taken[0]}
+
+
+def _share(taken: Sequence[float], share: float) -> float:
+    return sorted(taken)[min(len(taken) - 1, int(len(taken) * share))]
+
+
+if __name__ == "__main__":
+    main()
