@@ -30,17 +30,17 @@ from queue_engine.pipeline.message_writer import (
     write_part,
 )
 from queue_engine.pipeline.read_options import WriteOptions
+from tests.support.engine_process import EngineProcess
 from tests.support.log_topics import publish, published
-from tests.support.running_engine import RunningEngine
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
-    with RunningEngine(tmp_path_factory.mktemp("engine"), storage="log") as engine:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    with EngineProcess(tmp_path_factory.mktemp("engine") / "data", options=["--storage=log"]) as engine:
         yield engine
 
 
-def url_of(engine: RunningEngine) -> str:
+def url_of(engine: EngineProcess) -> str:
     return f"http://127.0.0.1:{engine.http_port}"
 
 
@@ -52,7 +52,7 @@ def batches_of(bodies: list[bytes], step: int, keys: list[bytes | None] | None =
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def bodies_in(engine: RunningEngine, topic: str) -> list[bytes]:
+def bodies_in(engine: EngineProcess, topic: str) -> list[bytes]:
     return [one.body for one in published(engine, topic)]
 
 
@@ -85,7 +85,7 @@ def test_every_chunk_has_a_key_of_its_own() -> None:
     assert batch_key_of(*parts[0]) == keys[0]
 
 
-def test_a_part_that_is_written_again_adds_nothing(engine: RunningEngine) -> None:
+def test_a_part_that_is_written_again_adds_nothing(engine: EngineProcess) -> None:
     options = WriteOptions(url_of(engine), "again", "job")
     bodies = [b"%d" % number for number in range(2_500)]
     assert write_part(options, "", 3, batches_of(bodies[:1_000], 100)) == WrittenPart(1_000, 0)  # and died
@@ -96,7 +96,7 @@ def test_a_part_that_is_written_again_adds_nothing(engine: RunningEngine) -> Non
     assert bodies_in(engine, "again") == bodies
 
 
-def test_another_topic_of_the_name_is_refused_where_a_number_is_given(engine: RunningEngine) -> None:
+def test_another_topic_of_the_name_is_refused_where_a_number_is_given(engine: EngineProcess) -> None:
     publish(engine, "given", [b"first"])
     with LogClient(url_of(engine)) as client:
         number = client.topic("given").number
@@ -109,7 +109,7 @@ def test_another_topic_of_the_name_is_refused_where_a_number_is_given(engine: Ru
     assert bodies_in(engine, "given") == [b"new"]
 
 
-def test_a_disk_queue_cannot_be_written_once(engine: RunningEngine) -> None:
+def test_a_disk_queue_cannot_be_written_once(engine: EngineProcess) -> None:
     engine.http("POST", "/topic/create?topic=fifo&storage=diskqueue")
     with pytest.raises(NotALogTopicError, match="fifo"):
         write_part(WriteOptions(url_of(engine), "fifo", "job"), "", 0, batches_of([b"x"], 1))
@@ -127,14 +127,14 @@ def test_columns_that_cannot_be_published_are_named() -> None:
         MessageWriter(options, StructType([StructField("key", BinaryType())]))
 
 
-def rows_of(spark: SparkSession, engine: RunningEngine, topic: str) -> list[tuple[Any, ...]]:
+def rows_of(spark: SparkSession, engine: EngineProcess, topic: str) -> list[tuple[Any, ...]]:
     frame = spark.read.format("penstock").options(url=url_of(engine), topic=topic).load()
     return [tuple(row) for row in frame.orderBy("offset").select("key", "body", "replayed").collect()]
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_a_frame_is_written_once_with_keys_and_flags(spark: SparkSession, engine: RunningEngine) -> None:
+@pytest.mark.timeout(600)
+def test_a_frame_is_written_once_with_keys_and_flags(spark: SparkSession, engine: EngineProcess) -> None:
     spark.dataSource.register(PenstockDataSource)
     frame = spark.range(0, 5_000, numPartitions=3).select(
         F.format_string("body %d", "id").alias("body"),
@@ -155,9 +155,9 @@ def test_a_frame_is_written_once_with_keys_and_flags(spark: SparkSession, engine
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_micro_batch_that_comes_again_is_written_once(
-    spark: SparkSession, engine: RunningEngine, tmp_path: Path
+    spark: SparkSession, engine: EngineProcess, tmp_path: Path
 ) -> None:
     spark.dataSource.register(PenstockDataSource)
     publish(engine, "source", [b"%d" % number for number in range(50)])

@@ -267,6 +267,15 @@ def test_a_damaged_table_costs_nothing_but_keys() -> None:
     assert ([row[4:6] for row in rows], missing) == ([(None, b"a"), (None, b"b")], [])
 
 
+def test_keys_stand_behind_the_due_times() -> None:
+    log = Log()
+    log.add(1, [b"a", b"b"], keys=[b"first", b"second"], dues_ns=[0, NOW_NS + 5])
+    log.add(1, [b"c", b"d"], dues_ns=[0, 0])
+    log.add(1, [b"e"], keys=[b"third"])
+    log.seal()
+    assert [row[4] for row in read(log, log.wanted(1))[0]] == [b"first", b"second", None, None, b"third"]
+
+
 def test_a_file_that_ends_early_loses_what_is_not_there(log: Log) -> None:
     at, size = log.places[7]  # of topic 2, the last
     del log.data[at + size - 100 :]
