@@ -20,8 +20,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from queue_engine.pipeline import transforms
 from queue_engine.pipeline.history_manifest import FRESH, History, HistoryFile, change_history, read_history, without
-from queue_engine.pipeline.history_schema import HISTORY_ROWS, HOURS, MINUTES, ORDER, WINDOW_S
-from queue_engine.pipeline.history_writer import ROW_GROUP_ROWS, described, spark_path, stage
+from queue_engine.pipeline.history_schema import HISTORY_ROWS, MINUTES, ORDER
+from queue_engine.pipeline.history_writer import described, spark_path, stage
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.samples_topic import Samples, SamplesTopic
@@ -35,8 +35,11 @@ CHECKPOINT = "checkpoints/rollup"
 TRIGGER = {"processingTime": "60 seconds"}
 # A stream that begins anew reads the last minutes again whose samples it has not seen.
 START_BEFORE_S = 600
-# An hour's files are merged when it is over and they are more than so many.
-HOUR_FILES = 6
+# Files are merged when the ten minutes, the hour, the six hours that they lie in are over: every file costs who reads a
+# day a millisecond or three, and so a day is never more than some twenty of them. A row is written three times for it.
+MERGED_S = (600, 3_600, 21_600)
+# What is merged is looked through by channel: small groups of rows leave less to be read beside it.
+_MERGED_GROUP_ROWS = 8_192
 
 
 def start_rollup_stream(
@@ -102,7 +105,7 @@ class _Batches:
             )
 
         change_history(lake, step)
-        merge_closed_hours(lake)
+        merge_closed_windows(lake)
 
     def _tell_unreadable(self) -> None:
         count = self._unreadable.value
@@ -111,16 +114,19 @@ class _Batches:
             self._unreadable_told = count
 
 
-def merge_closed_hours(lake: Lake) -> int:
-    """Make one file of those of an hour that is over, when they are many. Returns how many files there are less."""
-    history = read_history(lake)
-    end_s = history.end_s(MINUTES)
+def merge_closed_windows(lake: Lake) -> int:
+    """Make one file of those that lie in one of the windows of MERGED_S that is over. Returns how many files there are
+    less. Raises LakeDamagedError, OSError."""
     fewer = 0
-    for hour, files in groupby(history.of(MINUTES, FRESH), key=lambda one: one.first_s // WINDOW_S[HOURS]):
-        hour_end_s = (hour + 1) * WINDOW_S[HOURS]
-        parts = [one for one in files if one.end_s <= hour_end_s]
-        if hour_end_s <= end_s and len(parts) > HOUR_FILES:
-            fewer += _merge(lake, parts)
+    for window_s in MERGED_S:
+        history = read_history(lake)
+        end_s = history.end_s(MINUTES)
+        for number, files in groupby(history.of(MINUTES, FRESH), key=lambda one: one.first_s // window_s):
+            window_end_s = (number + 1) * window_s
+            # One that reaches into the next window, because a batch came late, waits for a larger one.
+            parts = [one for one in files if one.end_s <= window_end_s]
+            if window_end_s <= end_s and len(parts) > 1:
+                fewer += _merge(lake, parts)
     return fewer
 
 
@@ -130,7 +136,7 @@ def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
     ).sort_by([(name, "ascending") for name in ORDER])
     name = lake.data_name(f"{FRESH}.parquet")
     staged = f"{lake.staging()}/{name}"
-    pq.write_table(table, lake.within(staged), compression="zstd", row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(table, lake.within(staged), compression="zstd", row_group_size=_MERGED_GROUP_ROWS)
     merged = described(lake, staged, MINUTES, FRESH, path=f"{MINUTES}/{name}", day=None, source="stream")
     lake.publish([(staged, f"history/{merged.path}")])
 

@@ -13,7 +13,7 @@ from queue_engine.pipeline.history_manifest import History, HistoryFile, change_
 from queue_engine.pipeline.history_schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES, RETENTION_S
 from queue_engine.pipeline.history_writer import described
 from queue_engine.pipeline.lake import HISTORY_MANIFEST, Lake
-from queue_engine.pipeline.rollup_stream import HOUR_FILES, merge_closed_hours
+from queue_engine.pipeline.rollup_stream import merge_closed_windows
 from tests.pipeline.history_rows import SampleFiles, job_context, read_rows
 from tests.support.clock import ManualClock
 from tests.support.engine_samples import EngineModel, Key, Row, minutes_of
@@ -95,32 +95,27 @@ def test_every_step_is_numbered_and_one_that_changes_nothing_is_none(tmp_path: P
     assert read_history(lake) == History(step=2, samples_offset=7, checkpoint="c", batch=3, closed_until_s=9)
 
 
-def test_many_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
+def test_files_become_one_when_their_ten_minutes_and_then_their_hour_are_over(tmp_path: Path) -> None:
     clock = ManualClock()
     lake = Lake(str(tmp_path), clock=clock)
     engine = EngineModel("n1", {"orders": ["billing", "mail"]}, seed=3)
     rows: dict[Key, Row] = {}
+    counts = []
+    fewer = 0
     with lake.lock():
-        for number in range(HOUR_FILES + 1):
-            first_s = HOUR_S + number * 480
-            some = minutes_of([engine.sample((first_s + at_s) * 1000) for at_s in range(0, 480, 10)])
+        for minute in range(62):
+            some = minutes_of([engine.sample((HOUR_S + minute * 60 + at_s) * 1000) for at_s in range(0, 60, 10)])
             rows |= some
             add_minutes(lake, some)
-        # The next minute might still belong to the hour.
-        assert merge_closed_hours(lake) == 0
-        files = [lake.within(f"history/{one.path}") for one in read_history(lake).files]
-        for first_s in (HOUR_S + 3600, HOUR_S + 3660):
-            some = minutes_of([engine.sample(first_s * 1000)])
-            rows |= some
-            add_minutes(lake, some)
-        step = read_history(lake).step
+            fewer += merge_closed_windows(lake)
+            counts.append(len(read_history(lake).files))
 
-        assert merge_closed_hours(lake) == HOUR_FILES
-
+        assert counts[:11] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2]
+        assert counts[57:] == [13, 14, 1, 2, 3]
+        assert fewer == 59
         history = read_history(lake)
-        assert history.step == step + 1
         assert [(one.first_s - HOUR_S, one.end_s - HOUR_S) for one in history.of(MINUTES)] == [
-            (0, 3360),
+            (0, 3600),
             (3600, 3660),
             (3660, 3720),
         ]
@@ -128,12 +123,35 @@ def test_many_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
         merged = pq.ParquetFile(lake.within(f"history/{history.of(MINUTES)[0].path}")).read()
         keys = [(row["topic"], row["channel"], row["t"]) for row in merged.to_pylist()]
         assert keys == sorted(keys)
-        assert merge_closed_hours(lake) == 0
-        # Who read the manifest just before still finds its files; a minute later they go with the next step.
+        assert merge_closed_windows(lake) == 0
+
+
+def test_who_read_the_manifest_just_before_a_merge_still_finds_its_files(tmp_path: Path) -> None:
+    clock = ManualClock()
+    lake = Lake(str(tmp_path), clock=clock)
+    engine = EngineModel("n1", {"orders": ["billing"]}, seed=3)
+    with lake.lock():
+        for first_s in (HOUR_S, HOUR_S + 540):
+            add_minutes(lake, minutes_of([engine.sample(first_s * 1000)]))
+        files = [lake.within(f"history/{one.path}") for one in read_history(lake).files]
+        assert merge_closed_windows(lake) == 1
         assert all(Path(one).exists() for one in files)
+        # A minute later they go with the next step.
         clock.advance(ms=60_000)
         change_history(lake, lambda before: before)
         assert not any(Path(one).exists() for one in files)
+
+
+def test_a_file_that_reaches_into_the_next_ten_minutes_waits_for_its_hour(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), clock=ManualClock())
+    engine = EngineModel("n1", {"orders": ["billing"]}, seed=3)
+    with lake.lock():
+        for times in ([0], [480, 540, 600], [3540]):
+            add_minutes(lake, minutes_of([engine.sample((HOUR_S + at_s) * 1000) for at_s in times]))
+            before = read_history(lake).step
+            fewer = merge_closed_windows(lake)
+            assert (fewer, read_history(lake).step - before) == ((2, 1) if times == [3540] else (0, 0))
+        assert [(one.first_s - HOUR_S, one.end_s - HOUR_S) for one in read_history(lake).of(MINUTES)] == [(0, 3600)]
 
 
 def test_what_is_too_old_is_forgotten_by_its_level(tmp_path: Path) -> None:
