@@ -1,5 +1,6 @@
 """The Spark session of the pipeline, with the settings that every job here relies on."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -58,6 +59,8 @@ def make_session(
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     for name, value in (settings | dict(extra or {})).items():
         builder = builder.config(name, value)
+    # It tells of every connection that the end of a process closes.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -40,6 +40,9 @@ from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments
 logger = logging.getLogger(__name__)
 
 PROBE_INTERVAL_NS = NS_PER_S
+# Under `os` nothing waits for a sync. Who reads beside the channels gets only what is synced: while there are such, one
+# is made so often.
+READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
 FILL_AHEAD_BYTES = 4 << 20
 
 
@@ -106,6 +109,7 @@ class CommitLog:
         self._files = files
         self._clock = clock
         self.policy = policy
+        self.has_readers = False  # beside the channels: pipeline cursors, leases
         self._interval_ns = sync_interval_ms * NS_PER_MS
         self._interval_bytes = sync_interval_bytes
         self._segment_bytes = segment_bytes
@@ -145,6 +149,7 @@ class CommitLog:
         self._job_since_ns: int | None = None
         self._unsynced_since_ns: int | None = None  # written, and not in the job
         self._is_sync_wanted = False
+        self._is_all_wanted = False  # under `os`: not full segments alone
 
         # What the worker is at.
         self._making: NextSegment | None = None
@@ -279,6 +284,10 @@ class CommitLog:
             if is_due and self.policy is SyncPolicy.INTERVAL:
                 self.counts.syncs_by_time += 1
                 self._is_sync_wanted = True
+            is_read = self.has_readers and since_ns is not None and now_ns - since_ns >= READERS_SYNC_INTERVAL_NS
+            if is_read and self.policy is SyncPolicy.OS:
+                self.counts.syncs_by_time += 1
+                self._is_sync_wanted = self._is_all_wanted = True
             if self.is_full and now_ns >= self._probe_at_ns and self._gathered_since_ns is None:
                 self._start_probe()
             elif self._is_sync_wanted:
@@ -505,12 +514,13 @@ class CommitLog:
         return is_interval and self.written_end - self.synced_end >= self._interval_bytes
 
     def _start_sync(self) -> None:
-        """Sync what is written: full segments alone under `os`, else all of it."""
-        self._is_sync_wanted = False
+        """Sync what is written: full segments alone under `os` while nobody reads along, else all of it."""
+        is_all = self._is_all_wanted or self.policy is SyncPolicy.INTERVAL
+        self._is_sync_wanted = self._is_all_wanted = False
         current_at = self._current_at(self.written_end)
         current = self._open[current_at]
         sealed = self._open[:current_at]
-        if self.policy is SyncPolicy.INTERVAL:
+        if is_all:
             synced_end = self.written_end
             to_sync = [*sealed, current]
         else:

@@ -619,6 +619,7 @@ class LogStore:
 
     def tick(self, now_ns: int) -> None:
         """What is due by time: syncs, merges, another try of what the disk refused."""
+        self.log.has_readers = bool(len(self.cursors) or len(self.holds))
         self.log.tick(now_ns)
         if self.log.is_full:
             self.journal.release_reserve()

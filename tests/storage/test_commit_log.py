@@ -181,6 +181,25 @@ def test_os_syncs_nothing_until_a_segment_is_full(make: Make) -> None:
     assert bench.segments.list[0].path.rpartition("/")[2] not in bench.open_paths()
 
 
+def test_os_syncs_every_two_seconds_while_somebody_reads_what_is_synced(make: Make) -> None:
+    bench = make(OS)
+    calls = len(bench.files.calls)
+    bench.publish()
+    for has_readers, wanted in ((False, 0), (True, 1)):
+        bench.log.has_readers = has_readers
+        for _ in range(3):
+            bench.second()
+        bench.settle()
+        assert len(bench.calls_since(calls, "sync_data")) == wanted
+    assert ends(bench) == (bench.log.end,) * 4
+    # What was synced is not synced again.
+    for _ in range(5):
+        bench.second()
+    bench.settle()
+    assert bench.calls_since(calls, "sync_data") == ["sync_data"]
+    assert (bench.log.counts.syncs_by_time, bench.log.counts.syncs_by_roll) == (1, 0)
+
+
 def test_interval_syncs_by_bytes(make: Make) -> None:
     bench = make(INTERVAL, sync_interval_bytes=500)
     calls = len(bench.files.calls)
