@@ -19,7 +19,7 @@ To change this: a new field with a default needs nothing; else raise VERSION and
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -30,9 +30,9 @@ from queue_engine.pipeline.lake import MANIFEST_NAME, Lake
 VERSION = 1
 ARCHIVE = "archive"
 
+# Reasons of gaps. Others are those of the readers (`absent`: no such offsets, as after an unclean stop of the engine)
+# and of the cursor (`retention`: it lagged further than may be kept).
 DAMAGED = "damaged"
-ABSENT = "absent"  # no such offsets: after an unclean stop the engine goes on further up
-RETENTION = "retention"  # the cursor lagged further than may be kept
 GONE = "gone"  # the engine had removed it
 OFF = "off"  # the topic was not archived then
 
@@ -112,6 +112,23 @@ def joined_gaps(gaps: list[ArchiveGap]) -> tuple[ArchiveGap, ...]:
         else:
             joined.append(gap)
     return tuple(joined)
+
+
+def passed_on(manifest: ArchiveManifest, cursor: Mapping[str, Any], begin: int, at_ms: int) -> ArchiveManifest:
+    """The manifest up to offset `begin`, beyond its end, with gaps and why they are there.
+
+    cursor: as /cursor/list tells it, with the gaps that it was cut off by.
+    """
+    for gap in sorted(cursor["gaps"], key=lambda one: int(one["first_offset"])):
+        first, after = max(gap["first_offset"], manifest.next_offset), min(gap["next_offset"], begin)
+        if first < after:
+            if first > manifest.next_offset:
+                manifest = manifest.with_gap(first, OFF, at_ms)
+            manifest = manifest.with_gap(after, gap["reason"], gap["at_ms"])
+    if manifest.next_offset < begin:
+        # The cursor began later than the archive ended: nobody archived meanwhile. Else the engine has let it go.
+        manifest = manifest.with_gap(begin, OFF if cursor["offset"] >= begin else GONE, at_ms)
+    return manifest
 
 
 def archive_folder(topic: str, number: int, id_base: int) -> str:

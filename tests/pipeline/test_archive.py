@@ -207,6 +207,37 @@ def test_a_topic_that_fails_does_not_keep_others_from_their_turn(
     assert bodies_of(lake, archive_of(lake, "goes")) == [b"b"] * 4
 
 
+def test_what_is_damaged_in_the_log_is_a_gap_and_costs_nothing_else(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    bodies = [b"damage-%03d-" % number + bytes([65 + number % 26]) * 50 for number in range(100)]
+    publish(engine, "damaged", bodies[:60])
+    publish(engine, "damaged", bodies[60:])
+    switch_on(engine, "damaged")
+    _damage(engine.data_path, bodies[7])
+    _damage(engine.data_path, bodies[8])
+    _damage(engine.data_path, bodies[70])
+    assert archive_once(job(spark, lake, engine).context, topics=["damaged"]) == 97
+    manifest = archive_of(lake, "damaged")
+    assert bodies_of(lake, manifest) == [one for number, one in enumerate(bodies) if number not in (7, 8, 70)]
+    gaps = [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps]
+    assert gaps == [(7, 9, "damaged"), (70, 71, "damaged")]
+    assert manifest.damaged_count == 3
+    assert cursor_of(engine, "damaged")["offset"] == 100
+
+
+def _damage(data_path: Path, body: bytes) -> None:
+    """Change one byte of a body where the log has it."""
+    for path in sorted(data_path.rglob("*")):
+        at = path.read_bytes().find(body) if path.is_file() and "segments" in path.parts else -1
+        if at >= 0:
+            with path.open("r+b") as segment:
+                segment.seek(at + len(body) // 2)
+                segment.write(b"!")
+            return
+    raise AssertionError(f"{body!r} is nowhere in the log")
+
+
 def test_asked_to_stop_it_ends_between_steps_and_goes_on_later(
     spark: SparkSession, engine: EngineProcess, lake: Lake
 ) -> None:
