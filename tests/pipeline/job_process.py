@@ -3,6 +3,7 @@
 python -m tests.pipeline.job_process LAKE ENGINE_URL archive STEP_ROWS | replay ID RATE
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from queue_engine.pipeline.log_client import LogClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 END_TIMEOUT_S = 600.0
+_PR_SET_PDEATHSIG = 1
 
 
 class JobProcess:
@@ -56,11 +58,17 @@ class JobProcess:
         assert status == 0, self.log_path.read_text(errors="replace")[-5000:]
 
 
+def end_with_parent() -> None:
+    """Whoever started it and was killed leaves nobody behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
     from queue_engine.pipeline.archive import archive_once
     from queue_engine.pipeline.replay import run_replay
     from queue_engine.pipeline.session import make_session
 
+    end_with_parent()
     lake = Lake(lake_path)
     with lake.lock():
         spark = None

@@ -81,8 +81,11 @@ class ArchiveKills:
         process = self._process()
         before = self._unmoved()
         try:
+            # Watched closely only while there is something to be missed: the job needs the processor.
+            while process.is_running and not self._is_staged():
+                time.sleep(0.02)
             while process.is_running and not self._is_at(moment, before):
-                pass
+                time.sleep(0.0005)
         finally:
             process.kill9()
         self._check_visible()
@@ -110,7 +113,7 @@ class ArchiveKills:
 
     def _is_at(self, moment: str, before: set[str]) -> bool:
         if moment == STAGED:
-            return any(names for _, _, names in os.walk(self._lake.within("staging")))
+            return self._is_staged()
         if moment == RENAMED:
             return bool(self._unnamed())
         return bool(self._unmoved() - before)
@@ -144,7 +147,10 @@ class ArchiveKills:
             return NAMED
         if unnamed:
             return RENAMED
-        return STAGED if any(names for _, _, names in os.walk(self._lake.within("staging"))) else "nothing"
+        return STAGED if self._is_staged() else "nothing"
+
+    def _is_staged(self) -> bool:
+        return any(names for _, _, names in os.walk(self._lake.within("staging")))
 
     def _check_visible(self) -> None:
         """What manifests name is whole, and is what was published."""
