@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.archive_manifest import ARCHIVE, list_archives
+from queue_engine.pipeline.archive_manifest import list_archives
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.replay import ReplayRequest, plan_replay
@@ -118,20 +118,10 @@ class ArchiveKills:
             return bool(self._unnamed())
         return bool(self._unmoved() - before)
 
-    def _unnamed(self) -> list[str]:
-        """Folders of topics that have data files and no manifest, or newer data files than the manifest."""
-        found = []
-        for topic in _names(self._lake.within(ARCHIVE)):
-            for identity in _names(self._lake.within(f"{ARCHIVE}/{topic}")):
-                folder = Path(self._lake.within(f"{ARCHIVE}/{topic}/{identity}"))
-                try:
-                    written_ns = (folder / "manifest.json").stat().st_mtime_ns
-                except FileNotFoundError:
-                    written_ns = 0
-                hours = [place for day in folder.glob("date=*") for place in day.iterdir()]
-                if any(place.stat().st_mtime_ns > written_ns for place in hours):
-                    found.append(str(folder))
-        return found
+    def _unnamed(self) -> set[str]:
+        """Data files that no manifest names. Listed first: one that is named meanwhile is none of them."""
+        there = data_files(self._lake)
+        return there - named_files(self._lake)
 
     def _unmoved(self) -> set[str]:
         """Topics and how far their manifests are, where that is ahead of the cursor."""
@@ -142,10 +132,9 @@ class ArchiveKills:
 
     def _found(self) -> str:
         """What a kill left."""
-        unnamed = data_files(self._lake) - named_files(self._lake)
         if self._unmoved():
             return NAMED
-        if unnamed:
+        if self._unnamed():
             return RENAMED
         return STAGED if self._is_staged() else "nothing"
 
@@ -206,13 +195,6 @@ class ReplayKills:
             return self._client.topic("again").synced_offset
         except Exception:
             return 0
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except FileNotFoundError:
-        return []
 
 
 def run_archive(directory: Path, engine: EngineProcess, *, messages: int, kills: int) -> Counter[str]:
