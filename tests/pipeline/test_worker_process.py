@@ -41,6 +41,15 @@ def java_of(worker_pid: int) -> int:
     return next(pid for pid in group(worker_pid) if "java" in os.readlink(f"/proc/{pid}/exe"))
 
 
+def autogroup_nice(pid: int) -> int | None:
+    """The priority of a process's session, beside which its own counts only within; None where sessions have none."""
+    try:
+        words = Path(f"/proc/{pid}/autogroup").read_text().split()
+    except OSError:
+        return None
+    return int(words[-1])
+
+
 def ready_worker(lake: Path, *, other_than: int = 0) -> int:
     """The pid of the worker that holds the lake, once it is ready."""
 
@@ -70,6 +79,8 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         wait_for("the request to be taken", lambda: not has_requests(lake))
         assert os.getpriority(os.PRIO_PROCESS, first) == 15
         assert os.getpriority(os.PRIO_PROCESS, java_of(first)) == 15
+        assert autogroup_nice(java_of(first)) in (15, None)
+        assert autogroup_nice(server.pid) in (0, None)
         assert b"-Xmx1g" in Path(f"/proc/{java_of(first)}/cmdline").read_bytes()
 
         second = subprocess.run(
