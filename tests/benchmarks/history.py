@@ -13,7 +13,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import duckdb
@@ -114,8 +114,10 @@ def channel_of(rng: random.Random, channels: int) -> tuple[str, str]:
     return f"topic-{number // CHANNELS_A_TOPIC:03d}", f"channel-{number % CHANNELS_A_TOPIC + 1}"
 
 
-def measure_queries(data_path: Path, end_s: int, channels: int, rounds: int) -> dict[str, dict[str, float]]:
-    """In this process: duckdb alone, and all the way to the columns of a page."""
+def measure_queries(
+    data_path: Path, end_s: int, channels: int, rounds: int, *, names: Collection[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """In this process: duckdb alone, and all the way to the columns of a page. names: only these; None for all."""
     source = LakeHistory(str(data_path / "pipeline"))
     store = store_of(source)
     rng = random.Random(1)
@@ -127,27 +129,33 @@ def measure_queries(data_path: Path, end_s: int, channels: int, rounds: int) -> 
     def page(asked: Range) -> Callable[[], object]:
         return lambda: channel_history(source, None, *channel_of(rng, channels), asked)
 
-    measured = {
-        "duckdb_24h_closed_days": _timed(rounds, lambda: store.windows(*channel_of(rng, channels), COLUMNS, closed)),
-        "duckdb_24h_closed_days_one_line": _timed(
-            rounds, lambda: store.windows(*channel_of(rng, channels), ("samples", "depth_avg"), closed)
+    def overview(asked: Range) -> Callable[[], object]:
+        return lambda: overview_history(source, None, asked)
+
+    works: dict[str, Callable[[], object]] = {
+        "duckdb_24h_closed_days": lambda: store.windows(*channel_of(rng, channels), COLUMNS, closed),
+        "duckdb_24h_closed_days_one_line": lambda: store.windows(
+            *channel_of(rng, channels), ("samples", "depth_avg"), closed
         ),
-        "duckdb_24h_until_now": _timed(rounds, lambda: store.windows(*channel_of(rng, channels), COLUMNS, newest)),
-        "duckdb_24h_latencies": _timed(rounds, lambda: store.latencies(*channel_of(rng, channels), closed)),
+        "duckdb_24h_until_now": lambda: store.windows(*channel_of(rng, channels), COLUMNS, newest),
+        "duckdb_24h_latencies": lambda: store.latencies(*channel_of(rng, channels), closed),
     }
     for preset in ("1h", "6h", "24h", "7d", "30d"):
-        measured[f"channel_{preset}"] = _timed(rounds, page(range_of({"range": preset}, end_s + 120)))
+        works[f"channel_{preset}"] = page(range_of({"range": preset}, end_s + 120))
     for preset in ("24h", "30d"):
-        asked = range_of({"range": preset}, end_s + 120)
-        measured[f"overview_{preset}"] = _timed(rounds, lambda asked=asked: overview_history(source, None, asked))  # type: ignore[misc]
-    store.close()
-    return measured
+        works[f"overview_{preset}"] = overview(range_of({"range": preset}, end_s + 120))
+    try:
+        return {name: _timed(rounds, work) for name, work in works.items() if names is None or name in names}
+    finally:
+        store.close()
 
 
-def measure_server(data_path: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """A real server on these files: its API and its pages."""
+def measure_server(
+    data_path: Path, rounds: int, *, names: Collection[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """A real server on these files: its API and its pages. Without a worker, which would go on with the files."""
     topic, channel = "topic-003", "channel-5"
-    with ServerProcess(data_path) as server:
+    with ServerProcess(data_path, options=["--no-pipeline"]) as server:
         server.http("POST", f"/topic/create?topic={topic}")
         server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
         client = ConsoleClient(server.console_port)
@@ -165,7 +173,8 @@ def measure_server(data_path: Path, rounds: int) -> dict[str, dict[str, float]]:
                 answer = client.get(path)
                 assert answer.status == 200, answer.text
 
-            measured[name] = _timed(rounds, ask)
+            if names is None or name in names:
+                measured[name] = _timed(rounds, ask)
     return measured
 
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,11 +235,11 @@ class Deep:
 
 
 @contextmanager
-def beside(server: ServerProcess) -> Iterator[ServerProcess]:
+def beside(server: ServerProcess, options: Sequence[str] = ()) -> Iterator[ServerProcess]:
     """A server that does not run yet, with a directory of its own beside that of the one given, which is idle."""
     directory = server.data_path.parent / topic_name()
     shutil.rmtree(directory, ignore_errors=True)
-    own = ServerProcess(directory)
+    own = ServerProcess(directory, options=options)
     try:
         yield own
     finally:

@@ -1,5 +1,6 @@
 """What a run of the benchmarks leaves behind: raw rounds in results.json, and README's table made from them."""
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -38,6 +39,7 @@ class Row:
 
 
 _PER_S = "messages/s"
+_ROWS = "rows/s"
 
 ROWS: Mapping[str, Row] = {
     "publish_200": Row("publish, MPUB of 200 × 200 bytes, 2 connections", "messages/s", at_least=1.0),
@@ -110,6 +112,37 @@ ROWS: Mapping[str, Row] = {
     "records_start_rebuilt_s": Row("the same with all derived files deleted", "s"),
     "deep_consume_500k": Row("consume and FIN at a depth of 500,000, page cache dropped", _PER_S),
     "deep_consume": Row("the same at 10 million, beside the line above", _PER_S, 0.8, None, "deep_consume_500k"),
+    "pipeline_parquet": Row("Spark, `local[2]`: 1 million rows of 200 bytes from Parquet (zstd) to nowhere", _ROWS),
+    "pipeline_leased": Row(
+        "the same rows, ten topics of the log, from leased segments, beside the line above",
+        _ROWS,
+        0.35,
+        None,
+        "pipeline_parquet",
+    ),
+    "pipeline_http": Row(
+        "the same over HTTP, beside two lines above",
+        _ROWS,
+        0.25,
+        None,
+        "pipeline_parquet",
+    ),
+    "pipeline_copy": Row("the same rows from Parquet to Parquet (zstd)", _ROWS),
+    "pipeline_archive": Row(
+        "archive of the same ten topics, cursors to manifests, beside the line above", _ROWS, 0.4, None, "pipeline_copy"
+    ),
+    "pipeline_publish_alone": Row("`log`, `--sync always`: publish, MPUB of 200, without an archive", _PER_S),
+    "pipeline_publish": Row(
+        "the same while the worker archives, beside the line above", _PER_S, 0.7, None, "pipeline_publish_alone"
+    ),
+    "history_query_ms": Row(
+        "history of 500 channels: one of them, 24 hours by minutes, closed days, duckdb", "ms", at_most=15
+    ),
+    "history_query_now_ms": Row("the same up to now", "ms"),
+    "history_page_p95_ms": Row("its page with those 24 hours, p95", "ms", at_most=300),
+    "worker_first_start_s": Row("the pipeline's worker: start to first batch, first time", "s", at_most=25),
+    "worker_later_start_s": Row("the same, later", "s", at_most=12),
+    "worker_idle_percent": Row("its CPU, Java's and Spark's Python while all streams wait", "% of a core", at_most=3),
 }
 
 # Side → its column. Those of nsqd are there when a row has them.
@@ -138,6 +171,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(memory_bytes / 2**30, 1),
         "kernel": platform.release(),
         "redis": redis.split("v=")[1].split()[0],
+        "spark": importlib.metadata.version("pyspark"),
     }
 
 
@@ -177,7 +211,7 @@ def write(rounds: Rounds, *, command: str) -> None:
 
 
 def shown(value: float, unit: str) -> str:
-    return f"{value:.1f}" if unit in ("ms", "s", "MiB", "OKs", "pages/s") else f"{value:,.0f}"
+    return f"{value:.1f}" if unit in ("ms", "s", "MiB", "OKs", "pages/s", "% of a core") else f"{value:,.0f}"
 
 
 def verdict(
@@ -247,7 +281,8 @@ def write_readme() -> None:
     nsqd = f"nsqd {', '.join(versions)}, " if versions else ""
     caption = (
         f"Medians [least … greatest] of alternating rounds; {facts['cores']} cores ({facts['cpu']}), "
-        f"Python {', '.join(pythons)}, Redis {facts['redis']}, {nsqd}commit {', '.join(commits)}.\n"
+        f"Python {', '.join(pythons)}, Redis {facts['redis']}, Spark {facts['spark']}, "
+        f"{nsqd}commit {', '.join(commits)}.\n"
     )
     text = README.read_text()
     head, rest = text.split(_TABLE_START)

@@ -1,16 +1,26 @@
 """The long run of the benchmarks: alternating rounds, medians, results.json.
 
-.venv/bin/python -m tests.benchmarks.run [--rounds 5] [--only NAME …] [--engine-only] [--readme | --no-write]
+.venv/bin/python -m tests.benchmarks.run [--rounds 5] [--only NAME … | --pipeline] [--engine-only]
+                                            [--readme | --no-write]
 """
 
 import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks import nsqd_server, results
 from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
+from tests.benchmarks.pipeline_scenarios import (
+    Closing,
+    PipelineArchive,
+    PipelineHistory,
+    PipelinePublish,
+    PipelineReads,
+    PipelineWorker,
+)
 from tests.benchmarks.results import Rounds
 from tests.benchmarks.scenarios import (
     Dashboards,
@@ -23,8 +33,19 @@ from tests.benchmarks.scenarios import (
     Stream,
     beside_nsqd,
 )
+from tests.benchmarks.spark_topics import SparkTopics
 from tests.support.engine_process import EngineProcess
 from tests.support.server import ServerProcess
+
+SPARK_TOPICS = SparkTopics(messages=1_000_000)
+
+PIPELINE: Sequence[Scenario] = (
+    PipelineReads(SPARK_TOPICS),
+    PipelineArchive(SPARK_TOPICS),
+    PipelinePublish(SPARK_TOPICS, seconds=5),
+    PipelineHistory(days=30, channels=500, requests=41),
+    PipelineWorker(rest_s=30, idle_s=60),
+)
 
 LONG: Sequence[Scenario] = (
     Stream("200", body_bytes=200, messages=400_000),
@@ -48,14 +69,18 @@ LONG: Sequence[Scenario] = (
     Topics(seconds=3),
     Deep(messages=10_000_000),
     SingleRecords(messages=1_000_000),
+    *PIPELINE,
 )
-NEED_THE_CONSOLE = {"reloads", "dashboards", "log_single_64_reloads", "deep", "records"}
+NEED_THE_CONSOLE = {"reloads", "dashboards", "log_single_64_reloads", "deep", "records"} | {
+    scenario.name for scenario in PIPELINE
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[scenario.name for scenario in LONG])
+    parser.add_argument("--pipeline", action="store_true", help="measure the data pipeline, and nothing else")
     parser.add_argument("--engine-only", action="store_true", help="measure the engine without the console beside it")
     parser.add_argument("--readme", action="store_true", help="measure nothing; make README's table from results.json")
     parser.add_argument("--no-write", action="store_true", help="show the figures and leave results.json alone")
@@ -65,7 +90,7 @@ def main() -> None:
         return
     scenarios = [
         scenario
-        for scenario in LONG
+        for scenario in (PIPELINE if given.pipeline else LONG)
         if (not given.only or scenario.name in given.only)
         and not (given.engine_only and scenario.name in NEED_THE_CONSOLE)
     ]
@@ -74,9 +99,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         kind = EngineProcess if given.engine_only else ServerProcess
         for number, options in enumerate(dict.fromkeys(scenario.options for scenario in scenarios)):
-            with kind(Path(directory) / f"data{number}", options=options) as server:
+            with kind(Path(directory) / f"data{number}", options=options) as server, ExitStack() as stack:
                 for scenario in scenarios:
                     if scenario.options == options:
+                        if isinstance(scenario, Closing):
+                            stack.callback(scenario.close)
                         measure(scenario, server, Path(directory) / "peer", given.rounds, rounds)
     print(results.table(rounds))
     if not given.no_write and not given.engine_only:

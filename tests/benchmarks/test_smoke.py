@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
+from tests.benchmarks.pipeline_scenarios import Closing, PipelineReads
 from tests.benchmarks.results import ROWS, verdict
 from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, SingleFins, Stream
+from tests.benchmarks.spark_topics import SparkTopics
 from tests.support.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
@@ -35,6 +37,8 @@ SHORT: tuple[Scenario, ...] = (
     Deep(messages=400_000),
     SingleRecords(messages=40_000),
 )
+# Enough that what a Spark job costs by itself, on either side, is not all there is.
+SPARK_READS = PipelineReads(SparkTopics(messages=100_000))
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +56,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tupl
             return running[options]
 
         yield server
+        for scenario in (*SHORT, SPARK_READS):
+            if isinstance(scenario, Closing):
+                scenario.close()
 
 
-@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario", [*SHORT, pytest.param(SPARK_READS, marks=pytest.mark.spark)], ids=lambda scenario: scenario.name
+)
 def test_not_below_a_third_of_the_target(
     scenario: Scenario, servers: Callable[[tuple[str, ...]], ServerProcess], tmp_path: Path
 ) -> None:

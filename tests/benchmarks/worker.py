@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from queue_engine.pipeline.job_state import read_states
@@ -36,18 +38,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data_path = Path(directory) / "data"
         with ServerProcess(data_path, options=["--storage=log", "--no-pipeline"]) as server:
-            server.http("POST", "/pub?topic=orders", b"first")
+            server.http("POST", "/topic/create?topic=orders")
             server.http("POST", "/cursor/create?topic=orders&cursor=archive")
             for number in range(given.starts):
-                worker = _started(server, data_path)
-                try:
-                    starts_s.append(_seconds_to_first_batch(server, data_path, number))
+                server.http("POST", "/pub?topic=orders", b"%d" % number)
+                with running(server, data_path) as worker:
+                    starts_s.append(seconds_to_first_batch(server, data_path))
                     if number == given.starts - 1:
                         time.sleep(SETTLE_S)
-                        idle = _idle_share(worker.pid, given.idle_s)
-                finally:
-                    worker.terminate()
-                    worker.wait(10)
+                        idle = idle_share(worker.pid, given.idle_s)
     print(
         json.dumps(
             {
@@ -58,8 +57,12 @@ def main() -> None:
     )
 
 
-def _started(server: ServerProcess, data_path: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+@contextmanager
+def running(
+    server: ServerProcess, data_path: Path, environment: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A worker on `server`, just started as `serve` does it, with its lake in `data_path`; ended at the end."""
+    worker = subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -68,35 +71,43 @@ def _started(server: ServerProcess, data_path: Path) -> "subprocess.Popen[bytes]
             f"--data-path={data_path}",
         ],
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
+    try:
+        yield worker
+    finally:
+        worker.terminate()
+        worker.wait(10)
 
 
-def _seconds_to_first_batch(server: ServerProcess, data_path: Path, number: int) -> float:
-    """From the start of the worker until a message that waits is in the archive, and its cursor has passed it."""
+def seconds_to_first_batch(server: ServerProcess, data_path: Path) -> float:
+    """From now, when the worker was just started, until a message of `orders` that waits is in the archive, and its
+    cursor has passed it."""
     began_s = time.monotonic()
-    if number:
-        server.http("POST", "/pub?topic=orders", b"%d" % number)
 
     def is_archived() -> bool:
         answer = json.loads(server.http("GET", "/cursor/list?topic=orders"))
         return all(cursor["depth"] == 0 for cursor in answer["cursors"])
 
+    assert not is_archived(), "no message waits"
     wait_for("the first batch", is_archived, timeout_s=START_TIMEOUT_S, every_s=0.1)
+    elapsed_s = time.monotonic() - began_s
     failed = [state for state in read_states(data_path / "pipeline").by_name.values() if state.state == "failed"]
     assert not failed, failed
-    return time.monotonic() - began_s
+    return elapsed_s
 
 
-def _idle_share(leader_pid: int, span_s: float) -> float:
-    """CPU seconds of a process group, those of ended children included, by a second."""
-    before, began_s = _group_cpu_s(leader_pid), time.monotonic()
+def idle_share(leader_pid: int, span_s: float) -> float:
+    """CPU seconds of the processes of a session, those of ended children included, by a second."""
+    before, began_s = _session_cpu_s(leader_pid), time.monotonic()
     time.sleep(span_s)
-    return (_group_cpu_s(leader_pid) - before) / (time.monotonic() - began_s)
+    return (_session_cpu_s(leader_pid) - before) / (time.monotonic() - began_s)
 
 
-def _group_cpu_s(leader_pid: int) -> float:
+def _session_cpu_s(leader_pid: int) -> float:
+    """By session, not by group: Spark's Python processes make a group of their own."""
     ticks = 0
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -105,7 +116,7 @@ def _group_cpu_s(leader_pid: int) -> float:
             fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if int(fields[2]) == leader_pid:
+        if int(fields[3]) == leader_pid:
             # utime, stime, and both of the children that were waited for.
             ticks += sum(int(field) for field in fields[11:15])
     return ticks / TICKS_S

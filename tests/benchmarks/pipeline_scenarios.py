@@ -1,0 +1,196 @@
+"""What is measured of the data pipeline: its readers and its archive beside Parquet, and what else its user feels."""
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from queue_engine.pipeline.job_state import RUNNING, read_states
+from queue_engine.pipeline.jobs import MASTER_VARIABLE
+from tests.benchmarks import history, worker
+from tests.benchmarks.log_scenarios import beside
+from tests.benchmarks.scenarios import Figures, publish_rate, topic_with
+from tests.benchmarks.spark_topics import MASTER, OPTIONS, SparkTopics
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
+
+START_TIMEOUT_S = 120.0
+PUBLISHED_MESSAGES = 200_000
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A scenario that keeps something between its rounds."""
+
+    def close(self) -> None:
+        """Called when all scenarios of the server it ran on are through."""
+        ...
+
+
+class PipelineReads:
+    """All rows to nowhere: from Parquet, from leased segments, over HTTP."""
+
+    name = "pipeline_reads"
+    options = OPTIONS
+
+    def __init__(self, topics: SparkTopics) -> None:
+        self._topics = topics
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        self._topics.prepare(server)
+        return {
+            "pipeline_parquet": self._topics.rate(self._topics.parquet()),
+            "pipeline_leased": self._topics.rate(self._topics.leased()),
+            "pipeline_http": self._topics.rate(self._topics.over_http()),
+        }
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+    def close(self) -> None:
+        self._topics.close()
+
+
+class PipelineArchive:
+    """All rows into a lake, beside Spark copying its own files."""
+
+    name = "pipeline_archive"
+    options = OPTIONS
+
+    def __init__(self, topics: SparkTopics) -> None:
+        self._topics = topics
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        self._topics.prepare(server)
+        return {"pipeline_copy": self._topics.copy_rate(), "pipeline_archive": self._topics.archive_rate()}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+    def close(self) -> None:
+        self._topics.close()
+
+
+class PipelinePublish:
+    """MPUBs to a topic of the log, alone, then while the server's worker archives what the others have."""
+
+    name = "pipeline_publish"
+    options = OPTIONS
+
+    def __init__(self, topics: SparkTopics, *, seconds: float) -> None:
+        self._topics = topics
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        self._topics.prepare(server)
+        alone = self._published(server, None)
+        with self._archiving(server) as lake_path:
+            beside_archive = self._published(server, lake_path)
+        return {"pipeline_publish_alone": alone, "pipeline_publish": beside_archive}
+
+    def _published(self, server: ServerProcess, lake_path: Path | None) -> float:
+        """The median of several publishes; of one during which the archive came to its end, nothing is taken."""
+        rates: list[float] = []
+        until_s = time.monotonic() + self._seconds
+        while time.monotonic() < until_s:
+            with topic_with(server, "log", "c0") as topic:
+                rate = publish_rate(server, topic, 200, PUBLISHED_MESSAGES)
+            if lake_path is not None and not _is_archiving(lake_path):
+                break
+            rates.append(rate)
+        assert rates, "the archive was through before anything was published beside it"
+        return statistics.median(rates)
+
+    @contextmanager
+    def _archiving(self, server: ServerProcess) -> Iterator[Path]:
+        """A worker as the server would start it, in the midst of its work; its lake."""
+        self._topics.rewind()
+        data_path = self._topics.directory / "worker"
+        with worker.running(server, data_path, environment={MASTER_VARIABLE: MASTER}):
+            lake_path = data_path / "pipeline"
+            wait_for("the archive", lambda: _is_archiving(lake_path), timeout_s=START_TIMEOUT_S, every_s=0.05)
+            yield lake_path
+        shutil.rmtree(data_path)
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+    def close(self) -> None:
+        self._topics.close()
+
+
+def _is_archiving(lake_path: Path) -> bool:
+    state = read_states(lake_path).by_name.get("archive")
+    return state is not None and state.state == RUNNING and state.done < state.total
+
+
+class PipelineHistory:
+    """One channel's graphs of a day out of a month of 500 channels: duckdb alone, and the page of a real server."""
+
+    name = "pipeline_history"
+    options = OPTIONS
+
+    def __init__(self, *, days: int, channels: int, requests: int) -> None:
+        self._days = days
+        self._channels = channels
+        self._requests = requests
+        self._directory: Path | None = None
+        self._end_s = 0
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        if self._directory is None:
+            self._directory = server.data_path.parent / "history"
+            self._end_s = history.make_lake(self._directory, days=self._days, channels=self._channels)
+        queries = history.measure_queries(
+            self._directory,
+            self._end_s,
+            self._channels,
+            self._requests,
+            names={"duckdb_24h_closed_days", "duckdb_24h_until_now"},
+        )
+        pages = history.measure_server(self._directory, self._requests, names={"page_channel_24h"})
+        return {
+            "history_query_ms": queries["duckdb_24h_closed_days"]["median"],
+            "history_query_now_ms": queries["duckdb_24h_until_now"]["median"],
+            "history_page_p95_ms": pages["page_channel_24h"]["p95"],
+        }
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+    def close(self) -> None:
+        self._directory = None
+
+
+class PipelineWorker:
+    """A worker's first start on a data directory, a later one, and what it takes while all its streams wait."""
+
+    name = "pipeline_worker"
+    options = OPTIONS
+
+    def __init__(self, *, rest_s: float, idle_s: float) -> None:
+        self._rest_s = rest_s
+        self._idle_s = idle_s
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        with beside(server, options=OPTIONS) as own:
+            own.start()
+            own.http("POST", "/topic/create?topic=orders")
+            own.http("POST", "/cursor/create?topic=orders&cursor=archive")
+            own.http("POST", "/pub?topic=orders", b"first")
+            environment = {MASTER_VARIABLE: MASTER}
+            with worker.running(own, own.data_path, environment=environment):
+                first_s = worker.seconds_to_first_batch(own, own.data_path)
+            own.http("POST", "/pub?topic=orders", b"second")
+            with worker.running(own, own.data_path, environment=environment) as process:
+                later_s = worker.seconds_to_first_batch(own, own.data_path)
+                time.sleep(self._rest_s)
+                idle = worker.idle_share(process.pid, self._idle_s)
+            own.stop()
+        return {"worker_first_start_s": first_s, "worker_later_start_s": later_s, "worker_idle_percent": 100 * idle}
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
