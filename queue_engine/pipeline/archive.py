@@ -271,6 +271,7 @@ class _Run:
                 ranges,
                 directory,
                 include_replayed=self._include_replayed,
+                read_from=self._context.read_from,
             )
             topics = staged_topics(directory, ranges)
             moves: list[tuple[str, str]] = []

@@ -16,7 +16,7 @@ from queue_engine.errors import PipelineError
 from queue_engine.pipeline.archive_staging import MISSING, PART_HOUR, PART_KEPT, PART_TOPIC, ROWS
 from queue_engine.pipeline.data_source import PenstockDataSource
 from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.read_options import ReadOptions
+from queue_engine.pipeline.read_options import AUTO, ReadOptions
 from queue_engine.pipeline.read_plan import parts_text, plan_parts
 from queue_engine.pipeline.record_columns import WantedRange
 
@@ -31,26 +31,29 @@ def write_step(
     directory: Path,
     *,
     include_replayed: frozenset[str],
+    read_from: str = AUTO,
 ) -> None:
     """Write every message of `ranges`, at most one of a topic, into `directory`, which all of Spark's processes see.
 
-    include_replayed: topics of which replayed messages are kept. Raises what LogClient.lease does, and Spark's error
-    for what went wrong in a task.
+    include_replayed: topics of which replayed messages are kept. read_from: as of `ReadOptions`. Raises what
+    LogClient.lease does, and Spark's error for what went wrong in a task.
     """
     spark.dataSource.register(PenstockDataSource)
     # Planned here and not by the source: so the leases can be given back as soon as the job is over.
-    plan = plan_parts(engine, ReadOptions(engine.url, tuple(one.topic for one in ranges)), ranges)
+    options = ReadOptions(engine.url, tuple(one.topic for one in ranges), read_from=read_from)
+    plan = plan_parts(engine, options, ranges)
     try:
         frame = (
             spark.read.format(PenstockDataSource.name())
             .option("url", engine.url)
             .option("token", engine.token)
-            .option("topic", ",".join(one.topic for one in ranges))
+            .option("topic", ",".join(options.topics))
+            .option("read_from", read_from)
             .option("parts", parts_text(plan.parts))
             .option("damage_path", str(directory / MISSING))
             .load()
         )
-        write_rows(frame, [one.topic for one in ranges], directory, include_replayed=include_replayed)
+        write_rows(frame, options.topics, directory, include_replayed=include_replayed)
     finally:
         for lease in plan.leases:
             # One that is lost was noticed by its readers.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queue_engine.clock import Clock
 from queue_engine.pipeline.job_state import JobState
+from queue_engine.pipeline.read_options import AUTO
 
 if TYPE_CHECKING:
     from queue_engine.pipeline.lake import Lake
@@ -19,7 +20,8 @@ class JobContext:
 
     spark: the process's SparkSession. lake: held by this process. engine: a client of this job's own, for its thread
     alone. stop: set when the job is to end early and leave everything so that it can go on later. report: takes the
-    job's state as often as it likes; at most one a second reaches the disk.
+    job's state as often as it likes; at most one a second reaches the disk. read_from: where messages of topics are
+    taken from, a word of `read_options.py`.
     """
 
     spark: Any
@@ -28,3 +30,4 @@ class JobContext:
     clock: Clock
     stop: threading.Event
     report: Callable[[JobState], None]
+    read_from: str = AUTO

@@ -19,6 +19,7 @@ from queue_engine.errors import EngineUnreachableError, LeaseLostError, Penstock
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_state import CANCELLED, DONE, FAILED, RUNNING, STOPPED, WAITING, JobState
+from queue_engine.pipeline.read_options import AUTO
 
 if TYPE_CHECKING:
     from queue_engine.pipeline.lake import Lake
@@ -57,6 +58,7 @@ class JobThread:
         make_engine: "Callable[[], LogClient]",
         clock: Clock,
         reports: JobReports,
+        read_from: str = AUTO,
         retry_first_s: float = RETRY_FIRST_S,
     ) -> None:
         self.name = name
@@ -69,6 +71,7 @@ class JobThread:
         self._make_engine = make_engine
         self._clock = clock
         self._reports = reports
+        self._read_from = read_from
         self._retry_first_s = retry_first_s
         self._stop = threading.Event()
         self._word_of_stop = WAITING
@@ -150,6 +153,7 @@ class JobThread:
             clock=self._clock,
             stop=self._stop,
             report=self._take_report,
+            read_from=self._read_from,
         )
 
     def _take_report(self, state: JobState) -> None:

@@ -31,6 +31,7 @@ from queue_engine.pipeline.job_state import FAILED, REPLAY_PREFIX, RUNNING, WAIT
 from queue_engine.pipeline.job_thread import JobThread
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.samples_bar import SamplesBar
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ MASTER_DEFAULT = "local[*]"
 ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
 DATA_PATH_DEFAULT = ".penstock"
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
+READ_FROM_VARIABLE = "PENSTOCK_READ_FROM"
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
@@ -53,6 +55,7 @@ ARCHIVE_GATHER_MESSAGES = 20_000
 COMPACT_INTERVAL_S = 120.0
 ROLLUP_LOOK_S = 2.0
 ROLLUP_TELL_S = 10.0
+ROLLUP_ONCE_LOOK_S = 0.5
 ROLLUP_BATCH_ENDS_WITHIN_S = 1.0
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
@@ -82,12 +85,14 @@ def run_job(
     token: str = "",
     master: str | None,
     once: bool,
+    read_from: str = AUTO,
     stop: threading.Event | None = None,
 ) -> None:
     """Hold the lake, run one job in a session of its own, and return when it is over.
 
     name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
-    job is up to date. Raises PipelineError, among them LakeHeldError while the worker or another command has the lake.
+    job is up to date. read_from: as of `ReadOptions`. Raises PipelineError, among them LakeHeldError while the worker
+    or another command has the lake.
     """
     job, replay_id = job_of(name)
     stop = stop or threading.Event()
@@ -116,6 +121,7 @@ def run_job(
                 make_engine=lambda: LogClient(engine_url, token),
                 clock=clock,
                 reports=reports,
+                read_from=read_from,
             )
             thread.start()
             while thread.is_running:
@@ -179,11 +185,13 @@ def archive_depth(engine: LogClient) -> int:
 
 
 def _run_rollup(context: JobContext, _: str, once: bool) -> None:
-    query = _imported("rollups").start_rollup_stream(context)
+    # Samples go on coming: what is there now is all that has to be done once.
+    query = _imported("rollups").start_rollup_stream(context, trigger={"availableNow": True} if once else None)
     bar = SamplesBar(context)
     try:
         if once:
-            query.processAllAvailable()
+            while not query.awaitTermination(ROLLUP_ONCE_LOOK_S) and not context.stop.is_set():
+                pass
             bar.tell(query.lastProgress)
             return
         told_ns = 0
@@ -289,6 +297,21 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
+    parser.add_argument(
+        "--read-from",
+        type=_read_from,
+        default=os.environ.get(READ_FROM_VARIABLE) or AUTO,
+        metavar="|".join(READ_FROM_WORDS),
+        help="messages are read from the log's files where a process finds them (auto), from files or not at all "
+        f"(files), or from the engine alone (http) (default: ${READ_FROM_VARIABLE}, else {AUTO})",
+    )
+
+
+def _read_from(text: str) -> str:
+    # Not `choices`: those do not look at what comes from the environment.
+    if text not in READ_FROM_WORDS:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} can be {' or '.join(READ_FROM_WORDS)}")
+    return text
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -307,6 +330,7 @@ def main(arguments: Sequence[str]) -> int:
             token=os.environ.get(TOKEN_VARIABLE, ""),
             master=chosen_master(given.master, os.environ),
             once=given.once,
+            read_from=given.read_from,
             stop=stop,
         )
     except (PenstockError, OSError) as exc:

@@ -8,6 +8,7 @@ from queue_engine.errors import ReadOptionError
 AUTO = "auto"
 FILES = "files"
 HTTP = "http"
+READ_FROM_WORDS = (AUTO, FILES, HTTP)  # the first is the default
 ERROR = "error"
 REPORT = "report"
 
@@ -76,7 +77,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         end_offset=_number(given, "end_offset", 0, _OFFSET_MAX),
         start_time_ms=_number(given, "start_time_ms", 0, _TIME_MS_MAX),
         end_time_ms=_number(given, "end_time_ms", 0, _TIME_MS_MAX),
-        read_from=_word(given, "read_from", (AUTO, FILES, HTTP)),
+        read_from=_word(given, "read_from", READ_FROM_WORDS),
         batch_rows_max=_number(given, "max_batch_rows", 1, 1 << 20) or BATCH_ROWS_MAX,
         batch_bytes_max=_number(given, "max_batch_bytes", 1, 1 << 29) or BATCH_BYTES_MAX,
         rows_per_trigger=_number(given, "max_rows_per_trigger", 1, _OFFSET_MAX),

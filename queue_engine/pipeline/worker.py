@@ -195,6 +195,7 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
         lake_path=lake_path,
         make_engine=lambda: LogClient(given.engine_url, os.environ.get(TOKEN_VARIABLE, "")),
         clock=SystemClock(),
+        read_from=given.read_from,
     )
     jobs = WorkerJobs(around, JOBS, plan=plan_replay)
     status, sentence = 0, ""

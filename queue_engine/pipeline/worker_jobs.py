@@ -31,6 +31,7 @@ from queue_engine.pipeline.job_state import (
 )
 from queue_engine.pipeline.job_thread import JobThread
 from queue_engine.pipeline.jobs import Job
+from queue_engine.pipeline.read_options import AUTO
 
 if TYPE_CHECKING:
     from queue_engine.pipeline.lake import Lake
@@ -52,6 +53,7 @@ class Surroundings:
     lake_path: Path
     make_engine: "Callable[[], LogClient]"
     clock: Clock
+    read_from: str = AUTO
 
 
 class WorkerJobs:
@@ -212,6 +214,7 @@ class WorkerJobs:
             make_engine=self._around.make_engine,
             clock=self._around.clock,
             reports=self.reports,
+            read_from=self._around.read_from,
         )
         thread.start()
 
