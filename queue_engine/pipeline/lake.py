@@ -215,17 +215,29 @@ class Lake:
         it was taken away by somebody, they are all there is.
         """
         try:
-            manifest = self.read_manifest(f"{folder}/{MANIFEST_NAME}")
+            named = self._named_in(folder)
         except LakeDamagedError as exc:
             logger.error("leftovers not removed folder=%s error=%s", folder, exc)
             return
-        if manifest is None:
+        if named is None:
             return
-        named = {f"{folder}/{one['path']}" for one in manifest["files"]}
         leftovers = [path for path in self._files_below(folder) if path not in named and self._is_older(path)]
         if leftovers:
             logger.info("leftovers removed folder=%s files=%d", folder, len(leftovers))
             self.remove(leftovers)
+
+    def _named_in(self, folder: str) -> set[str] | None:
+        """The files that the folder's manifest names; None without one. Raises LakeDamagedError, OSError."""
+        manifest = self.read_manifest(f"{folder}/{MANIFEST_NAME}")
+        if manifest is None:
+            return None
+        files = manifest.get("files")
+        paths = [one.get("path") if isinstance(one, dict) else None for one in files] if isinstance(files, list) else []
+        if not isinstance(files, list) or not all(isinstance(path, str) and path for path in paths):
+            raise LakeDamagedError(
+                f"manifest {self.within(folder)}/{MANIFEST_NAME} is damaged: it does not say which files count"
+            )
+        return {f"{folder}/{path}" for path in paths}
 
     def _is_older(self, path: str) -> bool:
         """Whether this is a data file of an earlier holder, or a manifest that one did not finish."""
@@ -286,5 +298,8 @@ def decode_manifest(data: bytes) -> dict[str, Any] | None:
     line, _, check = data.partition(b"\n")
     if check != b"%08x\n" % crc32c(line):
         return None
-    content: dict[str, Any] = orjson.loads(line)
-    return content
+    try:
+        content = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return content if isinstance(content, dict) else None

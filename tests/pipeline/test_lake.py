@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,29 @@ def test_a_damaged_manifest_is_told_and_costs_no_data_file() -> None:
     assert len(data_files(disk)) == 2
     with pytest.raises(LakeDamagedError, match=r"history/manifest\.json is damaged"):
         after.read_manifest(HISTORY_MANIFEST)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"files": [{}]}, {"files": ["a.parquet"]}, {"files": [{"path": 7}]}, {"files": {}}, {"version": 9}, ["a"]],
+    ids=repr,
+)
+def test_a_manifest_that_does_not_say_which_files_count_is_told_and_costs_none(
+    content: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody wrote it with the right check: the bytes are what was written, and still say nothing."""
+    disk = SimulatedFiles()
+    lake = Lake(LAKE, files=disk)
+    lake.begin()
+    take_step(lake, disk, 1)
+    write(disk, f"{LAKE}/history/minutes/g000001-000009-left.parquet", b"x")
+    disk.replace(f"{LAKE}/{HISTORY_MANIFEST}", encode_manifest(content))
+    before = data_files(disk)
+    Lake(LAKE, files=disk).begin()
+    assert data_files(disk) == before
+    assert len(before) == 3
+    assert "leftovers not removed folder=history error=manifest" in caplog.text
+    assert "history/manifest.json is damaged" in caplog.text
 
 
 def test_a_manifest_with_any_byte_changed_or_cut_is_not_read() -> None:
