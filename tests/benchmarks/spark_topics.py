@@ -10,6 +10,7 @@ import shutil
 import string
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,14 +41,16 @@ OPTIONS = (
 class SparkTopics:
     """`messages` in batches of 200, to `topics` topics in turn, so that their records lie one between another.
 
-    names: of the topics. Every method needs `prepare` first.
+    names: of the topics. settings: of Spark, beside those of the pipeline's own sessions. Every method needs `prepare`
+    first.
     """
 
-    def __init__(self, *, messages: int, topics: int = 10) -> None:
+    def __init__(self, *, messages: int, topics: int = 10, settings: Mapping[str, str] | None = None) -> None:
         self.messages = messages // (BATCH * topics) * (BATCH * topics)
         self.names = [f"spark_{number}" for number in range(topics)]
         self._server: ServerProcess | None = None
         self._directory = Path()
+        self._settings = settings
         self._session: SparkSession | None = None
 
     def prepare(self, server: ServerProcess) -> None:
@@ -59,7 +62,9 @@ class SparkTopics:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._server = server
         _publish(server.http_port, self.names, self.messages)
-        self._session = make_session("penstock-benchmarks", scratch=self._directory / "scratch", master=MASTER)
+        self._session = make_session(
+            "penstock-benchmarks", scratch=self._directory / "scratch", master=MASTER, extra=self._settings
+        )
         self._session.dataSource.register(PenstockDataSource)
         self.leased().write.parquet(str(self._directory / "rows"), compression="zstd")
         assert self.parquet().count() == self.messages
@@ -129,12 +134,13 @@ class SparkTopics:
                 engine.cursor_create(name, CURSOR, start="start")
 
     def close(self) -> None:
-        """End Spark and forget the files. The topics stay: they go with the server's directory."""
+        """End Spark. The topics stay: they go with the server's directory."""
         self._server = None
         if self._session is not None:
             self._session.stop()
             self._session = None
-            shutil.rmtree(self._directory, ignore_errors=True)
+            # Not the scratch directory: Java may run from there, and lives as long as this process.
+            shutil.rmtree(self._directory / "rows")
 
     @property
     def _spark(self) -> SparkSession:

@@ -37,8 +37,14 @@ SHORT: tuple[Scenario, ...] = (
     Deep(messages=400_000),
     SingleRecords(messages=40_000),
 )
-# Enough that what a Spark job costs by itself, on either side, is not all there is.
-SPARK_READS = PipelineReads(SparkTopics(messages=100_000))
+# Enough that what a Spark job costs by itself, on either side, is not all there is; the Java of the pipeline's tests,
+# which go on with this one when they run in the same process.
+SPARK_READS = PipelineReads(
+    SparkTopics(
+        messages=100_000,
+        settings={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
+    )
+)
 
 
 @pytest.fixture(scope="module")
