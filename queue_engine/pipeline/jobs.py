@@ -2,6 +2,7 @@
 
     python manage.py pipeline run archive --once
     python -m queue_engine.pipeline.jobs archive --engine-url http://127.0.0.1:4151 --data-path .penstock
+    python -m zipfile -c penstock.zip queue_engine
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
 
 No job knows a master. It is taken from --master, else from PENSTOCK_SPARK_MASTER; else spark-submit has given one when

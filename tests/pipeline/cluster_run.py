@@ -1,0 +1,264 @@
+"""The jobs on a Spark cluster, as they are on one machine: the same rows in another lake.
+
+    python -m tests.pipeline.cluster_run --messages 200000
+
+A master and two workers of one core each on loopback, an engine that goes on sampling itself, and a proxy before it
+that counts what the cluster reads over HTTP. Archive and rollup run there as commands of their own, given a master;
+the archive by spark-submit as well, with nothing but a zip of the package; and all again on local[2], from the files.
+"""
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from queue_engine.clock import NS_PER_MS, SystemClock
+from queue_engine.pipeline.history_manifest import read_history
+from queue_engine.pipeline.history_schema import MINUTES
+from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.jobs import JOBS
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.read_options import AUTO, HTTP
+from tests.pipeline.archive_reading import archive_of, cursor_of, publish, rows_of, switch_on
+from tests.pipeline.history_rows import read_rows
+from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster
+from tests.support.clock import ManualClock
+from tests.support.counting_proxy import CountingProxy
+from tests.support.engine import make_engine, settle
+from tests.support.engine_process import EngineProcess
+from tests.support.engine_samples import Key, Row
+from tests.support.process_sessions import ProcessSession
+from tests.support.samples import take_sample
+from tests.support.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TOPICS = ("first", "second")
+BODY_BYTES = 200
+BATCH = 500
+SAMPLES = 60  # of ten seconds each, taken before the engine starts
+SAMPLED = [number % 7 + 1 for number in range(SAMPLES)]  # messages before each
+JOB_TIMEOUT_S = 900.0
+LOCAL = "local[2]"
+
+
+@dataclass(slots=True)
+class Run:
+    """What the legs of a run took, in the order they were run; and the most memory the cluster's processes had."""
+
+    duration_s: dict[str, float] = field(default_factory=dict)
+    cluster_bytes: int = 0
+
+
+def body(topic: str, number: int) -> bytes:
+    return f"{topic} {number} ".encode().ljust(BODY_BYTES, b"x")
+
+
+def write_samples(data_path: Path) -> None:
+    """Ten minutes in the life of an engine, until a little ago, by a clock that needs no waiting."""
+    clock = ManualClock(time_ns=time.time_ns() - (SAMPLES + 30) * 10_000 * NS_PER_MS)
+    data_path.mkdir(parents=True)
+    engine = make_engine(data_path, clock, samples_interval_ms=10_000, storage="log")
+    for count in SAMPLED:
+        engine.publish("sampled", [b"x"] * count)
+        settle(engine)
+        take_sample(engine, clock)
+    engine.close()
+
+
+def write_messages(engine: EngineProcess, messages: int) -> None:
+    for topic in TOPICS:
+        for first in range(0, messages // len(TOPICS), BATCH):
+            after = min(first + BATCH, messages // len(TOPICS))
+            publish(engine, topic, [body(topic, number) for number in range(first, after)])
+        # Keeps the log for all who archive it, one after the other.
+        engine.http("POST", f"/cursor/create?topic={topic}&cursor=kept&start=start")
+
+
+def rewind(engine: EngineProcess) -> None:
+    """Archive cursors at the beginning, whoever has moved them."""
+    for topic in TOPICS:
+        found = {one["cursor"] for one in engine.topic_stats(topic)["cursors"]}
+        if "archive" in found:
+            engine.http("POST", f"/cursor/delete?topic={topic}&cursor=archive")
+        switch_on(engine, topic)
+
+
+class Jobs:
+    """Runs jobs as a person does: each a command in a process of its own; or, on one machine, in a session that is
+    there already."""
+
+    def __init__(self, directory: Path, cluster: SparkCluster, run: Run, spark: SparkSession | None) -> None:
+        self._directory = directory
+        self._cluster = cluster
+        self._run = run
+        self._spark = spark
+        self._zip = directory / "penstock.zip"
+
+    def lake(self, name: str) -> Lake:
+        return Lake(str(self._directory / name / "pipeline"))
+
+    def by_module(self, job: str, lake: str, url: str) -> None:
+        """On the cluster, as `manage.py pipeline run` does it."""
+        self._on_cluster(f"{job} on the cluster", self._module(job, lake, url, self._cluster.master, HTTP))
+
+    def by_submit(self, job: str, lake: str, url: str) -> None:
+        """On the cluster, by spark-submit, from a directory where the package is not: all there is of it is a zip."""
+        if not self._zip.exists():
+            subprocess.run(
+                [sys.executable, "-m", "zipfile", "-c", str(self._zip), "queue_engine"], cwd=ROOT, check=True
+            )
+        command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self._cluster.master]
+        command += ["--py-files", str(self._zip), str(ROOT / "queue_engine" / "pipeline" / "jobs.py")]
+        self._on_cluster(
+            f"{job} by spark-submit",
+            lambda name: self._session(
+                name,
+                [*command, *self._arguments(job, lake, url, HTTP)],
+                self._cluster.environment(),
+                self._directory,
+            ),
+        )
+
+    def on_one_machine(self, job: str, lake: str, url: str) -> None:
+        """From the log's files."""
+        name = f"{job} on {LOCAL}"
+        before = self._cluster.done()
+        begin = time.monotonic()
+        if self._spark is None:
+            self._finish(name, self._module(job, lake, url, LOCAL, AUTO)(name))
+        else:
+            place = self.lake(lake)
+            with place.lock(), LogClient(url) as client:
+                context = JobContext(self._spark, place, client, SystemClock(), threading.Event(), lambda state: None)
+                JOBS[job].run(context, "", True)
+        self._run.duration_s[name] = time.monotonic() - begin
+        assert self._cluster.done() == before, "it was to run here, and ran on the cluster"
+
+    def _module(self, job: str, lake: str, url: str, master: str, read_from: str) -> Callable[[str], ProcessSession]:
+        command = [sys.executable, "-m", "queue_engine.pipeline.jobs", *self._arguments(job, lake, url, read_from)]
+        # The cluster's processes know nothing of this package until they are told where it is.
+        environment = self._cluster.environment(spark_executorEnv_PYTHONPATH=str(ROOT))
+        return lambda name: self._session(
+            name, [*command, "--master", master], {**environment, "PYTHONPATH": str(ROOT)}, ROOT
+        )
+
+    def _arguments(self, job: str, lake: str, url: str, read_from: str) -> list[str]:
+        data_path = str(self._directory / lake)
+        return [job, "--once", "--engine-url", url, "--data-path", data_path, "--read-from", read_from]
+
+    def _session(self, name: str, command: list[str], environment: dict[str, str], cwd: Path) -> ProcessSession:
+        log_path = self._directory / f"{name.replace(' ', '-')}.log"
+        return ProcessSession(log_path, command, cwd=cwd, environment=environment)
+
+    def _on_cluster(self, name: str, start: Callable[[str], ProcessSession]) -> None:
+        before = self._cluster.done()
+        begin = time.monotonic()
+        self._finish(name, start(name))
+        self._run.duration_s[name] = time.monotonic() - begin
+        wait_for("the master to know", lambda: len(self._cluster.done()) > len(before))
+        ((app_id, word),) = self._cluster.done().items() - before.items()
+        assert word == "FINISHED"
+        assert self._cluster.executors_of(app_id) == [1, 1], "not all workers had a part in it"
+
+    def _finish(self, name: str, session: ProcessSession) -> None:
+        until = time.monotonic() + JOB_TIMEOUT_S
+        try:
+            while session.is_running and time.monotonic() < until:
+                self._run.cluster_bytes = max(self._run.cluster_bytes, self._cluster.memory_bytes())
+                time.sleep(0.5)
+            session.wait(1)
+            wait_for(f"the end of all that {name} has started", lambda: not session.pids())
+        finally:
+            session.end()
+
+
+def archived(lake: Lake, messages: int) -> dict[str, pa.Table]:
+    """What a lake's manifests name of each topic, in order: all of it is there, and nothing else."""
+    found = {}
+    for topic in TOPICS:
+        manifest = archive_of(lake, topic)
+        assert (manifest.gaps, manifest.damaged_count, manifest.rows) == ((), 0, messages // len(TOPICS))
+        table = found[topic] = rows_of(lake, manifest).sort_by("offset")
+        assert table.column("offset").to_pylist() == list(range(table.num_rows))
+        assert table.column("body").to_pylist() == [body(topic, number) for number in range(table.num_rows)]
+    return found
+
+
+def history(lake: Lake) -> tuple[dict[Key, Row], int]:
+    """Rows of minutes, and the end of the last minute that is there."""
+    return read_rows(lake, MINUTES), read_history(lake).end_s(MINUTES)
+
+
+def check_history(one: Lake, later: Lake) -> None:
+    """Two streams over the same samples: the one that was run later has the same minutes, and at most more."""
+    rows, end_s = history(one)
+    minutes = {key[0] for key in rows}
+    assert len(minutes) >= SAMPLES // 6
+    assert sum(row["messages"] for key, row in rows.items() if key[2:] == ("sampled", "")) == sum(SAMPLED)
+    assert rows == {key: row for key, row in history(later)[0].items() if key[0] < end_s}
+
+
+def run(directory: Path, *, messages: int, spark: SparkSession | None = None) -> Run:
+    """spark: a session for the jobs on one machine; with it, the archive runs on the cluster by spark-submit alone."""
+    run = Run()
+    write_samples(directory / "engine")
+    with EngineProcess(directory / "engine", options=["--storage=log", "--samples-interval=1s"]) as engine:
+        write_messages(engine, messages)
+        cluster = SparkCluster(directory / "cluster")
+        try:
+            begin = time.monotonic()
+            cluster.start()
+            run.duration_s["start of the cluster"] = time.monotonic() - begin
+            run_jobs(engine, Jobs(directory, cluster, run, spark), messages, is_smoke=spark is not None)
+        finally:
+            cluster.stop()
+    assert cluster.pids() == []
+    return run
+
+
+def run_jobs(engine: EngineProcess, jobs: Jobs, messages: int, *, is_smoke: bool) -> None:
+    url = f"http://127.0.0.1:{engine.http_port}"
+    tables = []
+    for lake, start in (("submitted", jobs.by_submit), ("cluster", jobs.by_module))[: 1 if is_smoke else 2]:
+        rewind(engine)
+        with CountingProxy(engine.http_port) as proxy:
+            start("archive", lake, proxy.url)
+        assert proxy.answered_bytes["/log/records"] >= messages * BODY_BYTES, "it was not read over HTTP"
+        assert all(cursor_of(engine, topic)["depth"] == 0 for topic in TOPICS)
+        tables.append(archived(jobs.lake(lake), messages))
+    with CountingProxy(engine.http_port) as proxy:
+        jobs.by_module("rollup", "cluster", proxy.url)
+    assert proxy.answered_bytes["/log/records"] > 0
+    rewind(engine)
+    jobs.on_one_machine("archive", "local", url)
+    jobs.on_one_machine("rollup", "local", url)
+    expected = archived(jobs.lake("local"), messages)
+    assert all(table == expected for table in tables)
+    check_history(jobs.lake("cluster"), jobs.lake("local"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--messages", type=int, default=200_000, help="of two topics together")
+    given = parser.parse_args()
+    # What was started is ended on the way out, whoever shows it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory() as place:
+        done = run(Path(place), messages=given.messages)
+    for name, took_s in done.duration_s.items():
+        print(f"{name:30} {took_s:6.1f} s")
+    print(f"most memory of the cluster's processes {done.cluster_bytes / (1 << 20):,.0f} MiB; all rows equal")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What the command of one job is told, by its line and by the environment."""
+
+import pytest
+
+from queue_engine.pipeline.jobs import MASTER_DEFAULT, chosen_master, parse
+
+
+def test_the_master_is_the_one_that_was_given_first() -> None:
+    environment = {"PENSTOCK_SPARK_MASTER": "spark://two:7077", "PYSPARK_GATEWAY_PORT": "1"}
+    assert chosen_master("spark://one:7077", environment) == "spark://one:7077"
+    assert chosen_master(None, environment) == "spark://two:7077"
+    # spark-submit has one of its own.
+    assert chosen_master(None, {"PYSPARK_GATEWAY_PORT": "1"}) is None
+    assert chosen_master(None, {}) == MASTER_DEFAULT
+
+
+def test_where_messages_are_read_from_is_said_by_the_line_or_else_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PENSTOCK_READ_FROM", raising=False)
+    assert parse(["archive"]).read_from == "auto"
+    monkeypatch.setenv("PENSTOCK_READ_FROM", "http")
+    assert parse(["archive"]).read_from == "http"
+    assert parse(["archive", "--read-from", "files"]).read_from == "files"
+
+
+@pytest.mark.parametrize("word", ["HTTP", "disk", " http"])
+def test_another_word_is_refused_wherever_it_stands(
+    word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(["archive", "--read-from", word])
+    monkeypatch.setenv("PENSTOCK_READ_FROM", word)
+    with pytest.raises(SystemExit):
+        parse(["archive"])
+    assert capsys.readouterr().err.count(f"{word!r} can be auto or files or http") == 2

@@ -1,0 +1,86 @@
+"""Programs that start others: each in a session of its own, by which all that came of it is found and ended.
+
+A process may leave the group of who started it, as Spark's Python daemon does, but not its session without a word.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.waiting import wait_for
+
+END_TIMEOUT_S = 10.0
+
+
+class ProcessSession:
+    """One program and its descendants. What it writes goes to `log_path`."""
+
+    def __init__(self, log_path: Path, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program itself is."""
+        return self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def wait(self, timeout_s: float) -> None:
+        """Until the program has done its work. Raises AssertionError with what it wrote when it failed."""
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not done within {timeout_s:g} s; it wrote:\n{self.log[-5000:]}") from None
+        assert status == 0, self.log[-5000:]
+
+    def end(self) -> None:
+        """Ask the program to end; whatever of the session is left after that is killed."""
+        if self.is_running:
+            self._process.terminate()
+            try:
+                self._process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                pass
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._process.wait()
+        wait_for("the end of a session", lambda: not self.pids())
+
+    def pids(self) -> list[int]:
+        """Of all its processes that run."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._has(pid)]
+
+    def memory_bytes(self) -> int:
+        """What all of them have resident; pages that they share count for each."""
+        pages = 0
+        for pid in self.pids():
+            try:
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def _has(self, pid: int) -> bool:
+        try:
+            # Behind the name, which may have any character: state, parent, group, session.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return int(fields[3]) == self._process.pid and fields[0] != "Z"
