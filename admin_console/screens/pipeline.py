@@ -3,10 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
-from admin_console.gateway.pipeline import JOB_SENTENCES
 from admin_console.live.hub import Reading
 from admin_console.screens import units
 from admin_console.screens.cursors import ARCHIVE
+from admin_console.screens.jobs import (
+    error_cell,
+    job_chips,
+    job_table,
+    jobs_in_trouble,
+    progress_cell,
+    rate_cell,
+    trouble,
+)
 from admin_console.screens.links import act_cell, topic_cell, url_of
 from admin_console.screens.parts import (
     ActionCell,
@@ -25,21 +33,9 @@ from admin_console.screens.units import moment
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import CursorStats
-    from admin_console.gateway.pipeline import ArchivedTopic, JobState, PipelineView, ReplayView
+    from admin_console.gateway.pipeline import ArchivedTopic, PipelineView, ReplayView
 
 TOPICS_SHOWN_MAX = 200
-# The jobs that there always are, in the order that data flows.
-JOBS = ("archive", "rollup", "compact")
-
-_JOB_COLUMNS = (
-    Column("name", "Job", "text"),
-    Column("state", "State", "state"),
-    Column("progress", "Progress", "progress"),
-    Column("lag", "Behind"),
-    Column("rate", "Rows"),
-    Column("error", "Last error", "text"),
-    Column("action", "Act", "action"),
-)
 _TOPIC_COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "Archive", "state"),
@@ -61,9 +57,6 @@ _REPLAY_COLUMNS = (
     Column("action", "Act", "action"),
 )
 
-_TONES = {"failed": "warning", "stopped": "held", "cancelled": "held"}
-_SIGNS = {"failed": "▲ ", "stopped": "❚❚ "}
-
 
 def parts(reading: Reading | None, role: Role, view: "PipelineView") -> dict[str, Any]:
     """The parts of the screen. reading: for the cursors of topics as they are now; None before the first figures."""
@@ -73,7 +66,7 @@ def parts(reading: Reading | None, role: Role, view: "PipelineView") -> dict[str
         "meaning": _meaning(view),
         "strip": _strip(reading, view, cursors),
         "tables": {
-            "jobs": _job_table(view, role),
+            "jobs": job_table(view, role),
             "archived": _topic_table(reading, view, cursors, role),
             "replays": _replay_table(view, role),
         },
@@ -90,35 +83,6 @@ def archive_cursors(reading: Reading | None) -> "dict[tuple[str, int, int], Curs
         for cursor in topic.cursors
         if cursor.cursor == ARCHIVE
     }
-
-
-def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...]:
-    """A job's state in a word. What a file says of a running job is believed while somebody holds the lake."""
-    if state is None:
-        return (Chip("not run yet"),)
-    word = state.state
-    if word == "running" and view.holder is None:
-        return (Chip("waiting", "", "no worker runs now; it goes on when one does"),)
-    return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, "")),)
-
-
-def progress_cell(state: "JobState | None") -> ProgressCell:
-    """The bar of a job, counted by the offsets of its source."""
-    if state is None or not state.total:
-        return ProgressCell(0, 0, units.UNKNOWN)
-    done = min(state.done, state.total)
-    noun = f" {state.unit}"
-    return ProgressCell(done, state.total, f"{units.share(done, state.total)}", f"{done:,} of {state.total:,}{noun}")
-
-
-def rate_cell(state: "JobState | None") -> Cell:
-    return Cell(units.rate(state.rows_per_s) if state and state.state == "running" else units.UNKNOWN)
-
-
-def error_cell(state: "JobState | None") -> Cell:
-    if state is None or not state.error:
-        return Cell("")
-    return Cell(state.error, "", "warning" if state.state == "failed" else "muted")
 
 
 def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]:
@@ -164,17 +128,14 @@ def _meaning(view: "PipelineView") -> Meaning | None:
     if process is not None and process.word == "blocked":
         return Meaning("warning", "The worker can't be started: Java is missing.", process.problem)
     if process is not None and process.word == "waiting":
+        why = process.problem.rstrip(".")
         return Meaning(
             "warning",
             "The worker ended and will be started again.",
-            f"Why: {process.problem}. Next start at {moment(process.next_try_ms)} UTC; messages wait in the log.",
+            f"Why: {why}. Next start at {moment(process.next_try_ms)} UTC; messages wait in the log.",
         )
-    failed = [state for name, state in view.jobs.items() if state.state == "failed"]
-    if failed:
-        worst = failed[0]
-        more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
-        again = "" if worst.replay_id or worst.job not in JOB_SENTENCES else "; it is tried again by itself"
-        return Meaning("warning", f"The job {worst.job} failed{again}.", f"{worst.error}{more}")
+    if failed := trouble(view):
+        return failed
     if view.complaints:
         more = f" (and {len(view.complaints) - 1} more)" if len(view.complaints) > 1 else ""
         return Meaning("warning", "A file of the pipeline can't be read.", f"{view.complaints[0]}{more}")
@@ -187,7 +148,8 @@ def _strip(
     rows = sum(topic.rows for topic in view.topics)
     size = sum(topic.bytes for topic in view.topics)
     files = sum(topic.file_count for topic in view.topics)
-    failed = sum(1 for state in view.jobs.values() if state.state == "failed")
+    names = {topic.topic for topic in view.topics} | {topic for topic, _, _ in cursors}
+    failed = len(jobs_in_trouble(view))
     waiting = sum(cursor.depth for cursor in cursors.values())
     oldest_s = _oldest_unarchived_s(reading, view, cursors)
     open_replays = [one for one in view.replays if not one.is_over]
@@ -204,7 +166,7 @@ def _strip(
             "archived",
             "Archived",
             Cell(units.number(rows), units.exact(rows)),
-            Cell(f"messages of {units.plural(len({topic.topic for topic in view.topics}), 'topic')}"),
+            Cell(f"messages of {units.plural(len(names), 'topic')}"),
         ),
         Figure(
             "bytes",
@@ -265,36 +227,6 @@ def _oldest_unarchived_s(
 
 def _at_most(seconds: float | None) -> str:
     return units.UNKNOWN if seconds is None else f"≤ {units.duration(seconds)}"
-
-
-def _job_table(view: "PipelineView", role: Role) -> Table:
-    rows = []
-    for name in JOBS:
-        state = view.jobs.get(name)
-        is_stopped = state is not None and state.state == "stopped"
-        rows.append(
-            (
-                name,
-                (
-                    Cell(name, JOB_SENTENCES[name]),
-                    StateCell(job_chips(state, view)),
-                    progress_cell(state),
-                    _lag(state),
-                    rate_cell(state),
-                    error_cell(state),
-                    act_cell("Start", "start_job", role, name)
-                    if is_stopped
-                    else act_cell("Stop", "stop_job", role, name),
-                ),
-            )
-        )
-    return Table.build("jobs", "Jobs of the pipeline", _JOB_COLUMNS, rows, Empty("", "There are no jobs."))
-
-
-def _lag(state: "JobState | None") -> Cell:
-    if state is None or state.lag is None:
-        return Cell(units.UNKNOWN)
-    return Cell(units.number(state.lag), f"{state.lag:,} {state.unit}")
 
 
 def _topic_table(
@@ -405,7 +337,7 @@ def _replay_table(view: "PipelineView", role: Role) -> Table:
                     Cell(f"{asked.topic} → {asked.target}" if asked else units.UNKNOWN),
                     progress_cell(replay.run_job),
                     rate_cell(replay.run_job),
-                    error_cell(replay.run_job or replay.plan_job),
+                    error_cell(replay.run_job or replay.plan_job, view),
                     replay_action(replay, role),
                 ),
             )

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
 from admin_console.screens import units
+from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
 from admin_console.screens.parts import Cell, Column, Empty, Figure, Meaning, NameCell, StateCell, Table
-from admin_console.screens.pipeline import error_cell, progress_cell, rate_cell, replay_chips
+from admin_console.screens.pipeline import replay_chips
 from admin_console.screens.units import moment
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
         progress_cell(job),
         rate_cell(job),
         Cell(units.duration(_left_s(replay))),
-        error_cell(job),
+        error_cell(job, view),
     )
     return Table.build("progress", "Progress", _PROGRESS_COLUMNS, [("progress", row)], Empty("", "Nothing is known."))
 

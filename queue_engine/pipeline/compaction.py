@@ -50,15 +50,20 @@ def compact(context: JobContext, now_s: int, *, samples: Samples | None = None) 
     samples = samples or SamplesTopic(context.spark, context.engine)
     started_ms = context.clock.time_ns() // NS_PER_MS
     until_s = (now_s - CLOSED_AFTER_S) // DAY_S * DAY_S
-    days = _days_to_close(read_history(context.lake), until_s)
-    for number, day_s in enumerate(days):
+    history = read_history(context.lake)
+    days = _days_to_close(history, until_s)
+    # The others have nothing to do: a server's first day begins with a week of them.
+    filled = [day_s for day_s in days if _may_hold_any(history, samples, day_s)]
+    for number, day_s in enumerate(filled):
         if context.stop.is_set():
             return number > 0
         minutes = DAY_S // 60
         context.report(
-            JobState("compact", RUNNING, started_ms, 0, number * minutes, len(days) * minutes, unit="windows")
+            JobState("compact", RUNNING, started_ms, 0, number * minutes, len(filled) * minutes, unit="windows")
         )
         _close_day(context, samples, day_s)
+    if days and days[-1] not in filled:
+        change_history(context.lake, lambda before: replace(before, closed_until_s=until_s))
     return _forget(context, now_s) or bool(days)
 
 
@@ -68,6 +73,12 @@ def _days_to_close(history: History, until_s: int) -> list[int]:
     written |= {(one.end_s - 1) // DAY_S * DAY_S for one in history.of(MINUTES, FRESH)}
     days = written | {until_s - number * DAY_S for number in range(1, RAW_DAYS + 1)}
     return sorted(day for day in days if history.closed_until_s <= day < until_s)
+
+
+def _may_hold_any(history: History, samples: Samples, day_s: int) -> bool:
+    end_s = day_s + DAY_S
+    is_written = any(one.first_s < end_s and day_s < one.end_s for one in history.of(MINUTES, FRESH))
+    return is_written or samples.has_any((day_s - EARLY_S) * 1000, end_s * 1000)
 
 
 def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:

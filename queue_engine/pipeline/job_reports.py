@@ -2,10 +2,11 @@
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.pipeline.job_state import JobState, write_state
+from queue_engine.pipeline.job_state import FAILED, JobState, write_state
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,13 @@ class JobReports:
                 before = self._written.get(job)
                 if before is None or (before[0] != state and (is_last or now_ns - before[1] >= INTERVAL_NS)):
                     self._write(state)
+
+    def forgive(self, job: str) -> None:
+        """Forget the error of a job that is tried again, unless it has failed meanwhile."""
+        with self._mutex:
+            known = self._newest.get(job)
+            if known is not None and known.is_in_trouble and known.state != FAILED:
+                self._newest[job] = replace(known, error="")
 
     def newest(self, job: str) -> JobState | None:
         """The last state that was reported of a job."""

@@ -2,12 +2,15 @@
 
     pipeline/jobs/<job>.json    {"job": "archive", "state": "running", "started_ms": …, "updated_ms": …, "done": 1200,
                                  "total": 5000, "unit": "messages", "rows_per_s": 812.5, "lag": 3800, "error": "",
+                                 "next_try_ms": 0,
                                  "topics": [{"topic": "orders", "number": 3, "done": 1200, "total": 5000}, …]}
 
 Times are Unix milliseconds. done and total are counted by the source's offsets, in `unit`; total 0 is not known. lag:
-how many the source is ahead, null where not known. The worker writes; a job that somebody stopped stays stopped through
-the worker's restarts because this file says so. A field that is missing takes its default, one that is not known is
-passed over: so fields can be added without a version, and none may change its meaning.
+how many the source is ahead, null where not known. error: why it failed, in a sentence, there also while the job is
+tried again, until it comes further. next_try_ms: when a failed one is; 0 when it is not. The worker writes; a job that
+somebody stopped stays stopped through the worker's restarts because this file says so. A field that is missing takes
+its default, one that is not known is passed over: so fields can be added without a version, and none may change its
+meaning.
 """
 
 import re
@@ -67,6 +70,12 @@ class JobState:
     lag: int | None = None
     error: str = ""
     topics: tuple[TopicProgress, ...] = ()
+    next_try_ms: int = 0
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether it failed, or is tried again and has not come further yet."""
+        return self.state == FAILED or (bool(self.error) and self.state in (RUNNING, WAITING))
 
     @property
     def replay_id(self) -> str:
@@ -155,6 +164,7 @@ def _state_of(told: Mapping[str, Any], job: str) -> JobState:
             TopicProgress(_text(one, "topic"), _number(one, "number"), _number(one, "done"), _number(one, "total"))
             for one in topics[:TOPICS_MAX]
         ),
+        next_try_ms=_number(told, "next_try_ms"),
     )
 
 

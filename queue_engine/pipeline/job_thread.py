@@ -7,7 +7,6 @@ waiting ──► running ──► done                    it came to an end by
 """
 
 import logging
-import re
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.errors import EngineUnreachableError, LeaseLostError, PenstockError
+from queue_engine.pipeline.error_sentences import sentence_of
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_state import CANCELLED, DONE, FAILED, RUNNING, STOPPED, WAITING, JobState
@@ -31,11 +31,10 @@ RETRY_FIRST_S = 5.0
 RETRY_MAX_S = 300.0
 # A run that went well for so long has nothing to do with the failures before it.
 FORGIVEN_AFTER_NS = 300 * NS_PER_S
-SENTENCE_LENGTH_MAX = 300
+# A run that has failed before and goes on for so long, or comes further, has got over it.
+RECOVERED_AFTER_S = 60.0
 # What goes away by itself. Anything else says the same of the same replay every time.
 _PASSING = (EngineUnreachableError, LeaseLostError)
-# What Spark says of an error that was raised in one of its Python processes ends with the error itself.
-_OWN_ERROR = re.compile(r"queue_engine\.errors\.\w+: (.+)")
 
 
 class JobThread:
@@ -77,6 +76,9 @@ class JobThread:
         self._word_of_stop = WAITING
         self._asked_to_stop_ns = 0
         self._is_cancelled_in_spark = False
+        self._trouble = ""  # why the last run failed, until one gets over it
+        self._began_ns = 0  # the run that is now; 0 between runs
+        self._done_first: int | None = None  # where it stood at its first report
         self._thread = threading.Thread(target=self._run, name=f"job {name}", daemon=True)
 
     def start(self) -> None:
@@ -106,6 +108,13 @@ class JobThread:
             self._is_cancelled_in_spark = True
             self._spark.sparkContext.cancelJobGroup(self.name)
 
+    def look_after(self) -> None:
+        """Forget why the last run failed once this one has gone on for a while. To be called now and then."""
+        began_ns = self._began_ns
+        if self._trouble and began_ns and self._clock.monotonic_ns() - began_ns >= RECOVERED_AFTER_S * NS_PER_S:
+            self._trouble = ""
+            self._reports.forgive(self.name)
+
     def join(self, timeout_s: float) -> bool:
         """Wait for its end; whether it came."""
         self._thread.join(max(timeout_s, 0.0))
@@ -121,7 +130,8 @@ class JobThread:
         wait_s = self._retry_first_s
         self._report(self._first_word, started_ms=self._reports.now_ms(), error="")
         while not self._stop.is_set():
-            began_ns = self._clock.monotonic_ns()
+            self._began_ns = began_ns = self._clock.monotonic_ns()
+            self._done_first = None
             try:
                 with closing(self._make_engine()) as engine:
                     self._run_job(self._context(engine))
@@ -129,6 +139,7 @@ class JobThread:
                     self._report(DONE, error="")
                     return
             except Exception as exc:
+                self._began_ns = 0
                 if self._stop.is_set():
                     break
                 if self._clock.monotonic_ns() - began_ns > FORGIVEN_AFTER_NS:
@@ -136,8 +147,11 @@ class JobThread:
                 # Our own errors say all there is to say.
                 trace = None if isinstance(exc, PenstockError) else exc
                 logger.warning("job failed job=%s next_try_s=%g error=%s", self.name, wait_s, exc, exc_info=trace)
-                self._report(FAILED, error=sentence_of(exc), rows_per_s=None)
-                if not self._is_retried and not isinstance(exc, _PASSING):
+                self._trouble = sentence_of(exc)
+                is_last = not self._is_retried and not isinstance(exc, _PASSING)
+                next_try_ms = 0 if is_last else self._reports.now_ms() + int(wait_s * 1000)
+                self._report(FAILED, error=self._trouble, rows_per_s=None, next_try_ms=next_try_ms)
+                if is_last:
                     return
                 if self._stop.wait(wait_s):
                     break
@@ -163,21 +177,23 @@ class JobThread:
         known = self._reports.newest(self.name)
         started_ms = state.started_ms or (known.started_ms if known else 0)
         now_ms = self._reports.now_ms()
-        self._reports.report(replace(state, job=self.name, state=word, started_ms=started_ms, updated_ms=now_ms))
+        if self._done_first is None:
+            self._done_first = state.done
+        # It came further, or there is nothing left to do.
+        if state.done > self._done_first or state.lag == 0 or (state.state == WAITING and not state.total):
+            self._trouble = ""
+        self._reports.report(
+            replace(
+                state,
+                job=self.name,
+                state=word,
+                started_ms=started_ms,
+                updated_ms=now_ms,
+                error=state.error or self._trouble,
+            )
+        )
 
     def _report(self, word: str, **changes: Any) -> None:
         known = self._reports.newest(self.name) or JobState(self.name, word, unit=self._unit)
-        self._reports.report(replace(known, state=word, updated_ms=self._reports.now_ms(), **changes))
-
-
-def sentence_of(error: BaseException) -> str:
-    """What people read of an error: one line, without Java's and Spark's wrapping."""
-    text = str(error).strip()
-    if not isinstance(error, PenstockError):
-        own = _OWN_ERROR.findall(text)
-        if own:
-            return str(own[-1])[:SENTENCE_LENGTH_MAX]
-        first = text.splitlines()[0].strip() if text else ""
-        text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    lines = text.splitlines()
-    return lines[0][:SENTENCE_LENGTH_MAX] if lines else type(error).__name__
+        now_ms = self._reports.now_ms()
+        self._reports.report(replace(known, state=word, updated_ms=now_ms, **{"next_try_ms": 0, **changes}))

@@ -130,6 +130,7 @@ def run_job(
                     thread.ask_to_stop(FAILED if failures else WAITING)
                 if thread.stopping_for_s() > 2.0:
                     thread.cancel_in_spark()
+                thread.look_after()
                 reports.flush()
                 thread.join(0.2)
             reports.flush(is_last=True)

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, TextIO
 from queue_engine.clock import SystemClock
 from queue_engine.errors import LakeHeldError, PenstockError
 from queue_engine.pipeline import worker_state
-from queue_engine.pipeline.job_thread import sentence_of
+from queue_engine.pipeline.error_sentences import sentence_of
 from queue_engine.pipeline.jobs import (
     JOBS,
     TOKEN_VARIABLE,

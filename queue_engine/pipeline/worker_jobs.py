@@ -98,6 +98,7 @@ class WorkerJobs:
         for thread in self._threads.values():
             if thread.stopping_for_s() > CANCEL_IN_SPARK_AFTER_S:
                 thread.cancel_in_spark()
+            thread.look_after()
         self.reports.flush()
 
     def stop(self) -> None:
@@ -221,7 +222,8 @@ class WorkerJobs:
     def _mark(self, name: str, word: str) -> None:
         known = self.reports.newest(name) or JobState(name, word)
         now_ms = self.reports.now_ms()
-        self.reports.report(replace(known, state=word, updated_ms=now_ms, error=known.error if word == FAILED else ""))
+        error = known.error if word == FAILED else ""
+        self.reports.report(replace(known, state=word, updated_ms=now_ms, error=error, next_try_ms=0))
 
 
 def _name_asked_for(request: JobRequest) -> str:

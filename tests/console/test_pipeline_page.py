@@ -1,6 +1,7 @@
 """The pipeline's pages without a worker: what they show of its files, and what acts leave for it."""
 
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -106,18 +107,46 @@ def test_jobs_show_state_bar_lag_rate_and_error(engine: EngineRunner, browser: C
         html = shown(browser)
     assert row(html, "jobs", "archive") == "archive running 25 % 3,600 812/s Stop"
     assert '<progress aria-label="Progress" max="4800" value="1200">' in html
-    assert row(html, "jobs", "rollup") == "rollup ▲ failed – – – The disk is full <b>now</b>. Stop"
+    assert row(html, "jobs", "rollup") == (
+        "rollup ▲ failed – – – The disk is full <b>now</b>. Tried again by itself. Stop"
+    )
     assert "<b>now</b>" not in html
     assert row(html, "jobs", "compact") == "compact ❚❚ stopped – – – Start"
     assert "The job rollup failed; it is tried again by itself. The disk is full" in words(html)
+
+
+def test_a_job_that_failed_says_what_happens_next_and_is_not_said_to_run(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    switch_on(lake)
+    error = "The disk is full."
+    next_try_ms = time.time_ns() // 1_000_000 + 120_000
+    write_state(lake, JobState("archive", "running", done=5, total=9, rows_per_s=2.0, error=error))
+    write_state(lake, JobState("rollup", "failed", error="The engine is gone.", next_try_ms=next_try_ms))
+    write_state(lake, JobState("compact", "waiting", error=error))
+    see(engine)
+    with Lake(str(lake)).lock():
+        html = shown(browser)
+    again = "▲ trying again"
+    assert row(html, "jobs", "archive") == f"archive {again} 56 % – 2/s {error} Being tried again now. Stop"
+    assert row(html, "jobs", "compact") == f"compact {again} – – – {error} Being tried again now. Stop"
+    assert re.fullmatch(
+        r"rollup ▲ failed – – – The engine is gone\. Tried again in 1m [0-5]\ds\. Stop", row(html, "jobs", "rollup")
+    )
+    text = words(html)
+    assert re.search(r"The job rollup failed; it is tried again in 1m [0-5]\ds\. The engine is gone\. 2 more", text)
+    assert "3 failed" in text
 
 
 def test_a_job_does_not_run_while_nobody_holds_the_lake(engine: EngineRunner, browser: Client, lake: Path) -> None:
     """What a killed worker's file says is no longer so."""
     switch_on(lake)
     write_state(lake, JobState("archive", "running", rows_per_s=1.0))
+    write_state(lake, JobState("rollup", "running", error="The disk is full."))
     see(engine)
-    assert row(shown(browser), "jobs", "archive").startswith("archive waiting")
+    html = shown(browser)
+    assert row(html, "jobs", "archive").startswith("archive waiting")
+    assert row(html, "jobs", "rollup") == "rollup waiting – – – The disk is full. Stop"
 
 
 def test_a_broken_file_is_told_of_and_the_page_is_there(engine: EngineRunner, browser: Client, lake: Path) -> None:
@@ -182,6 +211,15 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     strip = html.split("data-strip")[1].split("</dl>")[0]
     assert "6,000" in strip
     assert "5 messages waiting" in words(strip)
+
+
+def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    switch_on(lake)
+    engine.submit("publish", "orders", [b"x"] * 5).result(5)
+    engine.submit("create_cursor", "orders", cursor="archive").result(5)
+    see(engine)
+    strip = shown(browser).split("data-strip")[1].split("</dl>")[0]
+    assert "messages of 1 topic" in words(strip)
 
 
 def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, browser: Client, lake: Path) -> None:

@@ -8,6 +8,7 @@ import logging
 import math
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -15,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.compaction import EARLY_S
 from queue_engine.pipeline.history_manifest import FRESH, read_history
 from queue_engine.pipeline.history_schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES
+from queue_engine.pipeline.job_state import JobState
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.percentiles import percentiles_ms
 from queue_engine.pipeline.rollups import compact, start_rollup_stream
@@ -226,6 +229,20 @@ def test_a_day_whose_raw_samples_are_gone_is_made_of_what_the_stream_wrote(spark
             ("2027-01-16", "raw and fresh"),
         ]
         check_hours(read_rows(lake, HOURS), {key: row for key, row in found.items() if key[0] < MIDNIGHT_S + DAY_S})
+
+
+def test_the_days_before_a_server_was_there_are_closed_without_a_word(tmp_path: Path) -> None:
+    samples = SampleFiles(None, tmp_path / "samples")
+    samples.add([((MIDNIGHT_S + 2 * EARLY_S) * 1000, b"of today")])
+    lake = Lake(str(tmp_path / "lake"))
+    said: list[JobState] = []
+    with lake.lock():
+        context = replace(job_context(None, lake), report=said.append)
+        assert compact(context, MIDNIGHT_S + 3 * EARLY_S, samples=samples)
+        history = read_history(lake)
+        assert (history.closed_until_s, history.step, history.files) == (MIDNIGHT_S, 1, ())
+        assert not compact(context, MIDNIGHT_S + 3 * EARLY_S, samples=samples)
+    assert said == []
 
 
 def test_rows_name_every_gauge_and_counter() -> None:

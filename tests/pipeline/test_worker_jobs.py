@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from queue_engine.clock import SystemClock
-from queue_engine.errors import EngineUnreachableError, OffsetGoneError, PipelineError
+from queue_engine.errors import EngineUnreachableError, PipelineError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
 from queue_engine.pipeline.job_requests import ask_for_replay, has_requests, put_request, read_replay_request
 from queue_engine.pipeline.job_state import JobState, read_state, write_state
-from queue_engine.pipeline.job_thread import JobThread, sentence_of
+from queue_engine.pipeline.job_thread import JobThread
 from queue_engine.pipeline.jobs import Job, job_of
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
@@ -285,24 +285,85 @@ def test_a_replay_is_tried_again_only_for_what_goes_away_by_itself(
     assert state_of(tmp_path, "replay-7f3a") == ("failed" if tries == 1 else "done")
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (OffsetGoneError("offset 7 of orders is gone"), "offset 7 of orders is gone"),
-        (PipelineError(""), "PipelineError"),
-        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
-        (
-            RuntimeError(
-                "[STREAM_FAILED] Query [id = 1] terminated\n  File x\n"
-                "queue_engine.errors.OffsetGoneError: offset 7 of orders is gone\n\n\tat org.apache.spark.X"
-            ),
-            "offset 7 of orders is gone",
-        ),
-        (ValueError("x" * 1000), f"ValueError: {'x' * 288}"),
-    ],
-)
-def test_the_sentence_of_an_error_is_short_and_its_own(error: Exception, sentence: str) -> None:
-    assert sentence_of(error) == sentence
+def test_an_error_stays_until_the_job_comes_further_or_has_gone_on_for_a_while(tmp_path: Path) -> None:
+    """What fails again and again is never said to run as if nothing were wrong."""
+    clock = ManualClock()
+    reports = JobReports(tmp_path, clock)
+    seen: list[tuple[str, str]] = []
+    tries: list[int] = []
+    may_end = threading.Event()
+
+    def see() -> None:
+        known = reports.newest("archive")
+        assert known is not None
+        seen.append((known.state, known.error))
+
+    def run(context: JobContext) -> None:
+        tries.append(1)
+        context.report(JobState("archive", "running", done=5, total=9, lag=4))
+        see()
+        if len(tries) == 3:
+            context.report(JobState("archive", "running", done=6, total=9, lag=3))
+            see()
+        if len(tries) < 5:
+            raise PipelineError(f"error {len(tries)}")
+        assert may_end.wait(10)
+
+    thread = JobThread(
+        "archive",
+        run,
+        unit="messages",
+        spark=None,
+        lake=Lake(str(tmp_path)),
+        make_engine=lambda: LogClient("http://127.0.0.1:1"),
+        clock=clock,
+        reports=reports,
+        retry_first_s=0.01,
+    )
+    thread.start()
+    wait_for("the fifth try", lambda: len(seen) == 6)
+    running = "running"
+    expected = ["", "error 1.", "error 2.", "", "error 3.", "error 4."]
+    assert seen == [(running, error) for error in expected]
+    clock.advance(ms=59_000)
+    thread.look_after()
+    see()
+    clock.advance(ms=1_000)
+    thread.look_after()
+    see()
+    may_end.set()
+    assert thread.join(10)
+    assert seen[6:] == [(running, "error 4."), (running, "")]
+
+
+def test_a_failed_job_says_when_it_is_tried_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    reports = JobReports(tmp_path, clock)
+
+    def fails(_: JobContext) -> None:
+        raise PipelineError("the engine is gone")
+
+    thread = JobThread(
+        "archive",
+        fails,
+        unit="messages",
+        spark=None,
+        lake=Lake(str(tmp_path)),
+        make_engine=lambda: LogClient("http://127.0.0.1:1"),
+        clock=clock,
+        reports=reports,
+        retry_first_s=20.0,
+    )
+    thread.start()
+    wait_for("the failure", lambda: state_of(tmp_path, "archive") == "failed")
+    failed = read_state(tmp_path, "archive")
+    assert failed is not None
+    assert failed.next_try_ms == reports.now_ms() + 20_000
+    thread.ask_to_stop("stopped")
+    assert thread.join(10)
+    stopped = read_state(tmp_path, "archive")
+    assert stopped is not None
+    assert (stopped.state, stopped.next_try_ms) == ("stopped", 0)
 
 
 def test_names_of_jobs(tmp_path: Path) -> None:

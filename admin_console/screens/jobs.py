@@ -1,0 +1,125 @@
+"""Jobs of the pipeline: the word, the bar and the trouble of each."""
+
+from typing import TYPE_CHECKING
+
+from admin_console.accounts.roles import Role
+from admin_console.gateway.pipeline import JOB_SENTENCES
+from admin_console.screens import units
+from admin_console.screens.links import act_cell
+from admin_console.screens.parts import Cell, Chip, Column, Empty, Meaning, ProgressCell, StateCell, Table
+
+if TYPE_CHECKING:
+    from admin_console.gateway.pipeline import JobState, PipelineView
+
+# The jobs that there always are, in the order that data flows.
+JOBS = ("archive", "rollup", "compact")
+
+_JOB_COLUMNS = (
+    Column("name", "Job", "text"),
+    Column("state", "State", "state"),
+    Column("progress", "Progress", "progress"),
+    Column("lag", "Behind"),
+    Column("rate", "Rows"),
+    Column("error", "Last error", "text"),
+    Column("action", "Act", "action"),
+)
+
+_TONES = {"failed": "warning", "stopped": "held", "cancelled": "held"}
+_SIGNS = {"failed": "▲ ", "stopped": "❚❚ "}
+
+
+def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...]:
+    """A job's state in a word. What a file says of a running job is believed while somebody holds the lake."""
+    if state is None:
+        return (Chip("not run yet"),)
+    word = state.state
+    if word in ("running", "waiting"):
+        if view.holder is None:
+            return (Chip("waiting", "", "No worker runs now; it goes on when one does."),)
+        if state.is_in_trouble:
+            return (Chip("▲ trying again", "warning", "Its last run failed, and this one has not come further yet."),)
+    title = "Nothing to do now; it looks again by itself." if word == "waiting" and state.job in JOB_SENTENCES else ""
+    return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, ""), title),)
+
+
+def progress_cell(state: "JobState | None") -> ProgressCell:
+    """The bar of a job, counted by the offsets of its source."""
+    if state is None or not state.total:
+        return ProgressCell(0, 0, units.UNKNOWN)
+    done = min(state.done, state.total)
+    noun = f" {state.unit}"
+    return ProgressCell(done, state.total, f"{units.share(done, state.total)}", f"{done:,} of {state.total:,}{noun}")
+
+
+def rate_cell(state: "JobState | None") -> Cell:
+    return Cell(units.rate(state.rows_per_s) if state and state.state == "running" else units.UNKNOWN)
+
+
+def error_cell(state: "JobState | None", view: "PipelineView") -> Cell:
+    """Why a job failed, and what becomes of it."""
+    if state is None or not state.error:
+        return Cell("")
+    if not state.is_in_trouble or view.holder is None:
+        return Cell(state.error, "", "warning" if state.state == "failed" else "muted")
+    again = _again(state)
+    return Cell(f"{state.error} {again[0].upper()}{again[1:]}." if again else state.error, "", "warning")
+
+
+def trouble(view: "PipelineView") -> Meaning | None:
+    """The sentence about the jobs that failed, or are tried again; None where all is well."""
+    found = jobs_in_trouble(view)
+    if not found:
+        return None
+    worst = found[0]
+    more = f" {len(found) - 1} more failed." if len(found) > 1 else ""
+    again = _again(worst)
+    return Meaning("warning", f"The job {worst.job} failed{f'; it is {again}' if again else ''}.", worst.error + more)
+
+
+def jobs_in_trouble(view: "PipelineView") -> "list[JobState]":
+    """Those that failed, the worst first: a job that has given up, then one that waits, then one that tries again."""
+    found = [state for state in view.jobs.values() if state.is_in_trouble]
+    if view.holder is None:
+        found = [state for state in found if state.state == "failed"]
+    return sorted(found, key=lambda state: (state.state != "failed", state.next_try_ms))
+
+
+def _again(state: "JobState") -> str:
+    """When a job that failed is tried again: words that go on from "it is"; "" when it is not."""
+    if state.state != "failed":
+        return "being tried again now"
+    left_s = (state.next_try_ms - units.now_ms()) / 1000
+    if left_s >= 1:
+        return f"tried again in {units.duration(int(left_s))}"
+    return "tried again now" if state.next_try_ms else "tried again by itself" if state.job in JOB_SENTENCES else ""
+
+
+def job_table(view: "PipelineView", role: Role) -> Table:
+    """The table of the jobs that there always are."""
+    rows = []
+    for name in JOBS:
+        state = view.jobs.get(name)
+        is_stopped = state is not None and state.state == "stopped"
+        rows.append(
+            (
+                name,
+                (
+                    Cell(name, JOB_SENTENCES[name]),
+                    StateCell(job_chips(state, view)),
+                    progress_cell(state),
+                    _lag(state),
+                    rate_cell(state),
+                    error_cell(state, view),
+                    act_cell("Start", "start_job", role, name)
+                    if is_stopped
+                    else act_cell("Stop", "stop_job", role, name),
+                ),
+            )
+        )
+    return Table.build("jobs", "Jobs of the pipeline", _JOB_COLUMNS, rows, Empty("", "There are no jobs."))
+
+
+def _lag(state: "JobState | None") -> Cell:
+    if state is None or state.lag is None:
+        return Cell(units.UNKNOWN)
+    return Cell(units.number(state.lag), f"{state.lag:,} {state.unit}")

@@ -1,0 +1,64 @@
+"""What people read of an error."""
+
+import pytest
+
+from queue_engine.errors import OffsetGoneError, PipelineError
+from queue_engine.pipeline.error_sentences import SENTENCE_LENGTH_MAX, sentence_of
+
+# Errors as Spark 4 words them. Their classes are made here: processes that read sentences have no Spark.
+Py4JJavaError = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+StreamingQueryException = type("StreamingQueryException", (Exception,), {"__module__": "pyspark.errors.exceptions.x"})
+
+STAGE_FAILED = (
+    "An error occurred while calling o72.collectToPython.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most "
+    "recent failure: Lost task 0.0 in stage 3.0 (TID 4) (localhost executor driver): java.lang.IllegalStateException: "
+    "the file ends early\n\tat org.apache.spark.X.y(X.scala:1)"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OffsetGoneError("offset 7 of orders is gone"), "offset 7 of orders is gone."),
+        (PipelineError("It is gone.\nmore of it"), "It is gone."),
+        (PipelineError(""), "PipelineError."),
+        (OSError(28, "No space left on device"), "There is no space left on the disk."),
+        (PermissionError(13, "Permission denied", "/lake/x"), "The system said no: Permission denied: /lake/x."),
+        (
+            RuntimeError(
+                "[STREAM_FAILED] Query [id = 1] terminated\n  File x\n"
+                "queue_engine.errors.OffsetGoneError: offset 7 of orders is gone\n\n\tat org.apache.spark.X"
+            ),
+            "offset 7 of orders is gone.",
+        ),
+        (
+            StreamingQueryException("Python worker failed to connect back.\n=== Streaming Query ==="),
+            "A Python process of Spark did not start within ten seconds: the machine was too busy.",
+        ),
+        (
+            StreamingQueryException(
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: the batch is odd SQLSTATE: XXKST"
+            ),
+            "Spark failed: the batch is odd.",
+        ),
+        (Py4JJavaError(STAGE_FAILED), "Spark failed: the file ends early."),
+        (
+            Py4JJavaError(f"{STAGE_FAILED}\nCaused by: java.io.IOException: No space left on device"),
+            "There is no space left on the disk.",
+        ),
+        (
+            Py4JJavaError(f"{STAGE_FAILED}\nCaused by: java.io.EOFException: 7 bytes are missing"),
+            "Spark failed: 7 bytes are missing.",
+        ),
+        (Py4JJavaError(""), "Spark failed: Py4JJavaError."),
+        (ValueError("7 is odd"), "It met an error nobody foresaw, ValueError: 7 is odd."),
+        (ValueError(), "It met an error nobody foresaw, ValueError."),
+    ],
+)
+def test_the_sentence_of_an_error_is_its_own(error: Exception, sentence: str) -> None:
+    assert sentence_of(error) == sentence
+
+
+def test_it_is_short() -> None:
+    assert len(sentence_of(ValueError("x" * 1000))) == SENTENCE_LENGTH_MAX
