@@ -49,6 +49,7 @@ def test_without_any_the_error_tells_what_was_found_and_what_mends_it(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from queue_engine.pipeline.session import make_session\n"
@@ -62,7 +63,7 @@ def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
         env=bare,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
