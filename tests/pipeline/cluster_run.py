@@ -45,6 +45,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TOPICS = ("first", "second")
 BODY_BYTES = 200
 BATCH = 500
+ENGINE_OPTIONS = (
+    "--storage=log",
+    "--samples-interval=1s",
+    # Several segments are complete and could be read as files: who reads over HTTP does so because he was told.
+    f"--log-segment-bytes={2 << 20}",
+    f"--max-body-size={128 << 10}",
+    f"--max-msg-size={64 << 10}",
+)
 SAMPLES = 60  # of ten seconds each, taken before the engine starts
 SAMPLED = [number % 7 + 1 for number in range(SAMPLES)]  # messages before each
 JOB_TIMEOUT_S = 900.0
@@ -212,7 +220,7 @@ def run(directory: Path, *, messages: int, spark: SparkSession | None = None) ->
     """spark: a session for the jobs on one machine; with it, the archive runs on the cluster by spark-submit alone."""
     run = Run()
     write_samples(directory / "engine")
-    with EngineProcess(directory / "engine", options=["--storage=log", "--samples-interval=1s"]) as engine:
+    with EngineProcess(directory / "engine", options=ENGINE_OPTIONS) as engine:
         write_messages(engine, messages)
         cluster = SparkCluster(directory / "cluster")
         try:

@@ -31,9 +31,14 @@ class CountingProxy:
 
             def _pass_on(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self._backend.request(self.command, self.path, body=body)
-                answer = self._backend.getresponse()
-                data = answer.read()
+                try:
+                    self._backend.request(self.command, self.path, body=body)
+                    answer = self._backend.getresponse()
+                    data = answer.read()
+                except (http.client.RemoteDisconnected, ConnectionError):
+                    # The engine closes connections that were idle: so does this one, and the client asks again.
+                    self.close_connection = True
+                    return
                 with mutex:
                     proxy.answered_bytes[urlsplit(self.path).path] += len(data)
                 self.send_response(answer.status)
