@@ -46,6 +46,8 @@ DATA_PATH_DEFAULT = ".penstock"
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 READ_FROM_VARIABLE = "PENSTOCK_READ_FROM"
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
+# Topics, separated by commas, of which replayed messages are archived like others; of all others they are left out.
+ARCHIVE_REPLAYED_VARIABLE = "PENSTOCK_ARCHIVE_REPLAYED"
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
@@ -235,12 +237,18 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
         depth = archive_depth(context.engine)
         rows = 0
         if depth and (once or depth >= ARCHIVE_GATHER_MESSAGES or context.clock.monotonic_ns() >= next_ns):
-            rows = archive_once(context)
+            rows = archive_once(context, include_replayed=replayed_topics(os.environ))
             next_ns = context.clock.monotonic_ns() + int(ARCHIVE_GATHER_S * NS_PER_S)
         if once and not rows:
             return
         if not once and rows < ARCHIVE_GATHER_MESSAGES:
             context.stop.wait(ARCHIVE_LOOK_S)
+
+
+def replayed_topics(environment: Mapping[str, str]) -> frozenset[str]:
+    """Topics of which replayed messages are archived again, because somebody asked for it."""
+    named = environment.get(ARCHIVE_REPLAYED_VARIABLE, "").split(",")
+    return frozenset(name.strip() for name in named if name.strip())
 
 
 def _run_replay(context: JobContext, replay_id: str, _: bool) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.pipeline.jobs import MASTER_DEFAULT, chosen_master, parse
+from queue_engine.pipeline.jobs import MASTER_DEFAULT, chosen_master, parse, replayed_topics
 
 
 def test_the_master_is_the_one_that_was_given_first() -> None:
@@ -34,3 +34,8 @@ def test_another_word_is_refused_wherever_it_stands(
     with pytest.raises(SystemExit):
         parse(["archive"])
     assert capsys.readouterr().err.count(f"{word!r} can be auto or files or http") == 2
+
+
+def test_topics_whose_replayed_messages_are_archived_again_are_named_by_the_environment() -> None:
+    assert replayed_topics({"PENSTOCK_ARCHIVE_REPLAYED": "orders, clicks,,"}) == {"orders", "clicks"}
+    assert replayed_topics({}) == frozenset()
