@@ -1,7 +1,7 @@
 // The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 import { addToPast, moment, past, resetZoom, startRanges, zoomTo } from "./history.js";
-import { bandTrace, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
+import { bandTrace, duration, exponentFormat, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
 
 const SECONDS = 900;
 const TABLE_ROWS_MAX = 96;
@@ -313,6 +313,7 @@ class Graph {
       // An axis of nothing but zeroes would run from -1 to 1.
       const top = Math.max(0, ...this.columns.filter((column) => !this.hidden.has(column)).map(highest));
       layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
+      layout.yaxis.exponentformat = exponentFormat(top);
     }
     return layout;
   }

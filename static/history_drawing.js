@@ -58,11 +58,17 @@ export function pastAxes(layout, { from, to, revision: uirevision }, isDuration,
   // A drag chooses a time and nothing else.
   layout.yaxis.fixedrange = true;
   layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
+  layout.yaxis.exponentformat = exponentFormat(top);
   if (!isDuration) return;
   layout.yaxis.range[1] = top > 0 ? top * 1.08 : 1000;
   layout.yaxis.tickvals = durationTicks(layout.yaxis.range[1]);
   layout.yaxis.ticktext = layout.yaxis.tickvals.map((ms) => (ms ? duration(ms) : "0"));
   layout.margin.l = 60;
+}
+
+// Thousands and millions have a letter. Small rates get none: 0.1 a second would be "100m".
+export function exponentFormat(top) {
+  return top < 1 ? "none" : "B";
 }
 
 const TICK_STEPS_MS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400].map((s) => s * 1000);

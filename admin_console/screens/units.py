@@ -92,7 +92,7 @@ def share(part: float, whole: float) -> str:
     if whole <= 0:
         return UNKNOWN
     percent = 100 * part / whole
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+    return f"{percent:.0f} %" if percent >= 9.95 or not part else f"{percent:.1f} %"
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:

@@ -40,6 +40,7 @@ ONLY: dict[str, tuple[str, str]] = {
         LOG,
         "a disk queue's messages are read by consuming them; a test tells that it says so",
     ),
+    "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "service/test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
     "service/test_http_write.py": (LOG, "a disk queue keeps no keys"),
