@@ -299,7 +299,9 @@ def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None
 def _range(topic: "ArchivedTopic | None") -> Cell:
     if topic is None or topic.first_time_ms is None or topic.last_time_ms is None:
         return Cell("nothing yet", tone="muted")
-    return Cell(f"{moment(topic.first_time_ms)} – {moment(topic.last_time_ms)}")
+    first, last = moment(topic.first_time_ms), moment(topic.last_time_ms)
+    day, _, clock = last.partition(" ")
+    return Cell(f"{first} – {clock if clock and first.startswith(day) else last}")
 
 
 def _offsets(topic: "ArchivedTopic | None") -> Cell:
