@@ -45,6 +45,8 @@ JOB = "archive"
 # A step costs a second of its own: so many that this is little, so few that little is done again after a kill.
 STEP_ROWS = 1_000_000
 STEP_BYTES = 256 << 20
+# So much of a topic is looked at to tell how large its messages are.
+SAMPLED_BYTES = 256 << 10
 STEP_TOPICS = 200
 # How often topics that change under a run are looked at anew within it.
 _LOOKS_MAX = 5
@@ -56,14 +58,15 @@ def archive_once(
     topics: Collection[str] | None = None,
     include_replayed: Collection[str] = (),
     step_rows: int = STEP_ROWS,
+    step_bytes: int = STEP_BYTES,
 ) -> int:
     """Archive what is synced now, until all is done or context.stop is set. Returns the rows archived.
 
     topics: only these; None for all that have the cursor. include_replayed: topics of which replayed messages are
-    archived again. step_rows: the most of one step. A topic that fails does not keep the others from their turn; then
-    its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
+    archived again. step_rows, step_bytes: the most of one step, about. A topic that fails does not keep the others from
+    their turn; then its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
     """
-    run = _Run(context, topics, frozenset(include_replayed), step_rows)
+    run = _Run(context, topics, frozenset(include_replayed), step_rows, step_bytes)
     for _ in range(_LOOKS_MAX):
         if not run.pass_over():
             break
@@ -99,12 +102,18 @@ class _Work:
 
 class _Run:
     def __init__(
-        self, context: JobContext, topics: Collection[str] | None, include_replayed: frozenset[str], step_rows: int
+        self,
+        context: JobContext,
+        topics: Collection[str] | None,
+        include_replayed: frozenset[str],
+        step_rows: int,
+        step_bytes: int,
     ) -> None:
         self._context = context
         self._topics = topics
         self._include_replayed = include_replayed
         self._step_rows = step_rows
+        self._step_bytes = step_bytes
         self._started_ns = context.clock.monotonic_ns()
         self._started_ms = self._now_ms()
         self._works: dict[tuple[str, int], _Work] = {}
@@ -199,9 +208,16 @@ class _Run:
             manifest = self._written(manifest)
         if cursor["offset"] < manifest.next_offset:
             self._move_cursor(manifest)
-        message_bytes = max(cursor["lag_bytes"] // max(cursor["depth"], 1), 1)
-        rows_max = max(min(self._step_rows, STEP_BYTES // message_bytes), 1)
+        rows_max = self._step_rows
+        if cursor["lag_bytes"] > self._step_bytes and cursor["depth"] > 0:
+            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(topic, manifest.next_offset)), 1)
         return _Work(manifest, cursor["synced_offset"], rows_max)
+
+    def _message_bytes(self, topic: str, offset: int) -> int:
+        """What a message takes in the log, by those that come next. What the cursor keeps of the log says nothing of
+        it: other topics' messages lie between."""
+        page = self._context.engine.records(topic, offset, max_bytes=SAMPLED_BYTES)
+        return max(len(page.data) // max(page.next_offset - page.first_offset, 1), 1)
 
     def _close_others(self, topic: str, number: int) -> None:
         """Topics that had this name before are no more."""

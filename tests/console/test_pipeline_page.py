@@ -203,8 +203,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     archived_topic(lake, "gone", 9, 255, gaps=[])
     html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
-        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets "
-        "Stop archiving"
+        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets Stop archiving"
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
     assert row(html, "archived", "gone/9-ff").startswith("gone topic gone 3,000 messages – 97.7 KiB")

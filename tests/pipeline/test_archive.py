@@ -101,6 +101,23 @@ def test_it_goes_on_where_it_was_and_leaves_the_leases_to_nobody(
     assert all(path.stat().st_size < 5 for path in engine.data_path.rglob("leases.json"))
 
 
+def test_large_messages_of_another_topic_between_them_do_not_cut_its_steps(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    for topic in ("between-small", "between-large"):
+        engine.http("POST", f"/topic/create?topic={topic}")
+        switch_on(engine, topic)
+    for _ in range(10):
+        publish(engine, "between-small", [b"s" * 100] * 100)
+        publish(engine, "between-large", [b"l" * 100_000] * 3)
+    one = job(spark, lake, engine)
+    topics = {"between-small", "between-large"}
+    assert archive_once(one.context, topics=topics, step_bytes=1 << 20) == 1_030
+    assert archive_of(lake, "between-small").step == 1
+    # Ten of its messages are a mebibyte.
+    assert archive_of(lake, "between-large").step == 3
+
+
 def test_a_topic_without_the_switch_is_not_archived(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
     publish(engine, "not-switched", [b"a"])
     engine.http("POST", "/cursor/create?topic=not-switched&cursor=another")
