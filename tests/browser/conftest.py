@@ -42,7 +42,8 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The server that the tests of one storage kind share, with a viewer called vera beside its admin.
 
-    It lives long enough to want a worker, whose start would take the processors from the pages: test_pipeline has one."""
+    It lives long enough to want a worker, whose start would take the processors from the pages: test_pipeline has
+    one."""
     with ServerProcess(tmp_path_factory.mktemp("browser") / "data", options=["--no-pipeline"]) as running:
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
         subprocess.run(
