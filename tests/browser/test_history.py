@@ -166,7 +166,13 @@ def test_a_drag_zooms_all_graphs_and_the_url_and_is_undone(page: Page) -> None:
     assert chosen(page) == []
     # The finer level is fetched: minutes, not hours.
     wait_for("finer points", lambda: points(page, "depth", "depth") > 900, timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
-    assert points(page, "in_flight", "in flight") == points(page, "depth", "depth")
+    # The graphs are drawn one after the other.
+    wait_for(
+        "the same of the other graph",
+        lambda: points(page, "in_flight", "in flight") == points(page, "depth", "depth"),
+        timeout_s=DRAWING_TIMEOUT_S,
+        every_s=0.1,
+    )
     drag(page, "depth", 0.4, 0.6)
     wait_for_span(page, 0.04 * 7 * DAY_S)
     assert page.url != zoomed
