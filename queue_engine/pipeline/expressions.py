@@ -211,8 +211,8 @@ class _Parser:
             return self._primary()
         token = self._take()
         operand = self._as(self._deeper(self._signed), "number", token)
-        if isinstance(operand, Constant):
-            return Constant(-operand.value, "number")  # type: ignore[operator]  # its kind says that it is a float
+        if isinstance(operand, Constant) and isinstance(operand.value, float):
+            return Constant(-operand.value, "number")
         return Arithmetic("-", Constant(0.0, "number"), operand)
 
     def _primary(self) -> Node:

@@ -65,8 +65,9 @@ class ReplayRequest:
         for bound in (self.start_time_ms, self.end_time_ms, self.number, self.id_base):
             if bound is not None and (not isinstance(bound, int) or not 0 <= bound < 1 << 63):
                 raise PipelineError(f"{str(bound)[:80]!r} is no time and no number")
-        if None not in (self.start_time_ms, self.end_time_ms) and self.start_time_ms >= self.end_time_ms:  # type: ignore[operator]
-            raise PipelineError(f"no message is from {self.start_time_ms} on and before {self.end_time_ms}")
+        start_ms, end_ms = self.start_time_ms, self.end_time_ms
+        if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+            raise PipelineError(f"no message is from {start_ms} on and before {end_ms}")
         check_rate(self.rate_per_s)
         if not isinstance(self.key, str) or not isinstance(self.expression, str):
             raise PipelineError("key and expression have to be texts")
