@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.java import find_java
+from queue_engine.pipeline.spark_home import lean_spark_home
 
 DRIVER_MEMORY = "1g"
 # Fixed in the checkpoint of every stateful stream: to change it is to begin that stream anew.
@@ -54,6 +55,8 @@ def make_session(
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            if "SPARK_HOME" not in os.environ:
+                os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))
             settings |= _LOCAL_SETTINGS
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")

@@ -47,7 +47,8 @@ def autogroup_nice(pid: int) -> int | None:
         words = Path(f"/proc/{pid}/autogroup").read_text().split()
     except OSError:
         return None
-    return int(words[-1])
+    # Nothing is told of a process whose control group has a share of its own.
+    return int(words[-1]) if words else None
 
 
 def ready_worker(lake: Path, *, other_than: int = 0) -> int:

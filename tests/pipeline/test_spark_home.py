@@ -1,0 +1,29 @@
+"""The Python processes of Spark import the installed package, not the zip file that is compiled at every start."""
+
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from queue_engine.pipeline.spark_home import lean_spark_home
+
+
+def test_a_home_has_the_launcher_and_the_jars_and_is_made_again_over_itself(tmp_path: Path) -> None:
+    for _ in range(2):
+        home = lean_spark_home(tmp_path / "home")
+        assert sorted(path.name for path in home.iterdir()) == ["bin", "jars"]
+        assert (home / "bin" / "spark-submit").is_file()
+        assert (home / "jars").resolve() == Path(pyspark.__file__).parent / "jars"
+
+
+@pytest.mark.spark
+def test_a_process_of_spark_imports_what_is_installed(spark: SparkSession) -> None:
+    def where(_: int) -> str:
+        import pyspark.worker
+
+        return str(pyspark.worker.__file__)
+
+    assert spark.sparkContext.parallelize([0], 1).map(where).collect() == [
+        str(Path(pyspark.__file__).with_name("worker.py"))
+    ]
