@@ -1,6 +1,8 @@
 """One job of the pipeline as a process that can be killed, in a session of its own.
 
-python -m tests.pipeline.job_process LAKE ENGINE_URL archive STEP_ROWS | replay ID RATE
+python -m tests.pipeline.job_process LAKE ENGINE_URL archive STEP_ROWS [MOMENT STEP] | replay ID RATE
+
+MOMENT STEP: where it is to kill itself, see kill_moments.py.
 """
 
 import ctypes
@@ -15,6 +17,7 @@ from queue_engine.clock import SystemClock
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
+from tests.pipeline.kill_moments import Death
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 END_TIMEOUT_S = 600.0
@@ -51,11 +54,18 @@ class JobProcess:
 
     def wait(self) -> None:
         """Until it has done its job. Raises AssertionError with what it wrote when it failed."""
+        self._wait_for(0)
+
+    def wait_killed(self) -> None:
+        """Until it is killed. Raises AssertionError with what it wrote when it ended otherwise."""
+        self._wait_for(-signal.SIGKILL)
+
+    def _wait_for(self, expected: int) -> None:
         try:
             status = self._process.wait(END_TIMEOUT_S)
         finally:
             self.kill9()
-        assert status == 0, self.log_path.read_text(errors="replace")[-5000:]
+        assert status == expected, f"status {status}: {self.log_path.read_text(errors='replace')[-5000:]}"
 
 
 def end_with_parent() -> None:
@@ -80,6 +90,8 @@ def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
             spark, lake, LogClient(engine_url), SystemClock(), threading.Event(), lambda state: print(state, flush=True)
         )
         if job == "archive":
+            if len(arguments) > 1:
+                Death(arguments[1], int(arguments[2])).install()
             archive_once(context, step_rows=int(arguments[0]))
         else:
             run_replay(context, arguments[0], rate_per_s=int(arguments[1]) or None)
