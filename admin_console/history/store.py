@@ -87,10 +87,12 @@ class HistoryStore:
             try:
                 query = f"SELECT {what} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
                 return self._run(query, asked)
-            except duckdb.Error as exc:
+            except (duckdb.Error, UnicodeDecodeError) as exc:
                 # A file that a newer manifest has replaced may be gone between the two.
                 if is_last_try or not isinstance(exc, duckdb.IOException):
                     logger.error("history not read directory=%s error=%s", self.directory, exc)
+                    # After a failure of its own duckdb answers nothing any more on this connection.
+                    self.close()
                     raise HistoryUnreadableError(_sentence(exc)) from exc
         raise AssertionError("the last try returns or raises")
 
@@ -146,7 +148,9 @@ def _connect(directory: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _sentence(error: duckdb.Error) -> str:
+def _sentence(error: duckdb.Error | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "The history can't be read: a file is damaged, and what is said of it is no text."
     first_line = str(error).partition("\n")[0].strip()
     if isinstance(error, duckdb.IOException) and "No files found" in first_line:
         path = first_line.rpartition("pattern ")[2].strip('"')

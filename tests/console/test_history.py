@@ -334,6 +334,13 @@ def test_a_damaged_file_and_a_damaged_manifest_are_told(lake: HistoryLake, sourc
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(HistoryUnreadableError, match=r"can't be read: .*parquet"):
         shown(source, "1h")
+    # A name that is no text: duckdb tells of it in words that are none.
+    path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
+    path.write_bytes(path.read_bytes().replace(b"depth_avg", b"\xb8epth_avg"))
+    lake.files = lake.files[1:]
+    lake.write_manifest()
+    with pytest.raises(HistoryUnreadableError, match="can't be read"):
+        shown(source, "1h")
     manifest = lake.directory / "manifest.json"
     manifest.write_bytes(manifest.read_bytes().replace(b"minutes", b"minutez", 1))
     with pytest.raises(HistoryUnreadableError, match="manifest"):
