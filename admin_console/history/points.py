@@ -11,10 +11,9 @@ Recorded windows and live seconds weigh by the seconds they cover, so a bucket m
 import numpy as np
 
 from admin_console.gateway.history import value_ms_of
-from admin_console.history.store import Column, Floats, Rows
+from admin_console.history.store import BUCKET_COUNT, Column, Floats, Rows
 
 PERCENTILES = (("p50", 50), ("p95", 95), ("p99", 99))
-_BUCKETS = 1 << 12  # more than there are latency buckets
 
 
 class Points:
@@ -113,18 +112,18 @@ def of_all_nodes(windows: Rows) -> Rows:
 def percentiles(points: Points, counts: Rows) -> dict[str, Floats]:
     """The nearest rank of each of PERCENTILES of every bucket, in milliseconds; NaN where no message was finished."""
     # One number for slot and latency bucket: sorted, the slots lie one behind another, each by latency.
-    sorts = points.slots(np.asarray(counts["t"])) * _BUCKETS + np.asarray(counts["b"])
+    sorts = points.slots(np.asarray(counts["t"])) * BUCKET_COUNT + np.asarray(counts["b"])
     keys, places = np.unique(sorts, return_inverse=True)
     numbers = np.bincount(places, weights=floats(counts["n"]), minlength=len(keys)).astype(np.int64)
     upto = np.cumsum(numbers)
-    starts = np.searchsorted(keys, np.arange(points.count + 1) * _BUCKETS)
+    starts = np.searchsorted(keys, np.arange(points.count + 1) * BUCKET_COUNT)
     before = np.concatenate(([0], upto))[starts]
     totals = np.diff(before)
     has_any = totals > 0
     made = {}
     for name, percent in PERCENTILES:
         ranks = before[:-1][has_any] + (totals[has_any] * percent + 99) // 100
-        buckets = keys[np.searchsorted(upto, ranks)] % _BUCKETS
+        buckets = keys[np.searchsorted(upto, ranks)] % BUCKET_COUNT
         values = np.full(points.count, np.nan)
         values[has_any] = [value_ms_of(int(bucket)) for bucket in buckets]
         made[name] = values
