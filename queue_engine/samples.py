@@ -24,14 +24,12 @@ import os
 import secrets
 from dataclasses import dataclass
 
-import orjson
-from crc32c import crc32c
-
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.topic import Topic
 from queue_engine.errors import CorruptError, StorageError
 from queue_engine.names import SAMPLES_TOPIC
 from queue_engine.storage.background import Background
+from queue_engine.storage.checked_line import decode_line, encode_line
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_reader import LogReader
@@ -274,7 +272,7 @@ def _nothing(_: object) -> None:
 
 def encode_identity(identity: Identity) -> bytes:
     """The file's content."""
-    line = orjson.dumps(
+    return encode_line(
         {
             "version": VERSION,
             "number": identity.number,
@@ -282,15 +280,13 @@ def encode_identity(identity: Identity) -> bytes:
             "reserved_offset": identity.reserved_offset,
         }
     )
-    return b"%s\n%08x\n" % (line, crc32c(line))
 
 
 def decode_identity(data: bytes, path: str) -> Identity:
     """The identity of the file's content. Raises CorruptError when it is not what was written."""
-    line, _, check = data.partition(b"\n")
-    if check != b"%08x\n" % crc32c(line):
+    content = decode_line(data)
+    if content is None:
         raise CorruptError(f"{path} does not agree with its checksum")
-    content = orjson.loads(line)
     if content["version"] != VERSION:
         raise CorruptError(f"{path} has version {content['version']}, and this program knows {VERSION}")
     return Identity(content["number"], content["id_base"], content["reserved_offset"])

@@ -29,12 +29,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import orjson
-from crc32c import crc32c
-
 from queue_engine.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.errors import LakeDamagedError, PipelineError
 from queue_engine.pipeline.lake_lock import LakeLock
+from queue_engine.storage.checked_line import decode_line, encode_line
 from queue_engine.storage.files import Files
 
 logger = logging.getLogger(__name__)
@@ -114,7 +112,7 @@ class Lake:
         data = self._files.read_whole(self.within(path), MANIFEST_BYTES_MAX)
         if data is None:
             return None
-        content = decode_manifest(data)
+        content = decode_line(data)
         if content is None:
             raise LakeDamagedError(f"manifest {self.within(path)} is damaged: its content is not what was written")
         return content
@@ -123,7 +121,7 @@ class Lake:
         """Replace a manifest, durably or not at all. Raises PipelineError without the lock, OSError."""
         self._own_generation()
         self._make_directory(os.path.dirname(path))
-        self._files.replace(self.within(path), encode_manifest(content))
+        self._files.replace(self.within(path), encode_line(content))
 
     # Data files.
 
@@ -285,21 +283,3 @@ class Lake:
             self._files.make_directory(self.within(path))
             self._files.sync_directory(os.path.dirname(self.within(path)) or ".")
         self._known_directories.add(path)
-
-
-def encode_manifest(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest's file."""
-    line = orjson.dumps(content)
-    return b"%s\n%08x\n" % (line, crc32c(line))
-
-
-def decode_manifest(data: bytes) -> dict[str, Any] | None:
-    """The content of a manifest's file; None when it is not what was written."""
-    line, _, check = data.partition(b"\n")
-    if check != b"%08x\n" % crc32c(line):
-        return None
-    try:
-        content = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return content if isinstance(content, dict) else None

@@ -15,9 +15,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
-import orjson
-from crc32c import crc32c
-
+from queue_engine.storage.checked_line import decode_line, encode_line
 from queue_engine.storage.files import Files
 
 HOLES_NAME = "holes.json"
@@ -109,22 +107,19 @@ def whole_blocks(start: int, end: int, block_bytes: int = BLOCK_BYTES) -> tuple[
 
 def encode_holes(oldest: Mapping[int, int], segments: Mapping[int, Ranges]) -> bytes:
     """The file's content."""
-    content = {
-        "version": VERSION,
-        "oldest": {str(number): offset for number, offset in oldest.items()},
-        "segments": {str(position): ranges for position, ranges in segments.items()},
-    }
-    line = orjson.dumps(content)
-    return b"%s\n%08x\n" % (line, crc32c(line))
+    return encode_line(
+        {
+            "version": VERSION,
+            "oldest": {str(number): offset for number, offset in oldest.items()},
+            "segments": {str(position): ranges for position, ranges in segments.items()},
+        }
+    )
 
 
 def decode_holes(data: bytes) -> tuple[dict[int, int], dict[int, Ranges]] | None:
     """Oldest offsets and ranges of the file's content; None when it is not what was written."""
-    line, _, check = data.partition(b"\n")
-    if check != b"%08x\n" % crc32c(line):
-        return None
-    content = orjson.loads(line)
-    if content["version"] != VERSION:
+    content = decode_line(data)
+    if content is None or content["version"] != VERSION:
         return None
     oldest = {int(number): offset for number, offset in content["oldest"].items()}
     segments = {int(position): [(start, end) for start, end in one] for position, one in content["segments"].items()}

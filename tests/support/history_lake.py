@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.pipeline.lake import encode_manifest
+from queue_engine.storage.checked_line import encode_line
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "clients", "disk_bytes", "oldest_age_ms")
 COUNTERS = ("messages", "message_bytes", "finished", "requeued", "timeouts", "disconnects")
@@ -81,4 +81,4 @@ class HistoryLake:
             "closed_until_s": self.closed_until_s,
             "files": self.files,
         }
-        (self.directory / "manifest.json").write_bytes(encode_manifest(content))
+        (self.directory / "manifest.json").write_bytes(encode_line(content))
