@@ -14,11 +14,9 @@
 are no more, the oldest first: each gave up what lay between its `offset` and `next_offset` (null: nobody knows where
 the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
 
-The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it. Until then the log
-keeps what the file on the disk needs as well: after a crash a cursor stands where it stood or where it was moved to,
-and everything from there on is still in the log. A topic's deletion is told here before topology.json tells it; where
-the latter did not come to pass, its cursors are there again. A damaged file is set aside as `cursors.json.bad` and
-told of.
+The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it; what holds for that
+time is said in `keepers.py`. A topic's deletion is told here before topology.json tells it; where the latter did not
+come to pass, its cursors are there again.
 """
 
 import os
@@ -26,14 +24,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-from crc32c import crc32c
-
-from queue_engine.clock import NS_PER_MS, Clock
-from queue_engine.errors import LimitError, StorageError
+from queue_engine.clock import Clock
+from queue_engine.errors import LimitError
 from queue_engine.storage.background import Background
+from queue_engine.storage.checked_line import decode_line, encode_line
 from queue_engine.storage.files import Files
-from queue_engine.storage.replaced_file import Composed, ReplacedFile
+from queue_engine.storage.keepers import Keepers
 from queue_engine.ticket import Ticket
 
 CURSORS_NAME = "cursors.json"
@@ -83,68 +79,18 @@ class EndedCursor:
     at_ms: int
 
 
-class Cursors:
+class Cursors(Keepers[Cursor]):
     """All cursors of one log. Belongs to the engine's thread.
 
     ended: those that are no more, the oldest first.
     """
 
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
+        super().__init__(os.path.join(directory, CURSORS_NAME), files=files, clock=clock, worker=worker)
         self.ended: list[EndedCursor] = []
-        self._files = files
-        self._clock = clock
-        self._file = ReplacedFile(os.path.join(directory, CURSORS_NAME), self._composed, files=files, worker=worker)
-        self._cursors: dict[int, dict[str, Cursor]] = {}  # by topic number and name
-        # Offsets that the file on the disk may tell: of the last write that is known to be done, and the least of those
-        # that were begun since.
-        self._told: dict[int, dict[str, int]] = {}
-        self._least: dict[int, int] = {}  # topic number → the least offset that is needed
-
-    def open(self, topic_numbers: Iterable[int]) -> str:
-        """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError."""
-        path = self._file.path
-        data = self._files.read_whole(path, 1 << 28)
-        if data is None:
-            return ""
-        found = decode_cursors(data)
-        if found is None:
-            self._files.rename(path, f"{path}.bad")
-            return path
-        known = frozenset(topic_numbers)
-        cursors, ended = found
-        gone = [one for one in cursors if one.topic_number not in known]
-        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in known]
-        for cursor in [*(one for one in cursors if one.topic_number in known), *(one.cursor for one in back)]:
-            self._cursors.setdefault(cursor.topic_number, {})[cursor.name] = cursor
-        self.ended = [one for one in ended if one not in back]
-        self._end([EndedCursor(one, None, TOPIC_DELETED, self._now_ms()) for one in gone])
-        if gone or back:
-            self._file.note_changed()
-        self._became_durable(self._offsets())
-        return ""
-
-    @property
-    def error(self) -> StorageError | None:
-        """Why the file does not say what cursors there are; None when it does, or will."""
-        return self._file.error
-
-    def __len__(self) -> int:
-        return sum(map(len, self._cursors.values()))
-
-    def all(self) -> list[Cursor]:
-        return [cursor for named in self._cursors.values() for cursor in named.values()]
-
-    def of_topic(self, topic_number: int) -> list[Cursor]:
-        named = self._cursors.get(topic_number)
-        return [] if named is None else list(named.values())
 
     def get(self, topic_number: int, name: str) -> Cursor | None:
-        return self._cursors.get(topic_number, {}).get(name)
-
-    def least_offset(self, topic_number: int) -> int | None:
-        """The first offset of a topic that some cursor needs, as it stands or as the file on the disk has it; None
-        when none does."""
-        return self._least.get(topic_number)
+        return self._named.get(topic_number, {}).get(name)
 
     def saved(self) -> Ticket:
         """Done when all that was done so far is durable."""
@@ -177,66 +123,38 @@ class Cursors:
 
     def delete(self, cursor: Cursor, end_offset: int) -> Ticket:
         """End a cursor. end_offset: the topic's."""
-        del self._cursors[cursor.topic_number][cursor.name]
+        self._remove(cursor)
         self._end([EndedCursor(cursor, end_offset, DELETED, self._now_ms())])
-        self._count(cursor.topic_number)
         return self._file.save()
 
     def forget_topic(self, topic_number: int, end_offset: int) -> None:
         """The topic was deleted; it ended at `end_offset`."""
-        named = self._cursors.pop(topic_number, None)
-        if named:
+        removed = self._remove_topic(topic_number)
+        if removed:
             now_ms = self._now_ms()
-            self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in named.values()])
-            self._count(topic_number)
+            self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in removed])
             self._file.save()
 
-    def tick(self) -> None:
-        """Write again what could not be written."""
-        self._file.retry()
+    def _encoded(self) -> bytes:
+        return encode_cursors(self.all(), self.ended)
 
-    def close(self) -> None:
-        """Write what is unwritten, in this thread. Raises OSError."""
-        self._file.close()
-
-    def _now_ms(self) -> int:
-        return self._clock.time_ns() // NS_PER_MS
-
-    def _put(self, cursor: Cursor) -> None:
-        self._cursors.setdefault(cursor.topic_number, {})[cursor.name] = cursor
-        self._count(cursor.topic_number)
+    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+        found = decode_cursors(data)
+        if found is None:
+            return False
+        cursors, ended = found
+        gone = [one for one in cursors if one.topic_number not in known]
+        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in known]
+        for cursor in [*(one for one in cursors if one.topic_number in known), *(one.cursor for one in back)]:
+            self._put(cursor)
+        self.ended = [one for one in ended if one not in back]
+        self._end([EndedCursor(one, None, TOPIC_DELETED, self._now_ms()) for one in gone])
+        if gone or back:
+            self._file.note_changed()
+        return True
 
     def _end(self, ended: list[EndedCursor]) -> None:
         self.ended = [*self.ended, *ended][-ENDED_MAX:]
-
-    def _offsets(self) -> dict[int, dict[str, int]]:
-        return {
-            number: {cursor.name: cursor.offset for cursor in named.values()}
-            for number, named in self._cursors.items()
-            if named
-        }
-
-    def _composed(self) -> Composed:
-        offsets = self._offsets()
-        for number, named in offsets.items():
-            told = self._told.setdefault(number, {})
-            for name, offset in named.items():
-                told[name] = min(told.get(name, offset), offset)
-        return encode_cursors(self.all(), self.ended), lambda: self._became_durable(offsets)
-
-    def _became_durable(self, offsets: dict[int, dict[str, int]]) -> None:
-        self._told = offsets
-        self._least.clear()
-        for number in self._cursors.keys() | offsets.keys():
-            self._count(number)
-
-    def _count(self, topic_number: int) -> None:
-        needed = [*self._told.get(topic_number, {}).values()]
-        needed += [cursor.offset for cursor in self._cursors.get(topic_number, {}).values()]
-        if needed:
-            self._least[topic_number] = min(needed)
-        else:
-            self._least.pop(topic_number, None)
 
 
 def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> bytes:
@@ -246,17 +164,13 @@ def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> b
         {**_row_of(one.cursor), "next_offset": one.next_offset, "reason": one.reason, "at_ms": one.at_ms}
         for one in ended
     ]
-    line = orjson.dumps({"version": VERSION, "cursors": listed, "ended": past})
-    return b"%s\n%08x\n" % (line, crc32c(line))
+    return encode_line({"version": VERSION, "cursors": listed, "ended": past})
 
 
 def decode_cursors(data: bytes) -> tuple[list[Cursor], list[EndedCursor]] | None:
     """The cursors of the file's content, and those that ended; None when it is not what was written."""
-    line, _, check = data.partition(b"\n")
-    if check != b"%08x\n" % crc32c(line):
-        return None
-    content = orjson.loads(line)
-    if content["version"] != VERSION:
+    content = decode_line(data)
+    if content is None or content["version"] != VERSION:
         return None
     ended = [EndedCursor(_cursor_of(row), row["next_offset"], row["reason"], row["at_ms"]) for row in content["ended"]]
     return [_cursor_of(row) for row in content["cursors"]], ended

@@ -600,7 +600,7 @@ class LogStore:
     @property
     def error(self) -> StorageError | None:
         """Why something is not on the disk as it should be, or can't be; None when all is well."""
-        return self.log.error or self.journal.error or self.cursors.error
+        return self.log.error or self.journal.error or self.holds.error or self.cursors.error
 
     @property
     def has_work(self) -> bool:
@@ -700,8 +700,10 @@ class LogStore:
         StorageError."""
         unwritten = self.batch_keys.first_unwritten_position
         leased = self.log.first_open_position if unwritten is None else min(unwritten, self.log.first_open_position)
-        for hold in self.holds.all():
-            leased = min(leased, self._topics[hold.topic_number].needed_position_from(hold.offset, leased))
+        for number, offset in self.holds.least_offsets().items():
+            topic = self._topics.get(number)
+            if topic is not None:  # else the file of holds does not say yet that it was deleted
+                leased = min(leased, topic.needed_position_from(offset, leased))
         complete = [one for one in self.segments.list if one.is_sealed and one.next_position <= leased]
         return self._past_retention(complete)
 

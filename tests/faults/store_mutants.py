@@ -62,13 +62,20 @@ def _without_holds(self: LogTopicStore) -> int:
 
 
 def _holds_said_too_early(patch: Patch) -> None:
-    changed = Holds._changed
+    take = Holds.take
 
-    def early(self: Holds) -> Any:
-        changed(self)
-        return progress_journal.DONE
+    def early(self: Holds, name: str, topic_number: int, offset: int, ttl_ms: int) -> Any:
+        hold, _ = take(self, name, topic_number, offset, ttl_ms)
+        return hold, progress_journal.DONE
 
-    patch.setattr(Holds, "_changed", early)
+    patch.setattr(Holds, "take", early)
+
+
+def _holds_count_where_they_are_moved_to(patch: Patch) -> None:
+    def as_it_stands(self: Holds, topic_number: int) -> int | None:
+        return min((one.offset for one in self.of_topic(topic_number)), default=None)
+
+    patch.setattr(Holds, "least_offset", as_it_stands)
 
 
 def _only_the_newest_journal_replayed(patch: Patch) -> None:
@@ -151,6 +158,7 @@ STORE_MUTANTS = [
     Mutant("segments before floors", _segments_before_floors),
     Mutant("holds are ignored", _holds_are_ignored),
     Mutant("a hold is said to be durable at once", _holds_said_too_early),
+    Mutant("a hold counts where it was moved to before its file says so", _holds_count_where_they_are_moved_to),
     Mutant("only the newest journal is replayed", _only_the_newest_journal_replayed),
     Mutant("a floor one too low", _no_floor),
     Mutant("due times are forgotten", _due_times_forgotten),

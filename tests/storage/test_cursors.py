@@ -1,4 +1,5 @@
-"""Pipeline cursors: where they stand, what a restart knows of that, and what of the log is kept until they pass it."""
+"""Pipeline cursors: where they stand, what they gave up, and what of the log is kept until they pass it; what they
+have in common with holds is in `test_keepers.py`."""
 
 import errno
 from pathlib import Path
@@ -6,7 +7,6 @@ from random import Random
 
 import pytest
 
-from queue_engine.errors import LimitError
 from queue_engine.storage import cursors as cursors_module
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
@@ -68,18 +68,11 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_the_least_offset_of_a_topic_counts(bench: Bench) -> None:
-    assert bench.cursors.least_offset(1) is None
+def test_a_cursor_that_ends_tells_what_it_gave_up(bench: Bench) -> None:
     bench.create(1, "a", 30)
-    bench.create(1, "b", 20)
-    bench.create(2, "a", 5)
-    assert (bench.cursors.least_offset(1), bench.cursors.least_offset(2)) == (20, 5)
-    bench.cursors.move(bench.get(1, "b"), 40)
-    assert bench.cursors.least_offset(1) == 30
+    bench.create(1, "b", 40)
     bench.cursors.delete(bench.get(1, "a"), 50)
-    assert bench.cursors.least_offset(1) == 40
     bench.cursors.forget_topic(1, 60)
-    assert (bench.cursors.least_offset(1), bench.cursors.least_offset(2)) == (None, 5)
     told = [(one.cursor.name, one.cursor.offset, one.next_offset, one.reason) for one in bench.cursors.ended]
     assert told == [("a", 30, 50, DELETED), ("b", 40, 60, TOPIC_DELETED)]
 
@@ -91,52 +84,29 @@ def test_a_cursor_never_goes_back(bench: Bench) -> None:
     assert bench.get(1, "a") == cursor
 
 
-def test_what_the_file_on_the_disk_needs_is_needed_until_the_next_one_is_there(tmp_path: Path) -> None:
+def test_asked_for_less_while_a_move_is_being_written_it_waits_for_that(tmp_path: Path) -> None:
     worker = HeldBackground()
     cursors = Cursors(str(tmp_path), files=FaultyFiles(), clock=ManualClock(), worker=worker)
-    created = cursors.create("t", 1, 7, "a", 10)
-    assert cursors.least_offset(1) == 10, "at once: what is needed may go in this very turn"
-    worker.finish()
-    cursor = cursors.get(1, "a")
-    assert created.done
-    assert cursor is not None
-    moved = cursors.move(cursor, 20)
+    cursors.create("t", 1, 7, "a", 20)
     cursor = cursors.get(1, "a")
     assert cursor is not None
     again = cursors.move(cursor, 15)
-    assert (cursor.offset, cursors.least_offset(1), moved.done, again.done) == (20, 10, False, False)
     worker.work()
-    assert cursors.least_offset(1) == 10, "it is not told yet"
     worker.answer()
-    assert (cursors.least_offset(1), moved.done, again.done) == (20, True, False)
+    assert not again.done
     worker.finish()
     assert again.done
-    ended = cursors.delete(cursor, 30)
-    assert (cursors.least_offset(1), ended.done) == (20, False)
-    worker.finish()
-    assert (cursors.least_offset(1), ended.done) == (None, True)
 
 
-def test_what_a_write_may_have_brought_to_the_disk_is_needed_before_it_is_told(tmp_path: Path) -> None:
-    worker = HeldBackground()
-    cursors = Cursors(str(tmp_path), files=FaultyFiles(), clock=ManualClock(), worker=worker)
-    cursors.create("t", 1, 7, "a", 10)
-    worker.work()  # the file says 10, and nobody heard of it
-    cursor = cursors.get(1, "a")
-    assert cursor is not None
-    cursors.move(cursor, 20)
-    assert cursors.least_offset(1) == 10
-
-
-def test_a_restart_knows_what_was_said_to_be_durable(bench: Bench) -> None:
+def test_a_restart_knows_its_gaps(bench: Bench) -> None:
     bench.create(1, "a", 30)
     bench.cursors.give_up(bench.get(1, "a"), 50, RETENTION)
     assert bench.cursors.move(bench.get(1, "a"), 60).done
     before = bench.get(1, "a")
     assert bench.start(1, 2) == ""
     assert bench.get(1, "a") == before
+    assert before.offset == 60
     assert before.gaps == (CursorGap(30, 50, RETENTION, bench.clock.time_ns() // 1_000_000),)
-    assert bench.cursors.least_offset(1) == 60
 
 
 def test_a_topic_that_is_gone_at_a_start_took_its_cursors_along(bench: Bench) -> None:
@@ -158,20 +128,6 @@ def test_a_deletion_that_did_not_come_to_pass_leaves_the_cursors(bench: Bench) -
     assert bench.get(1, "a") == before
     assert bench.cursors.get(2, "b") is None, "that was deleted by itself"
     assert [one.reason for one in bench.cursors.ended] == [DELETED]
-
-
-def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwhile(bench: Bench) -> None:
-    cursor = bench.create(1, "a", 30)
-    bench.files.fail("sync", errno.ENOSPC)
-    ticket = bench.cursors.move(cursor, 40)
-    assert "No space left" in str(ticket.error)
-    assert "No space left" in str(bench.cursors.error)
-    assert bench.cursors.least_offset(1) == 30
-    bench.cursors.tick()
-    assert bench.cursors.error is None
-    assert bench.cursors.least_offset(1) == 40
-    bench.start(1)
-    assert bench.get(1, "a").offset == 40
 
 
 def test_asked_again_after_a_failed_write_it_is_written_again(bench: Bench) -> None:
@@ -198,29 +154,6 @@ def test_what_was_given_up_one_after_the_other_is_one_gap(bench: Bench, monkeypa
         bench.cursors.give_up(bench.get(1, "a"), upto + 5, RETENTION)
     gaps = [(gap.first_offset, gap.next_offset) for gap in bench.get(1, "a").gaps]
     assert gaps == [(300, 305), (400, 405), (500, 505)], "the newest are told of"
-
-
-def test_there_are_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursors_module, "CURSORS_MAX", 2)
-    bench.create(1, "a", 0)
-    bench.create(2, "a", 0)
-    with pytest.raises(LimitError, match="cursor t1/b is not created: 2 exist"):
-        bench.create(1, "b", 0)
-    assert len(bench.cursors) == 2
-
-
-def test_every_damage_to_the_file_is_noticed_and_the_file_kept(bench: Bench) -> None:
-    bench.create(1, "a", 30)
-    path = bench.directory / "cursors.json"
-    good = path.read_bytes()
-    for at in range(len(good)):
-        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        assert decode_cursors(path.read_bytes()) is None, at
-        path.write_bytes(good[:at])
-        assert decode_cursors(path.read_bytes()) is None, at
-    assert bench.start(1) == str(path)
-    assert (path.with_suffix(".json.bad").read_bytes(), path.exists()) == (good[:-1], False)
-    assert bench.cursors.least_offset(1) is None
 
 
 def test_files_of_version_1_are_read_for_ever() -> None:

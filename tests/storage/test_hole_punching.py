@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.storage.holds import HOLDS_NAME
 from queue_engine.storage.holes import decode_holes, encode_holes, whole_blocks
 from queue_engine.storage.log_store import LogOpening, TopicOpening
 from tests.storage.test_log_store import Bench, bodies, everything, take
@@ -151,6 +152,31 @@ def test_segments_that_a_reader_has_a_lease_on_stay_whole(beside: SlowBeside) ->
     beside.look()
     assert beside.log.stats().hole_bytes == 0
     beside.log.holds.give_back("reader")
+    beside.look()
+    assert beside.log.stats().hole_bytes > 0
+
+
+def test_segments_stay_whole_while_the_file_of_holds_names_a_lease_on_them(beside: SlowBeside) -> None:
+    beside.log.holds.take("reader", 1, 0, 10_000_000)
+    in_the_way = beside.path / "log" / HOLDS_NAME
+    in_the_way.unlink()
+    in_the_way.mkdir()  # the file can't be replaced
+    beside.log.holds.take("reader", 1, beside.topic.end_offset, 10_000_000)
+    beside.look()
+    assert beside.log.stats().hole_bytes == 0, "after a kill the reader would go on at 0"
+    assert "holds.json can't be written" in str(beside.log.error)
+    in_the_way.rmdir()
+    beside.look()
+    assert beside.log.stats().hole_bytes > 0
+    assert beside.log.error is None
+
+
+def test_a_lease_on_a_deleted_topic_keeps_no_segment_whole(beside: SlowBeside) -> None:
+    beside.log.holds.take("reader", 2, 0, 10_000_000)
+    in_the_way = beside.path / "log" / HOLDS_NAME
+    in_the_way.unlink()
+    in_the_way.mkdir()  # the file can't be replaced
+    beside.log.forget_topic(beside.busy)
     beside.look()
     assert beside.log.stats().hole_bytes > 0
 

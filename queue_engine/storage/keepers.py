@@ -1,0 +1,155 @@
+"""Keepers: who besides the channels needs a topic's messages, from which offset on, as a small file says it.
+
+The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it. Until then the log
+keeps what the file on the disk needs as well: after a crash a keeper stands where it stood or where it was moved to,
+and everything from there on is still in the log. A damaged file is set aside as `….bad` and told of.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.errors import StorageError
+from queue_engine.storage.background import Background
+from queue_engine.storage.files import Files
+from queue_engine.storage.replaced_file import Composed, ReplacedFile
+
+FILE_BYTES_MAX = 1 << 28
+
+
+class Keeper(Protocol):
+    """It needs the topic's messages from `offset` on."""
+
+    @property
+    def topic_number(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+K = TypeVar("K", bound=Keeper)
+ByTopic = dict[int, dict[str, K]]  # by topic number and name
+
+
+class Keepers(ABC, Generic[K]):
+    """All keepers of one kind in one log. Belongs to the engine's thread."""
+
+    def __init__(self, path: str, *, files: Files, clock: Clock, worker: Background) -> None:
+        self._files = files
+        self._clock = clock
+        self._file = ReplacedFile(path, self._composed, files=files, worker=worker)
+        self._named: ByTopic[K] = {}
+        # What the file on the disk may say: of the last write that is known to be done, joined with those that were
+        # begun since.
+        self._told: ByTopic[K] = {}
+        self._least: dict[int, int] = {}  # topic number → the least offset that is needed, once it was asked for
+
+    def open(self, topic_numbers: Iterable[int]) -> str:
+        """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError."""
+        path = self._file.path
+        data = self._files.read_whole(path, FILE_BYTES_MAX)
+        if data is None:
+            return ""
+        if not self._restore(data, frozenset(topic_numbers)):
+            self._files.rename(path, f"{path}.bad")
+            return path
+        self._became_durable(self._copied())
+        return ""
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why the file does not say what there is; None when it does, or will with the write under way."""
+        return self._file.error
+
+    def __len__(self) -> int:
+        return sum(map(len, self._named.values()))
+
+    def all(self) -> list[K]:
+        return [keeper for named in self._named.values() for keeper in named.values()]
+
+    def of_topic(self, topic_number: int) -> list[K]:
+        return list(self._named.get(topic_number, {}).values())
+
+    def least_offset(self, topic_number: int) -> int | None:
+        """The first offset of a topic that somebody needs, as it stands or as the file on the disk may have it; None
+        when nobody does."""
+        least = self._least.get(topic_number)
+        if least is None:
+            needed = [one.offset for known in (self._named, self._told) for one in known.get(topic_number, {}).values()]
+            if needed:
+                least = self._least[topic_number] = min(needed)
+        return least
+
+    def least_offsets(self) -> dict[int, int]:
+        """The same of each topic that somebody needs, by its number."""
+        found = {number: self.least_offset(number) for number in self._named.keys() | self._told.keys()}
+        return {number: least for number, least in found.items() if least is not None}
+
+    def tick(self) -> None:
+        """Write again what could not be written."""
+        self._file.retry()
+
+    def close(self) -> None:
+        """Write what is unwritten, in this thread. Raises OSError."""
+        self._file.close()
+
+    @abstractmethod
+    def _encoded(self) -> bytes:
+        """The file's content."""
+
+    @abstractmethod
+    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+        """Put those of the file's content whose topic is known; False when it is not what was written."""
+
+    def _joined(self, one: K, other: K) -> K:
+        """What both of a name need: the file says one of them."""
+        return min(one, other, key=lambda keeper: keeper.offset)
+
+    def _put(self, keeper: K) -> None:
+        self._named.setdefault(keeper.topic_number, {})[keeper.name] = keeper
+        self._least.pop(keeper.topic_number, None)
+
+    def _remove(self, keeper: K) -> None:
+        _remove_from(self._named, keeper)
+        self._least.pop(keeper.topic_number, None)
+
+    def _remove_topic(self, topic_number: int) -> list[K]:
+        """Returns those that are no more."""
+        removed = self.of_topic(topic_number)
+        for keeper in removed:
+            self._remove(keeper)
+        return removed
+
+    def _forget_told(self, keeper: K) -> None:
+        """What the file may say of it is nobody's promise any more."""
+        _remove_from(self._told, keeper)
+        self._least.pop(keeper.topic_number, None)
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // NS_PER_MS
+
+    def _copied(self) -> ByTopic[K]:
+        return {number: dict(named) for number, named in self._named.items()}
+
+    def _composed(self) -> Composed:
+        copied = self._copied()
+        for number, named in copied.items():
+            told = self._told.setdefault(number, {})
+            for name, keeper in named.items():
+                told[name] = self._joined(told[name], keeper) if name in told else keeper
+        return self._encoded(), lambda: self._became_durable(copied)
+
+    def _became_durable(self, written: ByTopic[K]) -> None:
+        self._told = written
+        self._least.clear()
+
+
+def _remove_from(known: ByTopic[K], keeper: K) -> None:
+    named = known[keeper.topic_number]
+    del named[keeper.name]
+    if not named:
+        del known[keeper.topic_number]
