@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import SystemClock
+from queue_engine.clock import Clock, SystemClock
 from queue_engine.errors import EngineUnreachableError, PipelineError
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_reports import JobReports
@@ -67,6 +67,31 @@ def working(lake_path: Path, jobs: Jobs) -> Iterator[WorkerJobs]:
         finally:
             worker.stop()
             assert worker.wait(5)
+
+
+def job_thread(
+    lake_path: Path,
+    name: str,
+    run: Callable[[JobContext], None],
+    clock: Clock,
+    reports: JobReports,
+    *,
+    is_retried: bool = True,
+    retry_first_s: float = 0.01,
+) -> JobThread:
+    """A thread of one job, without Spark and without an engine."""
+    return JobThread(
+        name,
+        run,
+        unit="messages",
+        is_retried=is_retried,
+        spark=None,
+        lake=Lake(str(lake_path)),
+        make_engine=lambda: LogClient("http://127.0.0.1:1"),
+        clock=clock,
+        reports=reports,
+        retry_first_s=retry_first_s,
+    )
 
 
 def state_of(lake_path: Path, job: str) -> str:
@@ -195,7 +220,6 @@ def test_a_request_that_names_nothing_is_passed_over(tmp_path: Path, details: di
 def test_an_error_is_one_sentence_tried_again_and_forgotten_when_it_went(tmp_path: Path) -> None:
     tries: list[int] = []
     clock = SystemClock()
-    lake = Lake(str(tmp_path))
     reports = JobReports(tmp_path, clock)
     seen: list[JobState] = []
 
@@ -207,17 +231,7 @@ def test_an_error_is_one_sentence_tried_again_and_forgotten_when_it_went(tmp_pat
         if len(tries) < 3:
             raise PipelineError("The engine is gone.\nmore of it")
 
-    thread = JobThread(
-        "rollup",
-        flaky,
-        unit="samples",
-        spark=None,
-        lake=lake,
-        make_engine=lambda: LogClient("http://127.0.0.1:1"),
-        clock=clock,
-        reports=reports,
-        retry_first_s=0.01,
-    )
+    thread = job_thread(tmp_path, "rollup", flaky, clock, reports)
     thread.start()
     assert thread.join(10)
     assert [(state.state, state.error) for state in seen] == [
@@ -267,18 +281,7 @@ def test_a_replay_is_tried_again_only_for_what_goes_away_by_itself(
             raise error
 
     clock = SystemClock()
-    thread = JobThread(
-        "replay-7f3a",
-        fails_once,
-        unit="messages",
-        is_retried=False,
-        spark=None,
-        lake=Lake(str(tmp_path)),
-        make_engine=lambda: LogClient("http://127.0.0.1:1"),
-        clock=clock,
-        reports=JobReports(tmp_path, clock),
-        retry_first_s=0.01,
-    )
+    thread = job_thread(tmp_path, "replay-7f3a", fails_once, clock, JobReports(tmp_path, clock), is_retried=False)
     thread.start()
     assert thread.join(10)
     assert len(seen) == tries
@@ -309,17 +312,7 @@ def test_an_error_stays_until_the_job_comes_further_or_has_gone_on_for_a_while(t
             raise PipelineError(f"error {len(tries)}")
         assert may_end.wait(10)
 
-    thread = JobThread(
-        "archive",
-        run,
-        unit="messages",
-        spark=None,
-        lake=Lake(str(tmp_path)),
-        make_engine=lambda: LogClient("http://127.0.0.1:1"),
-        clock=clock,
-        reports=reports,
-        retry_first_s=0.01,
-    )
+    thread = job_thread(tmp_path, "archive", run, clock, reports)
     thread.start()
     wait_for("the fifth try", lambda: len(seen) == 6)
     running = "running"
@@ -343,17 +336,7 @@ def test_a_failed_job_says_when_it_is_tried_again(tmp_path: Path) -> None:
     def fails(_: JobContext) -> None:
         raise PipelineError("the engine is gone")
 
-    thread = JobThread(
-        "archive",
-        fails,
-        unit="messages",
-        spark=None,
-        lake=Lake(str(tmp_path)),
-        make_engine=lambda: LogClient("http://127.0.0.1:1"),
-        clock=clock,
-        reports=reports,
-        retry_first_s=20.0,
-    )
+    thread = job_thread(tmp_path, "archive", fails, clock, reports, retry_first_s=20.0)
     thread.start()
     wait_for("the failure", lambda: state_of(tmp_path, "archive") == "failed")
     failed = read_state(tmp_path, "archive")
