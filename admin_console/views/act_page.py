@@ -1,6 +1,7 @@
 """One act as a resource: GET asks, POST does it, and the audit list has the intent before and the result after."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
@@ -16,7 +17,7 @@ from admin_console.audit.record import begin_act
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import DONE, UNKNOWN, ActResult, ChannelStats, TopicStats
 from admin_console.permissions.answers import refusal, wants_json
-from admin_console.views.question import Question, ask
+from admin_console.views.question import Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +192,26 @@ class ActPage(View):
                     if channel.channel_name == self.channel:
                         return channel
         raise NotThereError(f"There is no channel {self.name}.")
+
+    def pose(
+        self,
+        title: str,
+        consequences: Iterable[str],
+        fields: Iterable[Field] = (),
+        *,
+        button: str = "",
+        is_dangerous: bool = False,
+    ) -> Question:
+        """A question of this act, which asks for the reason last. button: where it says something else than `title`."""
+        return Question(
+            title=title,
+            button=button or title,
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=list(consequences),
+            fields=[*fields, reason_field(self.request.POST.get("reason", ""))],
+            is_dangerous=is_dangerous,
+        )
 
     def check_typed_name(self) -> None:
         """Raises ComplaintError unless the name was typed as it is."""

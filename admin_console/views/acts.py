@@ -7,7 +7,7 @@ from django.urls import reverse
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, format_duration, is_valid_name, parse_duration_ms
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.question import Choice, Field, Question, reason_field
+from admin_console.views.question import Choice, Field, Question
 
 _NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last client."
 
@@ -163,14 +163,7 @@ class _Pause(ActPage):
                 f"New messages will stay at the topic and reach none of its {channels} until it is resumed.",
                 "Its channels go on delivering what they have.",
             ]
-        return Question(
-            title=f"Pause {self.name}",
-            button=f"Pause {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=consequences,
-            fields=[reason_field(self.request.POST.get("reason", ""))],
-        )
+        return self.pose(f"Pause {self.name}", consequences)
 
     def undo_url(self) -> str:
         return self.url.replace("/~pause/", "/~unpause/")
@@ -196,14 +189,7 @@ class _Unpause(ActPage):
             consequence = (
                 f"{counted(topic.depth, 'waiting message')} will go to {counted(len(topic.channels), 'channel')}."
             )
-        return Question(
-            title=f"Resume {self.name}",
-            button=f"Resume {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[consequence],
-            fields=[reason_field(self.request.POST.get("reason", ""))],
-        )
+        return self.pose(f"Resume {self.name}", [consequence])
 
 
 class UnpauseTopic(_Unpause):

@@ -8,7 +8,7 @@ from django.urls import reverse
 from admin_console.gateway.gateway import ChannelStats, ClientStats, TopicStats
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.question import Choice, Field, Question, reason_field, typed_name_field
+from admin_console.views.question import Choice, Field, Question, typed_name_field
 
 _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
@@ -48,17 +48,14 @@ class EmptyTopic(ActPage):
         topic = self.topic_stats()
         in_channels = message_counts(*_of_channels(topic)) or "no messages"
         channels_too = self.request.POST.get("scope") == "channels_too"
-        return Question(
-            title=f"Empty {self.name}",
-            button=f"Empty {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Empty {self.name}",
+            [
                 f"Emptying a topic drops only what waits at the topic itself: {counted(topic.depth, 'message')}.",
                 f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
                 "What is dropped is gone for good.",
             ],
-            fields=[
+            [
                 Field(
                     "scope",
                     "What to drop",
@@ -73,7 +70,6 @@ class EmptyTopic(ActPage):
                     ),
                 ),
                 typed_name_field(self.name),
-                reason_field(self.request.POST.get("reason", "")),
             ],
             is_dangerous=True,
         )
@@ -96,19 +92,16 @@ class DeleteTopic(ActPage):
         topic = self.topic_stats()
         depth, in_flight, deferred = _of_channels(topic)
         clients = sum(channel.client_count for channel in topic.channels)
-        return Question(
-            title=f"Delete {self.name}",
-            button=f"Delete {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Delete {self.name}",
+            [
                 f"The topic and its {counted(len(topic.channels), 'channel')} will be deleted.",
                 _dropped(topic.depth + depth, in_flight, deferred),
                 *_given_up(topic),
                 *_disconnected(clients),
                 "A producer or consumer that comes again makes the topic anew, and empty.",
             ],
-            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            [typed_name_field(self.name)],
             is_dangerous=True,
         )
 
@@ -136,17 +129,14 @@ class EmptyChannel(_ChannelAct):
 
     def question(self) -> Question:
         channel = self.channel_stats()
-        return Question(
-            title=f"Empty {self.name}",
-            button=f"Empty {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Empty {self.name}",
+            [
                 self._dropped(channel),
                 "A consumer that still works on one of them can't finish it any more.",
                 "What is dropped is gone for good.",
             ],
-            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            [typed_name_field(self.name)],
             is_dangerous=True,
         )
 
@@ -156,18 +146,15 @@ class DeleteChannel(_ChannelAct):
 
     def question(self) -> Question:
         channel = self.channel_stats()
-        return Question(
-            title=f"Delete {self.name}",
-            button=f"Delete {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Delete {self.name}",
+            [
                 self._dropped(channel),
                 *_disconnected(channel.client_count),
                 "Other channels of the topic keep their copies.",
                 "A consumer that comes again makes the channel anew, and empty.",
             ],
-            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            [typed_name_field(self.name)],
             is_dangerous=True,
         )
 
@@ -202,22 +189,18 @@ class RequeueChannel(ActPage):
                 )
             )
         scopes.append(Choice("message", "One message", scope == "message"))
-        return Question(
-            title=f"Requeue {self.name}",
-            button=f"Requeue {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Requeue {self.name}",
+            [
                 f"{counted(channel.in_flight_count, 'message')} in flight now. What you choose goes back to the queue."
                 if channel.in_flight_count
                 else "Nothing is in flight now.",
                 "A requeued message may be processed twice: its consumer may still be at work on it.",
             ],
-            fields=[
+            [
                 Field("scope", "What to requeue", kind="radio", choices=tuple(scopes)),
                 *fields,
                 Field("message", "Message id", value=message_id, length_max=16, help="16 characters; for one message."),
-                reason_field(self.request.POST.get("reason", "")),
             ],
         )
 
@@ -248,15 +231,10 @@ class ReleaseDeferred(ActPage):
 
     def question(self) -> Question:
         channel = self.channel_stats()
-        return Question(
-            title=f"Release deferred messages of {self.name}",
+        return self.pose(
+            f"Release deferred messages of {self.name}",
+            [f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, before their time."],
             button=f"Release deferred of {self.name}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
-                f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, before their time."
-            ],
-            fields=[reason_field(self.request.POST.get("reason", ""))],
         )
 
 

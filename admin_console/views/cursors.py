@@ -9,7 +9,7 @@ from admin_console.gateway.sentences import counted, given_up
 from admin_console.screens import units
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.question import Choice, Field, Question, reason_field, typed_name_field
+from admin_console.views.question import Choice, Field, Question, typed_name_field
 
 _STARTS = {"start": "the oldest message there is", "end": "what is published from now on"}
 
@@ -50,17 +50,15 @@ class _CursorAct(ActPage):
     def ending(self, title: str, button: str) -> Question:
         """What is asked before the cursor ends."""
         cursor = self.cursor_stats()
-        return Question(
-            title=title,
-            button=button,
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            title,
+            [
                 f"This gives up {given_up(cursor.depth, self.cursor)}.",
                 f"{units.byte_count(cursor.lag_bytes)} of the log are kept for it now; what no channel needs goes.",
                 "The topic's channels keep theirs. What was archived before stays.",
             ],
-            fields=[typed_name_field(self.name), reason_field(self.request.POST.get("reason", ""))],
+            [typed_name_field(self.name)],
+            button=button,
             is_dangerous=True,
         )
 
@@ -103,21 +101,18 @@ class ArchiveOn(_CursorAct):
             waiting = counted(archive.depth, "message")
             consequences = [f"It is on already, with {waiting} still to be archived; nothing will change."]
         chosen = self.request.POST.get("start", "start")
-        return Question(
-            title=f"Switch the archive of {self.topic} on",
-            button=f"Archive {self.topic}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=consequences,
-            fields=[
+        return self.pose(
+            f"Switch the archive of {self.topic} on",
+            consequences,
+            [
                 Field(
                     "start",
                     "Archive from",
                     kind="select",
                     choices=tuple(Choice(value, label, value == chosen) for value, label in _STARTS.items()),
-                ),
-                reason_field(self.request.POST.get("reason", "")),
+                )
             ],
+            button=f"Archive {self.topic}",
         )
 
     def details(self) -> dict[str, Any]:

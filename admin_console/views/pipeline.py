@@ -19,7 +19,7 @@ from admin_console.gateway.pipeline import (
 )
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.question import Choice, Field, Question, reason_field
+from admin_console.views.question import Choice, Field, Question
 
 _REPLAY_PREFIX = "replay-"
 EXPRESSION_LENGTH_MAX = 2_000
@@ -92,14 +92,7 @@ class _JobAct(_PipelineAct):
 
     def asked(self, verb: str, consequences: list[str]) -> Question:
         self.check()
-        return Question(
-            title=f"{verb} {self.job}",
-            button=f"{verb} {self.job}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[*consequences, self.when()],
-            fields=[reason_field(self.request.POST.get("reason", ""))],
-        )
+        return self.pose(f"{verb} {self.job}", [*consequences, self.when()])
 
 
 _STOPPED = {
@@ -144,13 +137,10 @@ class PlanReplay(_PipelineAct):
             consequences = ["No topic is archived yet: there is nothing that could be published again."]
         else:
             consequences = ["This is a dry run: you see what it would publish, and to whom, before anything happens."]
-        return Question(
-            title="Plan a replay",
-            button="Plan the replay",
-            post_url=self.url,
-            cancel_url=reverse("pipeline"),
-            consequences=[*consequences, self.when()],
-            fields=[
+        return self.pose(
+            "Plan a replay",
+            [*consequences, self.when()],
+            [
                 Field(
                     "topic",
                     "Archived topic",
@@ -184,8 +174,8 @@ class PlanReplay(_PipelineAct):
                     help="Optional; without it as fast as the engine takes them.",
                     length_max=9,
                 ),
-                reason_field(self._given("reason")),
             ],
+            button="Plan the replay",
         )
 
     def _given(self, name: str) -> str:
@@ -252,19 +242,16 @@ class RunReplay(_PipelineAct):
             reach = f"They go to {and_list([*named, *more])}."
         else:
             reach = f"{asked.target} has no channel: they wait at the topic until there is one."
-        return Question(
-            title=f"Run the replay {self.replay_id}",
-            button=f"Publish {counted(planned.count, 'message')} to {asked.target}",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[
+        return self.pose(
+            f"Run the replay {self.replay_id}",
+            [
                 f"{counted(planned.count, 'archived message')} of {asked.topic} will be published to {asked.target}.",
                 reach,
                 "Each is published once, however often the replay is interrupted.",
                 "It can be cancelled; what is published by then stays published.",
                 self.when(),
             ],
-            fields=[reason_field(self.request.POST.get("reason", ""))],
+            button=f"Publish {counted(planned.count, 'message')} to {asked.target}",
         )
 
     def details(self) -> dict[str, Any]:
@@ -287,13 +274,10 @@ class CancelReplay(_PipelineAct):
         else:
             done = counted(replay.run_job.done, "message")
             title, consequences = "Cancel", [f"{done} published so far stay published. It can't be taken up again."]
-        return Question(
-            title=f"{title} the replay {self.replay_id}",
+        return self.pose(
+            f"{title} the replay {self.replay_id}",
+            [*consequences, self.when()],
             button=f"{title} the replay",
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=[*consequences, self.when()],
-            fields=[reason_field(self.request.POST.get("reason", ""))],
             is_dangerous=True,
         )
 

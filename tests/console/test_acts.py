@@ -289,6 +289,18 @@ def test_dangerous_question_puts_the_safe_choice_first(client: Client) -> None:
     assert re.search(r"autofocus>Cancel</a>\s*<button[^>]*>Delete orders</button>", page)
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [("orders/~delete", {"typed_name": "odrers"}), ("orders/billing/~requeue", {"scope": "some"})],
+)
+def test_a_question_asks_for_the_reason_and_keeps_it(client: Client, path: str, wrong: dict[str, str]) -> None:
+    reason = 'id="act-reason" type="text" name="reason" value="{}"'
+    assert reason.format("") in client.get(f"/topics/{path}/").content.decode()
+    answer = client.post(f"/topics/{path}/", wrong | {"reason": "test data"})
+    assert answer.status_code == 400
+    assert reason.format("test data") in answer.content.decode()
+
+
 def test_what_is_not_there_is_404(client: Client) -> None:
     assert client.get("/topics/nowhere/~delete/").status_code == 404
     assert client.get("/topics/orders/nowhere/~requeue/").status_code == 404
