@@ -70,6 +70,12 @@ class BodyLimit:
     too_big: Response
 
 
+# What a request is answered with: called once, now or later, on the loop's thread.
+Answer = Callable[[Response], None]
+# A path's method, and what answers its whole requests.
+Route = tuple[str, Callable[[RequestHead, bytes, Answer], None]]
+
+
 class RequestHandler(Protocol):
     """What answers requests. Both methods run on the loop and return at once."""
 
@@ -77,7 +83,7 @@ class RequestHandler(Protocol):
         """The limit for the body, or a refusal without reading it."""
         ...
 
-    def finish(self, head: RequestHead, body: bytes, answer: Callable[[Response], None]) -> None:
+    def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         """Act on a whole request; call `answer` once, now or later, on the loop's thread."""
         ...
 

@@ -19,11 +19,9 @@ from queue_engine.delivery.stats import CursorStats, Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.service.http_connection import JSON, Response
-from queue_engine.service.http_log import QueryError, target_of, whole_number
+from queue_engine.service.http_log import OFFSET_MAX, QueryError, target_of, whole_number
 from queue_engine.storage.cursors import EndedCursor
 from queue_engine.ticket import DONE, Ticket
-
-OFFSET_MAX = (1 << 62) - 1
 
 Query = dict[str, str]
 # The answer once the ticket is done, and what the audit list then hears.

@@ -45,6 +45,7 @@ from queue_engine.storage.record_reader import Records
 DEFAULT_LIMIT = 10
 DEFAULT_LEASE_TTL_MS = 60_000
 TIME_MS_MAX = 1 << 43
+OFFSET_MAX = (1 << 62) - 1
 BINARY = "application/octet-stream"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
@@ -77,7 +78,7 @@ def target_of(query: dict[str, str], *, offset: str, time_ms: str, word: str) ->
             raise QueryError(f"{word}={query[word]} can be {START} or {END}")
         return Target(word=query[word])
     if given == [offset]:
-        return Target(offset=whole_number(query, offset, None, (1 << 62) - 1))
+        return Target(offset=whole_number(query, offset, None, OFFSET_MAX))
     return Target(time_ns=whole_number(query, time_ms, None, TIME_MS_MAX) * NS_PER_MS)
 
 

@@ -1,0 +1,167 @@
+"""Who reads topics of the log beside the channels, over HTTP: messages, records, leases and pipeline cursors.
+
+The paths are listed in `http_log.py` and `http_cursors.py`, which also read the queries and make the answers.
+"""
+
+from collections.abc import Callable
+
+from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.engine import Engine
+from queue_engine.errors import PenstockError
+from queue_engine.log_acts import START, Target
+from queue_engine.service import http_cursors, http_log
+from queue_engine.service.http_audit import HttpAudit
+from queue_engine.service.http_connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http_log import OFFSET_MAX, BodyAccess
+from queue_engine.service.http_query import Query, parse_query, publish_topic
+from queue_engine.service.http_refusals import Refusal, act_refusal
+from queue_engine.ticket import DONE, Ticket
+
+_Read = tuple[Response, Ticket]  # what is answered, once the ticket is done
+
+_EMPTY = Response(200, b"")
+
+
+class ReadRoutes:
+    """Answers readers: those who may see bodies, and no others."""
+
+    def __init__(self, engine: Engine, access: BodyAccess, audit: HttpAudit) -> None:
+        self._engine = engine
+        self._body_access = access
+        self._audit = audit
+        self.routes: dict[str, Route] = {
+            "/topic/messages": ("GET", self._messages),
+            "/log/read": ("GET", self._read_log),
+            "/log/records": ("GET", self._read_records),
+            "/log/topic": ("GET", self._log_topic),
+            "/log/lease": ("POST", self._lease),
+            "/log/release": ("POST", self._release),
+        }
+        for path, (method, _, _) in http_cursors.ACTS.items():
+            self.routes[path] = (method, self._cursor_act)
+
+    def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            count_max = http_log.limit_of(query)
+            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="from")
+            channel = query.get("channel", "")
+            if channel and target is not None:
+                raise http_log.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
+            if channel:
+                page = self._engine.peek_channel(topic, channel, count_max)
+            else:
+                page = self._engine.read_messages(topic, target or Target(word=START), count_max)
+            self._tell_read(head, topic, channel, len(page.messages))
+            return http_log.page_response(page), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _read_log(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
+            frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
+            self._tell_read(head, topic, "", frames.count)
+            return http_log.frames_response(frames), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _read_records(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
+            records = self._engine.read_records(topic, offset, http_log.records_bytes_of(query))
+            self._tell_read(head, topic, "", records.next_offset - records.first_offset)
+            return http_log.records_response(records), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            return http_log.place_response(self._engine.log_place(publish_topic(query), http_log.time_of(query))), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _lease(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
+            if "lease" in query:
+                lease, ticket = self._engine.renew_lease(
+                    query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
+                )
+            else:
+                topic = publish_topic(query)
+                if offset is None:
+                    raise http_log.QueryError("offset is missing")
+                lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
+            self._tell_read(head, lease.topic, "", lease.next_offset - lease.first_offset)
+            return http_log.lease_response(lease), ticket
+
+        self._answer_read(head, answer, read)
+
+    def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            if "lease" not in query:
+                raise http_log.QueryError("lease is missing")
+            return _EMPTY, self._engine.release_lease(query["lease"])
+
+        self._answer_read(head, answer, read)
+
+    def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
+        """What shows bodies, or where they are: only to those who may see them, and known to the audit."""
+        complaint = self._body_access.complaint(head)
+        if complaint:
+            refusal = Refusal(403, "TOKEN_REQUIRED", complaint)
+            self._audit.refuse(head, "read_messages", "", "", refusal, answer)
+            return
+        query = parse_query(head.raw_query)
+        try:
+            response, ticket = read(query)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        except PenstockError as exc:
+            raise act_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(response if done.error is None else act_refusal(done.error).response())
+
+        ticket.when_done(settled)
+
+    def _tell_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
+        self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
+
+    def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        _, action, act = http_cursors.ACTS[head.path]
+        complaint = self._body_access.complaint(head)
+        if complaint:
+            self._audit.refuse(head, action, "", "", Refusal(403, "TOKEN_REQUIRED", complaint), answer)
+            return
+        query = parse_query(head.raw_query)
+        names = (query.get("topic", ""), query.get("cursor", ""))
+
+        def refuse(refusal: Refusal) -> None:
+            if action not in http_cursors.AUDITED:
+                answer(refusal.response())
+            else:
+                self._audit.refuse(head, action, *names, refusal, answer)
+
+        try:
+            response, ticket, outcome = act(self._engine, query)
+        except http_log.QueryError as exc:
+            refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
+            return
+        except PenstockError as exc:
+            refuse(act_refusal(exc))
+            return
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                refuse(act_refusal(done.error))
+                return
+            if action in http_cursors.AUDITED:
+                self._audit.tell(ActRecord(action, *names, head.remote_address, "", outcome))
+            answer(response)
+
+        ticket.when_done(settled)

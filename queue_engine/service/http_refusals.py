@@ -1,0 +1,55 @@
+"""A request that is refused: nsqd's word and status for every error, and a sentence where one helps."""
+
+from queue_engine.errors import (
+    BatchKeyConflictError,
+    ClosedError,
+    CursorNotFoundError,
+    InvalidCursorError,
+    InvalidStorageError,
+    LeaseNotFoundError,
+    LimitError,
+    RequestError,
+    ReservedTopicError,
+    TopicChangedError,
+)
+from queue_engine.service.http_connection import Response, error_response
+
+
+class Refusal(Exception):
+    """A request is answered with an error; caught where requests are handled."""
+
+    def __init__(self, status: int, word: str, detail: str = "") -> None:
+        super().__init__(word)
+        self.status = status
+        self.word = word
+        self.detail = detail
+
+    def response(self) -> Response:
+        return error_response(self.status, self.word, self.detail)
+
+
+def publish_refusal(error: Exception) -> Refusal:
+    if isinstance(error, LimitError):
+        return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError | BatchKeyConflictError):
+        return Refusal(409, error.code, str(error))
+    if isinstance(error, InvalidStorageError):
+        return Refusal(400, error.code, str(error))
+    if isinstance(error, RequestError):
+        return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
+    # nsqd has one word for every publish that failed; the sentence tells a stop from a disk that refuses.
+    return Refusal(503, "EXITING", "" if isinstance(error, ClosedError) else str(error))
+
+
+def act_refusal(error: Exception) -> Refusal:
+    if isinstance(error, ClosedError):
+        return Refusal(503, "EXITING")
+    if isinstance(error, LimitError):
+        return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError):
+        return Refusal(409, error.code, str(error))
+    if isinstance(error, RequestError):
+        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
+        detail = str(error) if isinstance(error, told) else ""
+        return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
+    return Refusal(500, "INTERNAL_ERROR", str(error))
