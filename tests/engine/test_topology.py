@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from queue_engine.engine import NUMBERS_AHEAD, Engine
+from queue_engine.catalog import NUMBERS_AHEAD
+from queue_engine.engine import Engine
 from queue_engine.errors import StorageError, TopologyError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.storage.background import Background, InlineBackground

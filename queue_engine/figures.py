@@ -1,0 +1,110 @@
+"""The engine's figures: of all topics, channels and clients at one moment, or in slices that are moments apart."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol
+
+from queue_engine import cursor_acts
+from queue_engine.catalog import Catalog
+from queue_engine.clock import Clock
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.stats import ClientStats, EngineSnapshot, TopicStats
+from queue_engine.stores import Stores
+from queue_engine.version import VERSION
+
+# Channels per slice of a snapshot: a slice of 100 takes well under a millisecond.
+SNAPSHOT_SLICE_CHANNELS = 100
+
+
+class Client(Protocol):
+    """A connection, as the engine's figures need it."""
+
+    @property
+    def is_producer(self) -> bool: ...
+
+    def stats(self) -> ClientStats: ...
+
+
+class Figures:
+    """Makes snapshots of one engine.
+
+    clients: those that are connected, by key; the engine adds and removes them. health: what the engine says of
+    itself at that moment.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stores: Stores,
+        *,
+        clients: Mapping[int, Client],
+        clock: Clock,
+        started_at_ns: int,
+        health: Callable[[], str],
+    ) -> None:
+        self._catalog = catalog
+        self._stores = stores
+        self._clients = clients
+        self._clock = clock
+        self._started_at_ns = started_at_ns
+        self._health = health
+        self._sequence = 0
+
+    def in_slices(
+        self, wants_clients: Callable[[str, str], bool], *, topic: str = "", channel: str = ""
+    ) -> Generator[None, None, EngineSnapshot]:
+        """All figures, or those of one topic or channel, in short steps: yields between them, returns the snapshot.
+
+        A channel's figures agree among themselves; those of different slices are moments apart.
+        wants_clients(topic, channel): whether that channel's clients are listed.
+        """
+        topics = self._catalog.topics
+        names = [topic] if topic else self._catalog.sorted_names()
+        listed: list[TopicStats] = []
+        sliced = 0
+        for name in names:
+            one = topics.get(name)
+            if one is None:
+                continue
+            channels = []
+            for channel_name in sorted(one.channels):
+                if channel and channel != channel_name:
+                    continue
+                each = one.channels.get(channel_name)
+                if each is None:
+                    continue  # deleted between two slices
+                channels.append(each.stats(self._clients_of(each) if wants_clients(name, channel_name) else None))
+                sliced += 1
+                if sliced >= SNAPSHOT_SLICE_CHANNELS:
+                    sliced = 0
+                    yield
+            if one.is_deleted:
+                continue
+            listed.append(one.stats(tuple(channels), cursor_acts.stats_of_topic(one)))
+            sliced += 1
+        producers = [client for client in self._clients.values() if client.is_producer]
+        self._sequence += 1
+        return EngineSnapshot(
+            sequence=self._sequence,
+            taken_at_ns=self._clock.time_ns(),
+            started_at_ns=self._started_at_ns,
+            version=VERSION,
+            health=self._health(),
+            connection_count=len(self._clients),
+            producer_count=len(producers),
+            topics=tuple(listed),
+            producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
+            log=self._stores.log_stats(),
+        )
+
+    def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:
+        """The same at this moment."""
+        slices = self.in_slices(lambda t, c: include_clients, topic=topic, channel=channel)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as stop:
+                snapshot: EngineSnapshot = stop.value
+                return snapshot
+
+    def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
+        return tuple(self._clients[key].stats() for key in channel.consumers if key in self._clients)
