@@ -26,11 +26,11 @@ from queue_engine.storage.files import Files
 from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.ticket import Ticket
-from tests.storage.test_log_store import everything
 from tests.storage.test_record_reader import decoded
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles
+from tests.support.log_store import everything
 from tests.support.simulated_disk import SimulatedFiles
 
 FIXTURE = Path(__file__).parent / "fixtures" / "batch_keys_v1.bin"

@@ -6,7 +6,7 @@ import pytest
 
 from queue_engine.storage.checkpoint import Checkpoint, QueueState, decode_checkpoint, encode_checkpoint
 from queue_engine.storage.commit_log import SyncPolicy
-from tests.storage.test_log_store import Bench, everything
+from tests.support.log_store import Bench, everything
 
 FIXTURE = Path(__file__).parent / "fixtures" / "checkpoint_v1.bin"
 CHECKPOINT = Checkpoint(

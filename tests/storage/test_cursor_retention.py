@@ -15,7 +15,7 @@ from queue_engine.storage.log_reader import LogReader
 from queue_engine.storage.log_store import LogOpening, TopicOpening
 from tests.storage.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.test_hole_punching import SlowBeside
-from tests.storage.test_log_store import Bench, everything
+from tests.support.log_store import Bench, everything
 
 SEGMENT_BYTES = 1 << 16
 LIMIT_BYTES = 150_000

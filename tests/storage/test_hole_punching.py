@@ -10,7 +10,7 @@ import pytest
 from queue_engine.storage.holds import HOLDS_NAME
 from queue_engine.storage.holes import decode_holes, encode_holes, whole_blocks
 from queue_engine.storage.log_store import LogOpening, TopicOpening
-from tests.storage.test_log_store import Bench, bodies, everything, take
+from tests.support.log_store import Bench, bodies, everything, take
 
 FIXTURE = Path(__file__).parent / "fixtures" / "holes_v1.json"
 OLDEST = {7: 1_200, 9: 3}

@@ -13,7 +13,7 @@ from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.record import Record, decode_record
 from queue_engine.storage.record_reader import Records
 from tests.storage.test_hole_punching import SlowBeside
-from tests.storage.test_log_store import Bench
+from tests.support.log_store import Bench
 
 EVERYTHING = 1 << 30
 
