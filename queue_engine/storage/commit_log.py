@@ -36,6 +36,7 @@ from queue_engine.storage.next_segment import NextSegment
 from queue_engine.storage.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
 from queue_engine.storage.record import SEAL_BYTES, encode_record, encode_seal
 from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.storage.work_ahead import WorkAhead
 
 logger = logging.getLogger(__name__)
 
@@ -114,13 +115,9 @@ class CommitLog:
         self._interval_bytes = sync_interval_bytes
         self._segment_bytes = segment_bytes
         self._sync_background = sync_background
-        self._worker = worker
         self._on_visible = on_visible
         self._on_failed = on_failed
         self.last_time_ns = last_time_ns
-        # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
-        self._fill_ahead_bytes = fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0
-        self._fill_step_bytes = min(FILL_STEP_BYTES, fill_ahead_bytes // 4)
         self._start_position = start_position
         self._room_bytes_min = room_bytes_min
 
@@ -152,10 +149,19 @@ class CommitLog:
         self._is_all_wanted = False  # under `os`: not full segments alone
 
         # What the worker is at.
-        self._making: NextSegment | None = None
-        self._failed_maker: NextSegment | None = None
-        self._filling: Errand | None = None
-        self._ahead_again_ns = 0  # after a failure for want of room: not before
+        self._ahead = WorkAhead(
+            segments,
+            self._open,
+            files=files,
+            clock=clock,
+            worker=worker,
+            segment_bytes=segment_bytes,
+            # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
+            fill_ahead_bytes=fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0,
+            created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
+            on_filled=self._keep_ahead,
+            on_fault=self._fail,
+        )
 
         # After such a failure.
         self._to_clean: list[OpenSegment] = []
@@ -187,15 +193,12 @@ class CommitLog:
 
     def open(self) -> None:
         """Make the first segment, in this thread. Raises StorageError; it may be called again."""
-        maker = self._maker(self._start_position)
-        error = maker.errand.finish()
+        error = self._ahead.make_first(self._start_position)
         if error is not None:
-            self._failed_maker = maker
             raise StorageError(f"commit log: first segment at {self._start_position}: {error}") from error
-        assert maker.made is not None
-        self._open.append(maker.made)
-        self._write_to(maker.made)
-        self.end = self.written_end = maker.made.start
+        first = self._open[0]
+        self._write_to(first)
+        self.end = self.written_end = first.start
         # Recovery synced all before this segment, and its header was synced when it was made.
         self.synced_end = self._told_end = self.end
         self._refusal = None
@@ -305,7 +308,7 @@ class CommitLog:
             return
         self._is_closing = True
         self._refusal = self._refusal or "commit log: closed"
-        self._call_off_work_ahead()
+        self._ahead.call_off()
         if self._job is not None:
             self._answer(self._job, self._job.finish())
         self.commit()
@@ -316,7 +319,7 @@ class CommitLog:
                 self._fail(exc)
         for segment in self._open:
             segment.close_quietly()
-        self._open = []
+        self._open.clear()
         if self.error is not None:
             raise self.error
 
@@ -452,6 +455,7 @@ class CommitLog:
         self.error = StorageError(self._refusal)
         self.error.__cause__ = error
         self.is_full = False
+        self._ahead.is_stopped = True
         self._take_back()
         self._on_failed(self.error)
 
@@ -466,7 +470,7 @@ class CommitLog:
             at = self._current_at(good_end) + 1
             target = self._open[at] if at < len(self._open) else None
             if target is None:
-                maker = self._making = self._making or self._maker(self._current.stop)
+                maker = self._ahead.making(self._current.stop)
 
         def work() -> None:
             for segment in reversed(to_clean):
@@ -492,8 +496,8 @@ class CommitLog:
         def done(error: Exception | None) -> None:
             if self.error is not None:
                 return
-            if maker is not None and maker is self._making and maker.errand.is_over:
-                self._take_made(maker, maker.errand.error)
+            if maker is not None and maker.errand.is_over:
+                self._ahead.take(maker, maker.errand.error)
             if error is None:
                 logger.info("commit log goes on position=%d", good_end)
                 self.is_full = False
@@ -597,9 +601,9 @@ class CommitLog:
             raise StorageError(f"record of {size} bytes does not fit into a log segment, which holds {size_max}")
         at = self._open.index(self._current) + 1
         if at == len(self._open):
-            maker = self._making or self._maker(self._current.stop)
-            self._making = maker
-            self._take_made(maker, maker.errand.finish(), refused_bytes=size)
+            error = self._ahead.make_now(self._current.stop)
+            if error is not None and self.error is None:
+                self._fill_up(error, size)
             if self._refusal is not None:
                 raise StorageError(self._refusal) from self.error
         self._parts.append(
@@ -644,108 +648,8 @@ class CommitLog:
         last.info.end = self.end
         last.info.is_sealed = True
         self._tell_visible()
-        self._remove_unused(self._open[at + 1 :])
-
-    def _remove_unused(self, unused: list[OpenSegment]) -> None:
-        """Segments made ahead go again, the last one first; one that stays is empty and does no harm."""
-        infos = [segment.info for segment in unused]
-        if self._failed_maker is not None and self._failed_maker.info is not None:
-            infos.append(self._failed_maker.info)  # made, and then there was no descriptor for it
-        for segment in unused:
-            segment.close_quietly()
-        for info in reversed(infos):
-            try:
-                self._segments.remove(info)
-            except (OSError, StorageError) as exc:
-                logger.warning("unused segment stays path=%s error=%s", info.path, exc)
-
-    # Work ahead, the worker's.
-
-    def _maker(self, position: int) -> NextSegment:
-        maker = self._failed_maker
-        if maker is not None and maker.position == position:
-            maker.try_again()
-        else:
-            now_ns = max(self._clock.time_ns(), self.last_time_ns)
-            maker = NextSegment(self._segments, self._files, position, self._segment_bytes, now_ns)
-        self._failed_maker = None
-        return maker
+        self._ahead.remove(self._open[at + 1 :])
 
     def _keep_ahead(self) -> None:
-        """Have the next segment made, and zeros written, where they will be wanted soon."""
-        if self._refusal is not None:
-            return
-        current = self._current
-        is_last = self._open[-1] is current
-        wants_segment = is_last and self._making is None and self.end - current.info.position > self._segment_bytes // 4
-        if wants_segment and self._clock.monotonic_ns() >= self._ahead_again_ns:
-            maker = self._making = self._maker(current.stop)
-            self._worker.submit(maker.errand.run, lambda error: self._take_made(maker, error))
-        if self._filling is not None or self.error is not None:
-            return
-        room = self._wants_room(current)
-        if room is not None and self._clock.monotonic_ns() >= self._ahead_again_ns:
-            self._fill(room)
-
-    def _take_made(self, maker: NextSegment, error: Exception | None, *, refused_bytes: int | None = None) -> None:
-        """refused_bytes: the record that needs this segment now."""
-        if maker is not self._making:
-            return  # it was taken before the worker answered
-        self._making = None
-        if error is None:
-            assert maker.made is not None
-            self._open.append(maker.made)
-        elif self.error is None and not is_passing(error):
-            self._fail(error)
-        elif self.error is None:
-            self._failed_maker = maker
-            self._ahead_again_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
-            if refused_bytes is not None:
-                self._fill_up(error, refused_bytes)
-
-    def _wants_room(self, current: OpenSegment) -> OpenSegment | None:
-        """The segment that the next step of zeros goes to; None when there are enough."""
-        wanted = self.end + self._fill_ahead_bytes
-        if self._fill_ahead_bytes == 0:
-            return None
-        # Whole steps: what is missing is left until a step is.
-        if not current.has_room_ahead(wanted - self._fill_step_bytes):
-            return current
-        following = self._open.index(current) + 1
-        if wanted > current.stop and following < len(self._open):
-            ahead = self._open[following]
-            if not ahead.has_room_ahead(ahead.start + wanted - current.stop - self._fill_step_bytes):
-                return ahead
-        return None
-
-    def _fill(self, segment: OpenSegment) -> None:
-        errand = Errand(lambda: segment.fill(self._fill_step_bytes))
-
-        def done(error: Exception | None) -> None:
-            if errand is not self._filling:
-                return
-            self._filling = None
-            if self.error is not None:
-                return
-            if error is None:
-                self._keep_ahead()
-            elif is_passing(error):
-                # No harm yet: a group may still find room. Whether it does decides if the log is full.
-                self._ahead_again_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
-            else:
-                self._fail(error)
-
-        self._filling = errand
-        self._worker.submit(errand.run, done)
-
-    def _call_off_work_ahead(self) -> None:
-        if self._filling is not None:
-            self._filling.call_off()
-            self._filling = None
-        if self._making is not None:
-            maker, self._making = self._making, None
-            maker.errand.call_off()
-            if maker.made is not None:
-                self._open.append(maker.made)
-            else:
-                self._failed_maker = maker
+        if self._refusal is None:
+            self._ahead.keep(self._current, self.end)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.storage import commit_log, log_group, log_recovery, open_segment, record
+from queue_engine.storage import commit_log, log_group, log_recovery, open_segment, record, work_ahead
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.files import Files
 from queue_engine.storage.open_segment import OpenSegment
@@ -63,7 +63,7 @@ def _no_checksum_of_messages(patch: Patch) -> None:
 
 
 def _failed_sync_tried_again(patch: Patch) -> None:
-    for module in (commit_log, log_group, open_segment):
+    for module in (commit_log, log_group, open_segment, work_ahead):
         patch.setattr(module, "is_passing", lambda error: True)
     sync = OpenSegment.sync
 
