@@ -6,20 +6,16 @@ learns of it (RocketMQ's reput), the channels may have it, and its ticket is don
 
 import logging
 import os
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import accumulate
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
-from queue_engine.storage.batch_keys import UNKNOWN_DIGEST, BatchKeys, KeyedRecord, KnownBatch, digest_of
+from queue_engine.storage.batch_keys import BatchKeys, KeyedRecord, KnownBatch
 from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.checkpoint import Checkpoint
 from queue_engine.storage.checkpointer import Checkpointer
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.consume_queue import ConsumeQueue
@@ -27,9 +23,9 @@ from queue_engine.storage.cursor_retention import CursorRetention
 from queue_engine.storage.cursors import Cursors
 from queue_engine.storage.files import Files
 from queue_engine.storage.holds import Holds
-from queue_engine.storage.hole_punching import HolePuncher
 from queue_engine.storage.holes import BLOCK_BYTES, Holes
-from queue_engine.storage.log_recovery import RecoveredLog, recover_log
+from queue_engine.storage.log_recovery import RecoveredLog
+from queue_engine.storage.log_space import LogSpace
 from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache, KeyedBatch
@@ -37,9 +33,9 @@ from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
-from queue_engine.storage.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
-from queue_engine.storage.recovery_report import Damage, RecoveryReport
-from queue_engine.storage.segment import LogSegments, SegmentInfo
+from queue_engine.storage.queue_recovery import QueueRecovery
+from queue_engine.storage.recovery_report import RecoveryReport
+from queue_engine.storage.segment import LogSegments
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -136,24 +132,11 @@ class LogStore:
         )
         self.holes = Holes(directory, files, block_bytes)
         self.batch_keys = BatchKeys(directory, files=files, clock=clock)
-        # Complete segments, for `bytes_from`: of which list, up to where, and the bytes from each on.
-        self._counted: list[SegmentInfo] | None = None
-        self._counted_upto = 0
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._bytes_behind = [0]
-        self._puncher = HolePuncher(
-            self.holes,
-            files=files,
-            clock=clock,
-            worker=worker,
-            topics=lambda: list(self._topics.values()),
-            candidates=self._punchable,
-        )
         self.damaged_count = 0
         self.is_closed = False  # and everything is on the disk
         self._directory = directory
         self._progress_directory = os.path.join(directory, "progress")
+        self._queues_directory = os.path.join(directory, "queues")
         self._files = files
         self._policy = policy
         self._sync_interval_ms = sync_interval_ms
@@ -183,8 +166,30 @@ class LogStore:
             log=lambda: self.log,
             topics=lambda: self._topics,
         )
-        self._retention_ns = retention_ms * NS_PER_MS
-        self._retention_bytes = retention_bytes
+        self.space = LogSpace(
+            self.segments,
+            self.holes,
+            files=files,
+            clock=clock,
+            worker=worker,
+            topics=self._topics,
+            holds=self.holds,
+            batch_keys=self.batch_keys,
+            log=lambda: self.log,
+            on_removed=self._checkpointer.soon,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+        )
+        self._queue_recovery = QueueRecovery(
+            self._queues_directory,
+            files=files,
+            segments=self.segments,
+            holes=self.holes,
+            batch_keys=self.batch_keys,
+            checkpointer=self._checkpointer,
+            queue_files=self._queue_files,
+            new_queue=self._new_queue,
+        )
         self.log: CommitLog
         self.journal: ProgressJournal
 
@@ -195,70 +200,24 @@ class LogStore:
 
         Raises StorageError; then nothing may be published.
         """
-        openings = {opening.number: opening for opening in topics}
-        queues: dict[int, ConsumeQueue] = {}
-        counts = {"unknown": 0}
-
-        def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
-            number = header.topic_number
-            if number not in openings:
-                counts["unknown"] += 1  # of a topic that was deleted
-                return
-            queue = queues.get(number)
-            if queue is None:
-                queue = queues[number] = self._new_queue(number, header.first_offset)
-            queue.append(header.first_offset, header.count, position, header.size, dues_ns)
-            if header.flags & HAS_BATCH_KEY:
-                self._recover_key(header, position)
-
+        names = {opening.number: opening.name for opening in topics}
         try:
             self.segments.load()
-            damaged_holds = self.holds.open(openings)
-            damaged_cursors = self.cursors.open(openings)
+            damaged_holds = self.holds.open(names)
+            damaged_cursors = self.cursors.open(names)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
-            found = self._checkpointer.read()
-            wanting = self.batch_keys.open(openings, is_expected=found is not None and found.has_batch_keys)
-            checkpoint: Checkpoint | None = None
-            if found is not None and not wanting and self._is_trusted(found, openings, queues):
-                checkpoint = found
-            if checkpoint is None:
-                # Made anew from the log, whatever they held.
-                queues.clear()
-                self._queue_files.close()
-                self._queue_files.remove_tree(self._queues_directory)
-            recovered = recover_log(
-                self.segments,
-                files=self._files,
-                from_position=checkpoint.position if checkpoint is not None else 0,
-                # This much was synced, whatever became of the consume queues.
-                durable_upto=found.durable_upto if found is not None else 0,
-                on_record=on_record,
-                is_dead=lambda header: header.topic_number not in openings,
-                hole_end_at=self.holes.end_at,
-            )
-            if damaged_holes:
-                recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
-            if wanting:
-                kept = "the keys of batches are those that it still told, and those of the log's records"
-                recovered.damages.append(Damage(0, 0, 0, 0, 0, wanting, kept=kept))
-            self.batch_keys.opened(wanting)
-            if checkpoint is not None:
-                recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
-            elif found is not None:
-                # What is lost was told now, and its positions may be given again.
-                self._checkpointer.remove()
+            found = self._queue_recovery.run(names, damaged_holes)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
-                queue = queues.setdefault(opening.number, self._new_queue(opening.number, 0))
-                self._trim_to_holes(opening.number, queue)
-                wanted |= {number: (start, queue.end_offset) for number, start in opening.channels.items()}
+                end_offset = found.queues[opening.number].end_offset
+                wanted |= {number: (start, end_offset) for number, start in opening.channels.items()}
             progress = recover_progress(self._progress_directory, self._files, wanted)
-            self._begin(recovered, progress)
+            self._begin(found.log, progress)
         except OSError as exc:
             raise StorageError(f"the log in {self._directory} can't be opened: {exc}") from exc
         for opening in topics:
-            queue = queues[opening.number]
+            queue = found.queues[opening.number]
             self._topics[opening.number] = LogTopicStore(
                 opening.name,
                 opening.number,
@@ -278,30 +237,7 @@ class LogStore:
         self._known_channels = frozenset(progress.channels)
         self.cursor_retention.note_lost()
         files = (damaged_holds, damaged_cursors)
-        return LogOpening(dict(self._topics), progress.channels, recovered, progress, counts["unknown"], *files)
-
-    def _recover_key(self, header: RecordHeader, position: int) -> None:
-        """A record with a batch key was read. Raises StorageError."""
-        keyed = KeyedRecord(
-            header.topic_number,
-            header.batch_key,
-            header.first_offset,
-            header.count,
-            header.time_ns,
-            position,
-            header.size,
-        )
-        if self.batch_keys.has(keyed):
-            return
-        digest = UNKNOWN_DIGEST
-        try:
-            record = self.segments.read_record(position, header.size)
-        except RecordLostError:
-            pass
-        else:
-            if record.is_content_whole:
-                digest = digest_of([record.body_at(index) for index in range(header.count)], record.keys())
-        self.batch_keys.put(keyed, digest)
+        return LogOpening(dict(self._topics), progress.channels, found.log, progress, found.unknown_records, *files)
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
@@ -331,64 +267,6 @@ class LogStore:
         )
         self.log.open()
         self.journal.open(progress.channels, progress.on_disk, progress.old_journals, progress.floors_journal)
-
-    def _is_trusted(
-        self, checkpoint: Checkpoint, openings: Mapping[int, TopicOpening], queues: dict[int, ConsumeQueue]
-    ) -> bool:
-        """Whether all that the checkpoint tells agrees with the log and the files; puts its queues into `queues`.
-
-        Raises StorageError or OSError when something can't be read."""
-        listed = self.segments.list
-        if not listed or checkpoint.position > listed[-1].next_position:
-            return False
-        for number, state in checkpoint.queues.items():
-            if number not in openings:
-                continue
-            queue = queues[number] = ConsumeQueue(
-                os.path.join(self._queues_directory, str(number)),
-                self._queue_files,
-                oldest_offset=state.oldest_offset,
-                end_offset=state.end_offset,
-                gaps=state.gaps,
-            )
-            if queue.first_missing() is not None:
-                return False
-            self._trim_to_holes(number, queue)
-            # Where it is cut is found by its units: the last one must hold before that, too.
-            is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
-            is_cut = is_good and queue.cut_at(checkpoint.position, partial(self._confirms, number))
-            if not is_cut or not self._agrees(number, queue):
-                logger.warning("consume queue disagrees with the log topic=%s", openings[number].name)
-                return False
-        self._queue_files.remove_tree(self._queues_directory, keep=frozenset(map(str, queues)))
-        return True
-
-    def _trim_to_holes(self, number: int, queue: ConsumeQueue) -> None:
-        """What was left out of a topic when holes were made is not there, whatever its files tell. Raises OSError."""
-        queue.trim(min(self.holes.oldest.get(number, 0), queue.end_offset))
-
-    def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
-        """Whether the first and the last unit are where the log says."""
-        last = queue.last_unit()
-        first = queue.next_present(queue.oldest_offset)
-        if last is None or first is None:
-            return queue.end_offset == queue.oldest_offset
-        return all(
-            place is not None and self._confirms(number, offset, place)
-            for offset, place in ((first, queue.locate(first)), (last[0], last[1:]))
-        )
-
-    def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
-        """Whether the log has a topic's message at a place."""
-        try:
-            header = self.segments.read_record(*place).header
-        except (RecordLostError, StorageError):
-            return False
-        return header.topic_number == number and header.first_offset <= offset < header.end_offset
-
-    @property
-    def _queues_directory(self) -> str:
-        return os.path.join(self._directory, "queues")
 
     def _new_queue(self, number: int, first_offset: int) -> ConsumeQueue:
         return ConsumeQueue(
@@ -582,20 +460,7 @@ class LogStore:
 
     def bytes_from(self, position: int) -> int:
         """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
-        listed, first_open = self.segments.list, self.log.first_open_position
-        if self._counted is not listed or self._counted_upto != first_open:
-            # Asked for each topic and channel every second; adds up only when there is another segment.
-            self._counted, self._counted_upto = listed, first_open
-            complete = [one for one in listed if one.next_position <= first_open]
-            self._starts = [one.position for one in complete]
-            self._ends = [one.end for one in complete]
-            sizes = accumulate([one.end - one.position for one in reversed(complete)], initial=0)
-            self._bytes_behind = list(sizes)[::-1]
-        total = max(self.log.visible_end - max(position, first_open), 0) - self.holes.bytes_from(position)
-        index = bisect_right(self._starts, position) - 1
-        if index >= 0:
-            total += max(self._ends[index] - position, 0)
-        return total + self._bytes_behind[index + 1]
+        return self.space.bytes_from(position)
 
     @property
     def error(self) -> StorageError | None:
@@ -634,9 +499,7 @@ class LogStore:
             self.cursors.tick()
             self.cursor_retention.tick()
             try:
-                if not self._puncher.is_punching:
-                    self.remove_unneeded()
-                self._puncher.tick(now_ns, is_full=self.log.is_full)
+                self.space.tick(now_ns)
             except StorageError as exc:
                 # Whether they are needed can't be told now.
                 logger.warning("segments not removed error=%s", exc)
@@ -646,70 +509,7 @@ class LogStore:
 
         Raises StorageError when a consume queue can't be read; then nothing is removed.
         """
-        # What the log alone knows goes on to the file of batch keys first.
-        unwritten = self.batch_keys.first_unwritten_position
-        needed = self.log.first_open_position if unwritten is None else min(unwritten, self.log.first_open_position)
-        for topic in self._topics.values():
-            needed = min(needed, topic.needed_position(needed))
-        removed = [one for one in self.segments.list if one.is_sealed and one.next_position <= needed]
-        removed = self._past_retention(removed)
-        if not removed:
-            return 0
-        end = removed[-1].next_position
-        if not all(topic.needs_nothing_before(end) for topic in self._topics.values()):
-            # A unit of a consume queue is wrong: what it led to is no reason to let anything go.
-            return 0
-        for topic in self._topics.values():
-            topic.forget_before(removed[-1].next_position)
-        for segment in removed:
-            self.segments.forget(segment)
-        self.holes.forget([segment.position for segment in removed])
-        self._checkpointer.soon()  # the last one tells of what is gone
-
-        def job() -> None:
-            for segment in removed:
-                self._files.unlink(segment.path)
-            self._files.sync_directory(self.segments.directory)
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                # They are found again, and removed again, after the next start.
-                logger.warning("segments not removed count=%d error=%s", len(removed), error)
-
-        self._worker.submit(job, done)
-        return len(removed)
-
-    def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
-        """Of the oldest segments, those that are too old or too many."""
-        if not (self._retention_ns or self._retention_bytes):
-            return unneeded
-        size = sum([one.end - one.position for one in self.segments.list if one.is_sealed])
-        now_ns = self.clock.time_ns()
-        past: list[SegmentInfo] = []
-        for segment in unneeded:
-            is_old = self._retention_ns and now_ns - self._written_ns(segment) > self._retention_ns
-            is_too_much = self._retention_bytes and size > self._retention_bytes
-            if not (is_old or is_too_much):
-                break
-            past.append(segment)
-            size -= segment.end - segment.position
-        return past
-
-    def _punchable(self) -> list[SegmentInfo]:
-        """Complete segments that are past retention, and before all that readers have leases on. Raises
-        StorageError."""
-        unwritten = self.batch_keys.first_unwritten_position
-        leased = self.log.first_open_position if unwritten is None else min(unwritten, self.log.first_open_position)
-        for number, offset in self.holds.least_offsets().items():
-            topic = self._topics.get(number)
-            if topic is not None:  # else the file of holds does not say yet that it was deleted
-                leased = min(leased, topic.needed_position_from(offset, leased))
-        complete = [one for one in self.segments.list if one.is_sealed and one.next_position <= leased]
-        return self._past_retention(complete)
-
-    def _written_ns(self, segment: SegmentInfo) -> int:
-        # A start does not read what lies before the checkpoint.
-        return segment.last_time_ns or self._files.modified_ns(segment.path) or 0
+        return self.space.remove_unneeded()
 
     def _bound_tails(self) -> None:
         if sum(topic.queue.tail_bytes for topic in self._topics.values()) > TAILS_BYTES_MAX:

@@ -15,6 +15,7 @@ from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.progress_journal import ProgressJournal
 from queue_engine.storage.queue_files import QueueFiles
+from queue_engine.storage.queue_recovery import QueueRecovery
 from tests.faults.mutants import Mutant, Patch, _nothing
 
 
@@ -133,7 +134,7 @@ def _queues_not_synced_before_the_checkpoint(patch: Patch) -> None:
 
 def _queues_not_cut_at_the_checkpoint(patch: Patch) -> None:
     patch.setattr(ConsumeQueue, "cut_at", lambda self, position, confirms: True)
-    patch.setattr(LogStore, "_agrees", lambda self, number, queue: True)
+    patch.setattr(QueueRecovery, "_agrees", lambda self, number, queue: True)
 
 
 def _holes_over_what_is_needed(patch: Patch) -> None:

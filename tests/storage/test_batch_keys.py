@@ -506,7 +506,7 @@ def test_no_segment_goes_whose_keys_the_file_has_not(tmp_path: Path) -> None:
     assert len(bench.log.segments.list) > 3
     assert bench.log.segments.list[0].position == 0
     assert bench.log.batch_keys.first_unwritten_position == 64
-    assert bench.log._punchable() == []
+    assert bench.log.space.punchable() == []
     bench.files.heal()
     for _ in range(3):
         bench.checkpoint()

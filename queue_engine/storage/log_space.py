@@ -1,0 +1,169 @@
+"""The log's space: what its files hold, and which segments go, or give back what nobody needs of them."""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.storage.background import Background
+from queue_engine.storage.batch_keys import BatchKeys
+from queue_engine.storage.commit_log import CommitLog
+from queue_engine.storage.files import Files
+from queue_engine.storage.holds import Holds
+from queue_engine.storage.hole_punching import HolePuncher
+from queue_engine.storage.holes import Holes
+from queue_engine.storage.segment import LogSegments, SegmentInfo
+
+if TYPE_CHECKING:
+    from queue_engine.storage.log_topic_store import LogTopicStore
+
+logger = logging.getLogger(__name__)
+
+
+class LogSpace:
+    """Looks after the segments of one log. Belongs to the engine's thread.
+
+    topics: by number, as they are at any moment. log: it, once there is one. on_removed: called when segments go; the
+    next checkpoint is to tell of it. retention_ms, retention_bytes: as `LogStore` is told them.
+    """
+
+    def __init__(
+        self,
+        segments: LogSegments,
+        holes: Holes,
+        *,
+        files: Files,
+        clock: Clock,
+        worker: Background,
+        topics: Mapping[int, "LogTopicStore"],
+        holds: Holds,
+        batch_keys: BatchKeys,
+        log: Callable[[], CommitLog],
+        on_removed: Callable[[], None],
+        retention_ms: int,
+        retention_bytes: int,
+    ) -> None:
+        self._segments = segments
+        self._holes = holes
+        self._files = files
+        self._clock = clock
+        self._worker = worker
+        self._topics = topics
+        self._holds = holds
+        self._batch_keys = batch_keys
+        self._log = log
+        self._on_removed = on_removed
+        self._retention_ns = retention_ms * NS_PER_MS
+        self._retention_bytes = retention_bytes
+        self._puncher = HolePuncher(
+            holes,
+            files=files,
+            clock=clock,
+            worker=worker,
+            topics=lambda: list(topics.values()),
+            candidates=self.punchable,
+        )
+        # Complete segments, for `bytes_from`: of which list, up to where, and the bytes from each on.
+        self._counted: list[SegmentInfo] | None = None
+        self._counted_upto = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._bytes_behind = [0]
+
+    def bytes_from(self, position: int) -> int:
+        """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
+        log = self._log()
+        listed, first_open = self._segments.list, log.first_open_position
+        if self._counted is not listed or self._counted_upto != first_open:
+            # Asked for each topic and channel every second; adds up only when there is another segment.
+            self._counted, self._counted_upto = listed, first_open
+            complete = [one for one in listed if one.next_position <= first_open]
+            self._starts = [one.position for one in complete]
+            self._ends = [one.end for one in complete]
+            sizes = accumulate([one.end - one.position for one in reversed(complete)], initial=0)
+            self._bytes_behind = list(sizes)[::-1]
+        total = max(log.visible_end - max(position, first_open), 0) - self._holes.bytes_from(position)
+        index = bisect_right(self._starts, position) - 1
+        if index >= 0:
+            total += max(self._ends[index] - position, 0)
+        return total + self._bytes_behind[index + 1]
+
+    def tick(self, now_ns: int) -> None:
+        """Remove and punch what is due. now_ns: monotonic. Raises StorageError when what is needed can't be told."""
+        if not self._puncher.is_punching:
+            self.remove_unneeded()
+        self._puncher.tick(now_ns, is_full=self._log().is_full)
+
+    def remove_unneeded(self) -> int:
+        """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
+
+        Raises StorageError when a consume queue can't be read; then nothing is removed.
+        """
+        # What the log alone knows goes on to the file of batch keys first.
+        unwritten = self._batch_keys.first_unwritten_position
+        first_open = self._log().first_open_position
+        needed = first_open if unwritten is None else min(unwritten, first_open)
+        for topic in self._topics.values():
+            needed = min(needed, topic.needed_position(needed))
+        removed = [one for one in self._segments.list if one.is_sealed and one.next_position <= needed]
+        removed = self._past_retention(removed)
+        if not removed:
+            return 0
+        end = removed[-1].next_position
+        if not all(topic.needs_nothing_before(end) for topic in self._topics.values()):
+            # A unit of a consume queue is wrong: what it led to is no reason to let anything go.
+            return 0
+        for topic in self._topics.values():
+            topic.forget_before(removed[-1].next_position)
+        for segment in removed:
+            self._segments.forget(segment)
+        self._holes.forget([segment.position for segment in removed])
+        self._on_removed()
+
+        def job() -> None:
+            for segment in removed:
+                self._files.unlink(segment.path)
+            self._files.sync_directory(self._segments.directory)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                # They are found again, and removed again, after the next start.
+                logger.warning("segments not removed count=%d error=%s", len(removed), error)
+
+        self._worker.submit(job, done)
+        return len(removed)
+
+    def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
+        """Of the oldest segments, those that are too old or too many."""
+        if not (self._retention_ns or self._retention_bytes):
+            return unneeded
+        size = sum([one.end - one.position for one in self._segments.list if one.is_sealed])
+        now_ns = self._clock.time_ns()
+        past: list[SegmentInfo] = []
+        for segment in unneeded:
+            is_old = self._retention_ns and now_ns - self._written_ns(segment) > self._retention_ns
+            is_too_much = self._retention_bytes and size > self._retention_bytes
+            if not (is_old or is_too_much):
+                break
+            past.append(segment)
+            size -= segment.end - segment.position
+        return past
+
+    def punchable(self) -> list[SegmentInfo]:
+        """Complete segments that are past retention, and before all that readers have leases on. Raises
+        StorageError."""
+        unwritten = self._batch_keys.first_unwritten_position
+        first_open = self._log().first_open_position
+        leased = first_open if unwritten is None else min(unwritten, first_open)
+        for number, offset in self._holds.least_offsets().items():
+            topic = self._topics.get(number)
+            if topic is not None:  # else the file of holds does not say yet that it was deleted
+                leased = min(leased, topic.needed_position_from(offset, leased))
+        complete = [one for one in self._segments.list if one.is_sealed and one.next_position <= leased]
+        return self._past_retention(complete)
+
+    def _written_ns(self, segment: SegmentInfo) -> int:
+        # A start does not read what lies before the checkpoint.
+        return segment.last_time_ns or self._files.modified_ns(segment.path) or 0
