@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.class_archive import JAVA_OPTIONS, ClassArchive
 from queue_engine.pipeline.java import find_java
 from queue_engine.pipeline.spark_home import lean_spark_home
 
@@ -34,19 +35,26 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": DRIVER_MEMORY,
     # One process beside a message queue: a small collector and quick compilation matter more than peak speed.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    JAVA_OPTIONS: "-XX:+UseSerialGC",
 }
 
 
 def make_session(
-    app_name: str, *, scratch: Path, master: str | None = None, extra: Mapping[str, str] | None = None
+    app_name: str,
+    *,
+    scratch: Path,
+    master: str | None = None,
+    extra: Mapping[str, str] | None = None,
+    records_classes: bool = False,
 ) -> SparkSession:
     """A session of this process.
 
     scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
-    extra: settings that override ours. Raises JavaMissingError.
+    extra: settings that override ours. records_classes: where there is no class archive yet, have Java note what a
+    ClassRecorder writes into one; for the holder of the lake. Raises JavaMissingError, OSError.
     """
-    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
+    java_home = find_java(os.environ, scratch / "java").home
+    os.environ["JAVA_HOME"] = str(java_home)
     # Workers are to be this interpreter: another has none of our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
@@ -60,7 +68,13 @@ def make_session(
             settings |= _LOCAL_SETTINGS
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
-    for name, value in (settings | dict(extra or {})).items():
+    settings |= dict(extra or {})
+    if master is not None and master.startswith("local"):
+        options = settings[JAVA_OPTIONS]
+        jars = Path(os.environ["SPARK_HOME"], "jars")
+        archive = ClassArchive(scratch / "classes", java_home=java_home, jars=jars, options=options)
+        settings |= archive.settings(options, records=records_classes)
+    for name, value in settings.items():
         builder = builder.config(name, value)
     # It tells of every connection that the end of a process closes.
     logging.getLogger("py4j").setLevel(logging.WARNING)

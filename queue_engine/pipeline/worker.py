@@ -29,6 +29,7 @@ from typing import Any, NoReturn, TextIO
 from queue_engine.clock import SystemClock
 from queue_engine.errors import LakeHeldError, PenstockError
 from queue_engine.pipeline import worker_state
+from queue_engine.pipeline.class_archive import ClassRecorder
 from queue_engine.pipeline.error_sentences import sentence_of
 from queue_engine.pipeline.jobs import (
     JOBS,
@@ -181,7 +182,8 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
     for leftover in ("spark", "warehouse"):
         shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
     try:
-        spark = start_session("penstock-worker", lake_path, chosen_master(given.master, os.environ))
+        master = chosen_master(given.master, os.environ)
+        spark = start_session("penstock-worker", lake_path, master, records_classes=True)
     except Exception as exc:
         logger.exception("no Spark session")
         sentence = f"Spark did not start: {sentence_of(exc)}"
@@ -202,7 +204,8 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
     try:
         jobs.start()
         say(worker_state.READY)
-        _tick(jobs, say, log, ending, is_java_alive=lambda: _java_of(spark).poll() is None)
+        recorder = ClassRecorder(spark, SystemClock())
+        _tick(jobs, recorder, say, log, ending, is_java_alive=lambda: _java_of(spark).poll() is None)
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
@@ -219,7 +222,13 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
 
 
 def _tick(
-    jobs: WorkerJobs, say: "_StateFile", log: WorkerLog, ending: Ending, *, is_java_alive: Callable[[], bool]
+    jobs: WorkerJobs,
+    recorder: ClassRecorder,
+    say: "_StateFile",
+    log: WorkerLog,
+    ending: Ending,
+    *,
+    is_java_alive: Callable[[], bool],
 ) -> None:
     while not ending.asked.wait(TICK_S):
         jobs.tick()
@@ -227,6 +236,7 @@ def _tick(
         log.keep_small()
         if not is_java_alive():
             raise PenstockError("Java ended by itself; worker.log may tell why")
+        recorder.tick()
 
 
 class _StateFile:
