@@ -6,7 +6,7 @@ the worker may be killed at any time and its end has to be quick. Java stands st
 once; the worker's own process does not. A write that is cut short leaves a temporary file, and the next start notes
 anew.
 
-    scratch/classes/KEY-CRC.jsa    about 125 MB
+    scratch/classes/KEY-CRC.jsa    about 140 MB
 
 KEY stands for all that the file depends on: the Java, Spark's jars, the options, the directory. CRC, of the content, is
 compared before Java sees the file, since Java dies of one that is cut short. Everything else in the directory is
