@@ -51,17 +51,17 @@ def body(topic: int, number: int) -> bytes:
 
 
 class ArchiveKills:
-    """One engine with `messages` in TOPICS topics, and a lake that is to hold them all."""
+    """One engine with `messages` in TOPICS topics, and a lake that is to hold them all after so many kills."""
 
-    def __init__(self, directory: Path, engine: EngineProcess, messages: int) -> None:
+    def __init__(self, directory: Path, engine: EngineProcess, messages: int, kills: int) -> None:
         self._directory = directory
         self._engine = engine
         self._url = f"http://127.0.0.1:{engine.http_port}"
         self._client = LogClient(self._url)
         self._lake = Lake(str(directory / "pipeline"))
         self._sizes = [size_of(topic, messages) for topic in range(TOPICS)]
-        # So that a step has many topics, and there are several steps.
-        self._step_rows = max(messages // 5, 1)
+        # So that a step has many topics, and there are more steps than kills finish.
+        self._step_rows = max(messages // (kills + 3), 1)
         self.met: Counter[str] = Counter()
 
     def publish(self) -> None:
@@ -75,7 +75,8 @@ class ArchiveKills:
         """Start the archive, which is killed at the moment of that step, and see that this is what was met."""
         self._process(moment, str(step)).wait_killed()
         self._check_visible()
-        assert self._found() == moment
+        found = self._found()
+        assert found == moment, f"killed when {moment}, step {step}; found: {found}"
         self.met[moment] += 1
 
     def finish(self) -> None:
@@ -179,7 +180,7 @@ class ReplayKills:
 
 def run_archive(directory: Path, engine: EngineProcess, *, messages: int, kills: int) -> Counter[str]:
     """So many kills, three at least, at all moments in turn; then to the end. What was met."""
-    kinds = ArchiveKills(directory, engine, messages)
+    kinds = ArchiveKills(directory, engine, messages, kills)
     kinds.publish()
     for number in range(kills):
         # Each moment in the first step of a run, then in the second.
