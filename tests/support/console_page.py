@@ -77,20 +77,21 @@ def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
 
 
 def audit_row(page: Page, object_name: str) -> dict[str, str]:
-    """The newest row about a topic or channel, read in another tab: column heading → text."""
-    tab = page.context.new_page()
-    try:
-        tab.goto(f"/audit/?object={object_name}")
-        cells = tab.get_by_role("table").locator("tbody tr").first.locator("td")
-        return dict(
-            zip(
-                tab.get_by_role("columnheader").all_inner_texts(),
-                [" ".join(text.split()) for text in cells.all_inner_texts()],
-                strict=True,
-            )
-        )
-    finally:
-        tab.close()
+    """The newest row about a topic or channel, fetched beside the open page: column heading → text."""
+    table: dict[str, list[str]] = page.evaluate(
+        """async (name) => {
+          const answer = await fetch(`/audit/?object=${encodeURIComponent(name)}`);
+          const table = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main table");
+          const texts = (cells) => [...cells].map((cell) => cell.textContent);
+          return {
+            heads: texts(table.querySelectorAll("thead th")),
+            cells: texts(table.querySelector("tbody tr").querySelectorAll("td")),
+          };
+        }""",
+        object_name,
+    )
+    heads, cells = ([" ".join(text.split()) for text in table[part]] for part in ("heads", "cells"))
+    return dict(zip(heads, cells, strict=True))
 
 
 def plotted(page: Page, graph: str) -> list[dict[str, Any]] | None:
