@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, StorageState, expect
+from playwright.sync_api import Browser, Page, StorageState, ViewportSize, expect
 
 from tests.support import storage_kinds
 from tests.support.browser import Complaints, chromium
@@ -22,6 +22,7 @@ VIEWER_PASSWORD = "only looking, not touching"
 OpenPage = Callable[..., Page]
 
 WAIT_MS = 15_000  # at most, for whatever comes as a rule at once
+VIEWPORT: ViewportSize = {"width": 1280, "height": 720}  # what playwright gives without another
 expect.set_options(timeout=WAIT_MS)
 
 
@@ -74,41 +75,97 @@ def sessions(server: ServerProcess) -> dict[str, StorageState]:
     return {}
 
 
+@pytest.fixture(scope="package")
+def tabs(browser: Browser) -> Iterator["Tabs"]:
+    """What open_page has opened, for as long as the browser runs."""
+    kept = Tabs(browser)
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def complaints() -> Iterator[Complaints]:
+def complaints(tabs: "Tabs") -> Iterator[Complaints]:
     """What the browser says in this test; at its end there must be nothing but what was expected."""
-    heard = Complaints()
-    yield heard
-    heard.check()
+    tabs.heard.forget()
+    yield tabs.heard
+    tabs.heard.check()
 
 
 @pytest.fixture
 def open_page(
-    browser: Browser, server: ServerProcess, sessions: dict[str, StorageState], complaints: Complaints
+    browser: Browser, server: ServerProcess, sessions: dict[str, StorageState], complaints: Complaints, tabs: "Tabs"
 ) -> Iterator[OpenPage]:
     """`open_page(path, user=…, graphs=…, **context)`: a page in a browser of its own, logged in unless user is "".
 
-    graphs: False leaves plotly.js away, which takes a second of every page load.
+    graphs: False leaves plotly.js away, which takes a second of a tab's first page.
     """
-    contexts = []
 
     def open_one(path: str, *, user: str = ADMIN_USER, graphs: bool = True, **options: Any) -> Page:
         if user and user not in sessions:
             password = ADMIN_PASSWORD if user == ADMIN_USER else VIEWER_PASSWORD
             sessions[user] = _logged_in(browser, server.console_url, user, password)
-        context = browser.new_context(base_url=server.console_url, storage_state=sessions.get(user), **options)
-        contexts.append(context)
-        complaints.watch(context)
-        context.set_default_timeout(WAIT_MS)
-        if not graphs:
-            context.route("**/plotly*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-        page = context.new_page()
+        page = tabs.take(server.console_url, user, sessions.get(user), graphs, options)
         page.goto(path)
         return page
 
     yield open_one
-    for context in contexts:
-        context.close()
+    tabs.clear()
+
+
+class Tabs:
+    """Tabs that a test is done with are cleared and given to a later one that asks for the same.
+
+    Each has a context of its own. The first page of a tab costs far more than the next ones, for which Chromium has
+    read and compiled all scripts: plotly.js takes seconds.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.heard = Complaints()
+        self._browser = browser
+        self._free: dict[str, list[Page]] = {}
+        self._taken: list[tuple[str, Page, dict[str, Any]]] = []
+
+    def take(
+        self, base_url: str, user: str, session: StorageState | None, graphs: bool, options: dict[str, Any]
+    ) -> Page:
+        """A tab without a page. That of nobody is always new: somebody may log in there."""
+        key = repr((base_url, user, graphs, sorted(options.items()))) if user else ""
+        free = self._free.get(key, [])
+        page = free.pop() if free else self._new(base_url, session, options)
+        self._taken.append((key, page, options))
+        if not graphs:
+            page.context.route("**/plotly*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+        return page
+
+    def _new(self, base_url: str, session: StorageState | None, options: dict[str, Any]) -> Page:
+        context = self._browser.new_context(base_url=base_url, storage_state=session, **options)
+        self.heard.watch(context)
+        context.set_default_timeout(WAIT_MS)
+        return context.new_page()
+
+    def clear(self) -> None:
+        """Take back what was taken, without anything that a test has left in it."""
+        taken, self._taken = self._taken, []
+        for key, page, options in taken:
+            if not key or page.is_closed():
+                page.context.close()
+                continue
+            for other in page.context.pages:
+                if other != page:
+                    other.close()
+            page.unroute_all()
+            page.context.unroute_all()
+            page.evaluate("localStorage.clear()")
+            page.goto("about:blank")
+            page.set_viewport_size(options.get("viewport", VIEWPORT))
+            page.emulate_media(color_scheme=options.get("color_scheme", "light"))
+            self._free.setdefault(key, []).append(page)
+
+    def close(self) -> None:
+        for pages in self._free.values():
+            for page in pages:
+                page.context.close()
+        self._free.clear()
 
 
 def _logged_in(browser: Browser, console_url: str, user: str, password: str) -> StorageState:

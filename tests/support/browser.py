@@ -65,6 +65,12 @@ class Complaints:
         context.add_init_script(_REPORT_VIOLATIONS)
         context.on("page", self._watch_page)
 
+    def forget(self) -> None:
+        """Begin anew, as for another test; contexts stay watched."""
+        self._seen.clear()
+        self._expected.clear()
+        self._allowed.clear()
+
     def expect(self, pattern: str) -> None:
         """Complaints that `pattern` finds are part of the test: at least one has to come."""
         self._expected.append(pattern)
