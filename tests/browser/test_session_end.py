@@ -1,4 +1,4 @@
-"""A session ends, or another role begins, under an open page."""
+"""A session ends, and another role begins, under an open page."""
 
 import os
 import re
@@ -21,12 +21,14 @@ RECHECK_TIMEOUT_MS = 40_000
 
 
 @pytest.fixture
-def context(browser: Browser, server: ServerProcess, complaints: Complaints) -> Iterator[BrowserContext]:
-    """A browser of its own: the shared sessions are not to be ended."""
-    context = browser.new_context(base_url=server.console_url)
-    complaints.watch(context)
-    yield context
-    context.close()
+def contexts(browser: Browser, server: ServerProcess, complaints: Complaints) -> Iterator[list[BrowserContext]]:
+    """Two browsers of their own: the shared sessions are not to be ended."""
+    made = [browser.new_context(base_url=server.console_url) for _ in range(2)]
+    for context in made:
+        complaints.watch(context)
+    yield made
+    for context in made:
+        context.close()
 
 
 def open_as_vera(context: BrowserContext, path: str) -> Page:
@@ -51,28 +53,30 @@ def give_role(server: ServerProcess, role: str) -> None:
     )
 
 
-def test_a_page_whose_session_ended_elsewhere_says_so_and_leads_to_the_log_in(context: BrowserContext) -> None:
+def test_a_page_says_that_its_session_ended_elsewhere_and_another_role_brings_the_other_back_with_its_buttons(
+    contexts: list[BrowserContext], server: ServerProcess
+) -> None:
+    """Both at once: either is noticed when the socket asks again."""
+    leaver, promoted = contexts
+    create_channel(server, "promotion", "worker")
     # The list has no graphs, which might fetch what they missed and be refused before the socket is.
-    page = open_as_vera(context, "/topics/")
-    elsewhere = context.new_page()
+    page = open_as_vera(leaver, "/topics/")
+    other = open_as_vera(promoted, "/topics/promotion/worker/")
+    expect(other.get_by_role("link", name=re.compile("Pause…"))).to_have_count(0)
+
+    elsewhere = leaver.new_page()
     elsewhere.goto("/")
     elsewhere.locator(".who summary").click()
     elsewhere.get_by_role("button", name="Log out").click()
     # It stays open: Chromium has been seen to hang when it closes a page that goes elsewhere at that moment.
     expect(elsewhere).to_have_url(re.compile(r"/login/"))
     page.bring_to_front()
-    expect(page.locator("#freshness")).to_have_text(re.compile("^logged out"), timeout=RECHECK_TIMEOUT_MS)
-    page.get_by_role("link", name="Log in again").click()
-    expect(page).to_have_url(re.compile(r"/login/\?next="))
-
-
-def test_another_role_brings_the_page_back_with_its_buttons(context: BrowserContext, server: ServerProcess) -> None:
-    create_channel(server, "promotion", "worker")
-    page = open_as_vera(context, "/topics/promotion/worker/")
-    expect(page.get_by_role("link", name=re.compile("Pause…"))).to_have_count(0)
     give_role(server, "operator")
     try:
-        expect(page.get_by_role("link", name=re.compile("Pause…"))).to_have_count(1, timeout=RECHECK_TIMEOUT_MS)
-        wait_until_live(page, 20)
+        expect(page.locator("#freshness")).to_have_text(re.compile("^logged out"), timeout=RECHECK_TIMEOUT_MS)
+        expect(other.get_by_role("link", name=re.compile("Pause…"))).to_have_count(1, timeout=RECHECK_TIMEOUT_MS)
+        wait_until_live(other, 20)
+        page.get_by_role("link", name="Log in again").click()
+        expect(page).to_have_url(re.compile(r"/login/\?next="))
     finally:
         give_role(server, "viewer")
