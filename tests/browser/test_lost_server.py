@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from queue_engine.options import flag_of
+from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
+from queue_engine.storage.log_topic_store import KIND as LOG
 from tests.support.browser import Complaints
 from tests.support.console_page import (
     create_channel,
@@ -24,9 +28,18 @@ BACK_TIMEOUT_S = 25.0
 
 
 @pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("lost") / "data") as running:
-        yield running
+def own_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
+    """One of each storage kind."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                ServerProcess(
+                    tmp_path_factory.mktemp("lost") / "data",
+                    options=["--no-pipeline", f"{flag_of('storage')}={kind}"],
+                )
+            )
+            for kind in (LOG, DISK_QUEUE)
+        ]
 
 
 def log_in(browser: Browser, server: ServerProcess, complaints: Complaints, path: str) -> Page:
@@ -41,9 +54,13 @@ def log_in(browser: Browser, server: ServerProcess, complaints: Complaints, path
     return page
 
 
-def expect_loss(page: Page, live_colour: str) -> None:
-    """Said at once; a little later the figures turn stale, and stay as they were last known."""
+def expect_not_live(page: Page) -> None:
+    """Said at once."""
     expect(page.locator("#freshness")).not_to_have_text(re.compile("^live"), timeout=2_000)
+
+
+def expect_stale(page: Page, live_colour: str) -> None:
+    """A little later the figures turn stale, and stay as they were last known."""
     expect(page.locator("#freshness")).to_have_text(re.compile(r"^stale · \d+ s old"))
     assert figure(page, "depth") == "2"
     assert colour_of_depth(page) != live_colour
@@ -55,33 +72,44 @@ def colour_of_depth(page: Page) -> str:
 
 
 def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
-    browser: Browser, own_server: ServerProcess, complaints: Complaints
+    browser: Browser, own_servers: list[ServerProcess], complaints: Complaints
 ) -> None:
     # While nobody listens the browser mentions each try.
     complaints.expect("WebSocket connection to .* failed")
     # And what the page was just fetching when the server went: the graphs' series, or plotly.js itself.
     complaints.allow("/(api/series|static)/.*net::ERR_")
-    create_channel(own_server, "lake", "shore")
-    own_server.http("POST", "/mpub?topic=lake", b"1\n2")
-    page = log_in(browser, own_server, complaints, "/topics/lake/shore/")
-    wait_until_live(page)
-    wait_for_figure(page, "depth", "2")
-    mark(page)
-    live_colour = colour_of_depth(page)
+    pages = []
+    for server in own_servers:
+        create_channel(server, "lake", "shore")
+        server.http("POST", "/mpub?topic=lake", b"1\n2")
+        page = log_in(browser, server, complaints, "/topics/lake/shore/")
+        wait_until_live(page)
+        wait_for_figure(page, "depth", "2")
+        mark(page)
+        pages.append(page)
+    live_colours = [colour_of_depth(page) for page in pages]
 
-    own_server.stop()
-    expect_loss(page, live_colour)
-    own_server.start()
-    wait_until_live(page, BACK_TIMEOUT_S)
-    wait_for_figure(page, "depth", "2")
-    assert colour_of_depth(page) == live_colour
-    own_server.http("POST", "/mpub?topic=lake", b"3\n4\n5")
-    wait_for_figure(page, "depth", "5")
-    own_server.http("POST", "/channel/empty?topic=lake&channel=shore")
-    own_server.http("POST", "/mpub?topic=lake", b"6\n7")
-    wait_for_figure(page, "depth", "2")
+    for server, page in zip(own_servers, pages, strict=True):
+        server.stop()
+        expect_not_live(page)
+    for page, live_colour in zip(pages, live_colours, strict=True):
+        expect_stale(page, live_colour)
+    for server in own_servers:
+        server.start()
+    for server, page, live_colour in zip(own_servers, pages, live_colours, strict=True):
+        wait_until_live(page, BACK_TIMEOUT_S)
+        wait_for_figure(page, "depth", "2")
+        assert colour_of_depth(page) == live_colour
+        server.http("POST", "/mpub?topic=lake", b"3\n4\n5")
+        wait_for_figure(page, "depth", "5")
+        server.http("POST", "/channel/empty?topic=lake&channel=shore")
+        server.http("POST", "/mpub?topic=lake", b"6\n7")
+        wait_for_figure(page, "depth", "2")
 
-    own_server.kill9()
-    expect_loss(page, live_colour)
-    assert is_marked(page), "the page was reloaded"
-    page.context.close()
+    for server, page in zip(own_servers, pages, strict=True):
+        server.kill9()
+        expect_not_live(page)
+    for page, live_colour in zip(pages, live_colours, strict=True):
+        expect_stale(page, live_colour)
+        assert is_marked(page), "the page was reloaded"
+        page.context.close()

@@ -93,6 +93,7 @@ ONCE: dict[str, str] = {
     "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",
     "browser/test_login.py": "users and sessions are in the console's own database",
     "browser/test_looks.py": "widths and colours; with the log the pages have more on them, not less",
+    "browser/test_lost_server.py": "has a server of each kind, which are lost at the same time",
     "browser/test_session_end.py": "users and sessions are in the console's own database",
     "browser/test_viewer.py": "roles are checked before a topic is asked; with the log there is one act more",
     "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
