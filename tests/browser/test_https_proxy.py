@@ -27,7 +27,7 @@ PROXYS_CLIENT = "203.0.113.9"  # what the proxy says that its client is
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    options = ["--console-origin", ORIGIN, "--trusted-proxy", "127.0.0.1"]
+    options = ["--console-origin", ORIGIN, "--trusted-proxy", "127.0.0.1", "--no-pipeline"]
     with ServerProcess(tmp_path_factory.mktemp("behind") / "data", options=options) as running:
         yield running
 
