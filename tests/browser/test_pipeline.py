@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, StorageState, expect
 
 from queue_engine.pipeline.archive_listing import ArchiveListing
+from queue_engine.pipeline.jobs import ARCHIVE_GATHER_MESSAGES
 from tests.browser.conftest import OpenPage
 from tests.support.browser import Complaints
 from tests.support.console_page import (
@@ -32,7 +33,8 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
 
 SPARK_TIMEOUT_S = 240.0  # at the lowest priority, beside whatever else this machine does
-FIRST, SECOND = 3_000, 1_000
+FIRST = 3_000
+SECOND = ARCHIVE_GATHER_MESSAGES  # fewer would be gathered for half a minute
 PUBLISHED = FIRST + SECOND
 AMOUNTS = 100  # body.amount goes from 0 up to this, again and again
 MATCHING = PUBLISHED // 4
