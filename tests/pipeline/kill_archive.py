@@ -73,9 +73,10 @@ class ArchiveKills:
 
     def kill(self, moment: str, step: int) -> None:
         """Start the archive, which is killed at the moment of that step, and see that this is what was met."""
+        leftovers = self._unnamed()
         self._process(moment, str(step)).wait_killed()
         self._check_visible()
-        found = self._found()
+        found = self._found(leftovers)
         assert found == moment, f"killed when {moment}, step {step}; found: {found}"
         self.met[moment] += 1
 
@@ -100,9 +101,8 @@ class ArchiveKills:
         return JobProcess(log, self._lake.path, self._url, "archive", str(self._step_rows), *death)
 
     def _unnamed(self) -> set[str]:
-        """Data files that no manifest names. Listed first: one that is named meanwhile is none of them."""
-        there = data_files(self._lake)
-        return there - named_files(self._lake)
+        """Data files that no manifest names."""
+        return data_files(self._lake) - named_files(self._lake)
 
     def _unmoved(self) -> set[str]:
         """Topics and how far their manifests are, where that is ahead of the cursor."""
@@ -111,11 +111,11 @@ class ArchiveKills:
             f"{one.topic} {one.next_offset}" for one in list_archives(self._lake) if one.next_offset > moved[one.topic]
         }
 
-    def _found(self) -> str:
-        """What a kill left."""
+    def _found(self, leftovers: set[str]) -> str:
+        """What a kill left. leftovers: of kills before; those of a topic without any manifest stay till it has one."""
         if self._unmoved():
             return NAMED
-        if self._unnamed():
+        if self._unnamed() - leftovers:
             return RENAMED
         return STAGED if self._is_staged() else "nothing"
 
