@@ -22,6 +22,7 @@ from admin_console.gateway.history import LakeHistory
 from admin_console.history.ranges import Range, range_of
 from admin_console.history.series import channel_history, overview_history
 from admin_console.history.store import Part, store_of
+from queue_engine.pipeline.history_writer import ROW_GROUP_ROWS
 from tests.support.console_client import ConsoleClient
 from tests.support.history_lake import COUNTERS, GAUGES, HistoryLake
 from tests.support.server import ServerProcess
@@ -76,7 +77,7 @@ def make_lake(data_path: Path, *, days: int, channels: int) -> int:
                 # Written aside: an interrupted run leaves no half file to be kept.
                 made = path.with_suffix(".tmp")
                 connection.execute(
-                    f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 65536)"
+                    f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
                 )
                 made.rename(path)
             lake.name(path, level, kind, first_s, last_s, names * (last_s - first_s) // step_s)
