@@ -57,7 +57,7 @@ class ClassArchive:
         """The file, when it is there and whole."""
         for path in sorted(self._directory.glob(f"{self.key}-*.jsa")) if self.is_possible else ():
             try:
-                if path.name == self._name_of(path):
+                if path.name == self._name_of(path) and path.stat().st_size:
                     return path
             except OSError as exc:
                 logger.warning("class archive not read path=%s error=%s", path, exc)

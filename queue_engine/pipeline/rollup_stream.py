@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 # To change the columns or the grouping of `transforms.minutes`, take another name here: Spark goes on from a checkpoint
 # only with the state that it knows. The new stream begins where the files end, and nothing is doubled.
 CHECKPOINT = "checkpoints/rollup"
-# Minutes come out minutes late whatever is done: to look oftener costs more than it shows.
-TRIGGER = {"processingTime": "60 seconds"}
+# Minutes come out minutes late whatever is done, and the console shows the last quarter of an hour from its memory: to
+# look oftener costs more than it shows. A batch takes Spark two seconds of a core, however little there is in it.
+TRIGGER = {"processingTime": "120 seconds"}
 # A stream that begins anew reads the last minutes again whose samples it has not seen.
 START_BEFORE_S = 600
 # Files are merged when the ten minutes, the hour, the six hours that they lie in are over: every file costs who reads a

@@ -44,7 +44,7 @@ PIPELINE: Sequence[Scenario] = (
     PipelineArchive(SPARK_TOPICS),
     PipelinePublish(SPARK_TOPICS, seconds=5),
     PipelineHistory(days=30, channels=500, requests=41),
-    PipelineWorker(rest_s=30, idle_s=60),
+    PipelineWorker(rest_s=60, idle_s=120),
 )
 
 LONG: Sequence[Scenario] = (

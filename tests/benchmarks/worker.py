@@ -25,6 +25,7 @@ from tests.support.waiting import wait_for
 
 TICKS_S = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_S = 300.0
+LOOK_EVERY_S = 0.5
 SETTLE_S = 90.0  # compilation and the first minute's batch are not idling
 
 
@@ -110,15 +111,20 @@ def wait_for_class_archive(data_path: Path) -> None:
 
 
 def idle_share(leader_pid: int, span_s: float) -> float:
-    """CPU seconds of the processes of a session, those of ended children included, by a second."""
-    before, began_s = _session_cpu_s(leader_pid), time.monotonic()
-    time.sleep(span_s)
-    return (_session_cpu_s(leader_pid) - before) / (time.monotonic() - began_s)
+    """CPU seconds of the processes of a session by a second, those included that begin and end meanwhile."""
+    used_s: dict[tuple[str, str], float] = {}
+    _look(leader_pid, used_s)
+    before_s, began_s = sum(used_s.values()), time.monotonic()
+    while (elapsed_s := time.monotonic() - began_s) < span_s:
+        time.sleep(LOOK_EVERY_S)
+        _look(leader_pid, used_s)
+    return (sum(used_s.values()) - before_s) / elapsed_s
 
 
-def _session_cpu_s(leader_pid: int) -> float:
-    """By session, not by group: Spark's Python processes make a group of their own."""
-    ticks = 0
+def _look(leader_pid: int, used_s: dict[tuple[str, str], float]) -> None:
+    """Note what each process has used so far, by its number and start: of ended ones nobody else keeps it, since
+    Spark's daemons do not wait for theirs. By session, not by group: Spark's Python processes make groups of their
+    own."""
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
@@ -127,9 +133,8 @@ def _session_cpu_s(leader_pid: int) -> float:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(fields[3]) == leader_pid:
-            # utime, stime, and both of the children that were waited for.
-            ticks += sum(int(field) for field in fields[11:15])
-    return ticks / TICKS_S
+            user, system, started = fields[11], fields[12], fields[19]
+            used_s[entry, started] = (int(user) + int(system)) / TICKS_S
 
 
 if __name__ == "__main__":

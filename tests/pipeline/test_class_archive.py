@@ -64,6 +64,13 @@ def test_a_damaged_file_never_reaches_java(machine: Machine, damaged: bytes) -> 
     assert not path.exists()
 
 
+def test_an_empty_file_is_damaged_though_its_checksum_is_right(machine: Machine) -> None:
+    machine.classes.mkdir()
+    path = machine.classes / f"{machine.archive().key}-{zlib.crc32(b''):08x}.jsa"
+    path.touch()
+    assert machine.archive().find() is None
+
+
 def test_a_file_for_another_java_other_jars_or_options_is_not_used_but_removed(machine: Machine) -> None:
     path = machine.write()
     assert machine.archive().find() == path

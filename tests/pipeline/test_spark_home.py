@@ -1,4 +1,5 @@
-"""The Python processes of Spark import the installed package, not the zip file that is compiled at every start."""
+"""The Python processes of Spark import the installed package, not the zip file that is compiled at every start, and
+what their tasks need once, before they are forked."""
 
 from pathlib import Path
 
@@ -26,4 +27,16 @@ def test_a_process_of_spark_imports_what_is_installed(spark: SparkSession) -> No
 
     assert spark.sparkContext.parallelize([0], 1).map(where).collect() == [
         str(Path(pyspark.__file__).with_name("worker.py"))
+    ]
+
+
+@pytest.mark.spark
+def test_a_process_of_spark_begins_with_what_tasks_need(spark: SparkSession) -> None:
+    def imported(_: int) -> list[str]:
+        import sys
+
+        return [name for name in ("pandas", "queue_engine.pipeline.transforms") if name in sys.modules]
+
+    assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [
+        ["pandas", "queue_engine.pipeline.transforms"]
     ]
