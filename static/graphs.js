@@ -1,7 +1,7 @@
 // The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 import { addToPast, moment, past, resetZoom, startRanges, zoomTo } from "./history.js";
-import { bandTrace, duration, exponentFormat, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
+import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
 
 const SECONDS = 900;
 const TABLE_ROWS_MAX = 96;
@@ -234,10 +234,14 @@ class Graph {
     return this.name === "latency";
   }
 
+  get isRate() {
+    return this.frame.data[0].hovertemplate.endsWith("/s");
+  }
+
   worded(value) {
     if (value === undefined || value === null) return "";
     if (this.isDuration) return duration(value);
-    if (this.frame.data[0].hovertemplate.endsWith("/s")) return rate(value);
+    if (this.isRate) return rate(value);
     return value.toLocaleString("en", { maximumFractionDigits: 0 });
   }
 
@@ -293,9 +297,10 @@ class Graph {
     const layout = structuredClone(this.dressedFrame.layout);
     layout.datarevision = this.revision;
     const range = past();
+    const shown = this.columns.filter((column) => !this.hidden.has(column));
     if (range) {
-      const shown = this.columns.filter((column) => !this.hidden.has(column));
       const top = Math.max(0, ...shown.map((column) => highestOf(range.columns[column], range.band[column])));
+      countAxis(layout, top, this.isRate);
       pastAxes(layout, range, this.isDuration, top);
       layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));
       return layout;
@@ -303,6 +308,7 @@ class Graph {
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
     const known = this.isZoomed ? 0 : Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
     layout.annotations = series.paused.map(([first]) => pauseWord(first, series.newest - SECONDS + 1 + known));
+    countAxis(layout, Math.max(0, ...shown.map(highest)), this.isRate);
     if (this.isZoomed) {
       // What somebody looks at stays where it is while seconds are added.
       layout.xaxis.range = this.plot.layout.xaxis.range;
@@ -310,10 +316,6 @@ class Graph {
     } else {
       // A server that has just started shows what it knows, not an empty quarter of an hour.
       layout.xaxis.range = [localMs(series.newest - SECONDS + 1 + known), localMs(series.newest)];
-      // An axis of nothing but zeroes would run from -1 to 1.
-      const top = Math.max(0, ...this.columns.filter((column) => !this.hidden.has(column)).map(highest));
-      layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
-      layout.yaxis.exponentformat = exponentFormat(top);
     }
     return layout;
   }

@@ -57,18 +57,21 @@ export function pastAxes(layout, { from, to, revision: uirevision }, isDuration,
   });
   // A drag chooses a time and nothing else.
   layout.yaxis.fixedrange = true;
-  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
-  layout.yaxis.exponentformat = exponentFormat(top);
   if (!isDuration) return;
-  layout.yaxis.range[1] = top > 0 ? top * 1.08 : 1000;
+  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1000];
   layout.yaxis.tickvals = durationTicks(layout.yaxis.range[1]);
   layout.yaxis.ticktext = layout.yaxis.tickvals.map((ms) => (ms ? duration(ms) : "0"));
   layout.margin.l = 60;
 }
 
-// Thousands and millions have a letter. Small rates get none: 0.1 a second would be "100m".
-export function exponentFormat(top) {
-  return top < 1 ? "none" : "B";
+// An axis from nothing to the highest value. Thousands and millions have a letter; small rates get none, since half a
+// message a second would be "500m". Of messages there are no halves.
+export function countAxis(layout, top, isRate) {
+  // An axis of nothing but zeroes would run from -1 to 1.
+  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
+  if (top >= 5) return;
+  if (isRate) layout.yaxis.tickformat = "~g";
+  else layout.yaxis.dtick = 1;
 }
 
 const TICK_STEPS_MS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400].map((s) => s * 1000);

@@ -70,6 +70,20 @@ def test_a_graph_is_drawn_zoomed_by_dragging_and_stays_zoomed(page: Page) -> Non
     )
 
 
+def test_one_message_is_no_thousand_thousandths(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "single", "line")
+    server.http("POST", "/channel/empty?topic=single&channel=line")
+    page = open_page("/topics/single/line/")
+    wait_until_live(page)
+    # Of a channel's first second there is no rate.
+    expect(page.locator('[data-graph="depth"] .ytick')).to_have_count(5, timeout=DRAWING_TIMEOUT_S * 1000)
+    server.http("POST", "/pub?topic=single", b"1")
+    for name, ticks in (("depth", ["0", "1"]), ("rates", ["0", "0.5", "1"])):
+        graph = page.locator(f'[data-graph="{name}"]')
+        graph.scroll_into_view_if_needed()
+        expect(graph.locator(".ytick")).to_have_text(ticks, timeout=DRAWING_TIMEOUT_S * 1000)
+
+
 def test_a_graph_is_exported_as_png(page: Page, tmp_path: Path) -> None:
     graph = page.locator('[data-graph="depth"]')
     graph.locator(".plot").hover()
