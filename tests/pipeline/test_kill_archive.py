@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.kill_archive import run_archive, run_replay
 from tests.support.engine_process import EngineProcess
 
-MESSAGES = 40_000
+MESSAGES = 1_000_000
 
 
 @pytest.mark.spark
