@@ -66,14 +66,6 @@ class CursorBench(Bench):
         records = [self.topic.confirmed_record(offset) for offset in range(self.topic.end_offset)]
         return [self.log.bytes_from(record[0]) for record in records if record is not None]
 
-    def write_unit(self, offset: int, unit: bytes) -> bytes:
-        """Put another unit in a file of the consume queue; returns what was there."""
-        self.topic.queue.flush()
-        path = self.path / "log" / "queues" / "1" / f"{0:020d}.queue"
-        data = path.read_bytes()
-        path.write_bytes(data[: offset * 20] + unit + data[(offset + 1) * 20 :])
-        return data[offset * 20 : (offset + 1) * 20]
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> CursorBench:

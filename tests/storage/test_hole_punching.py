@@ -194,10 +194,7 @@ def test_segments_of_many_needed_messages_and_new_ones_stay_whole(tmp_path: Path
 @pytest.mark.parametrize("unit", [bytes(20), b"\0\0\0\0\x7f" + bytes(3) + b"\0\0\1\0" + bytes(8)])
 @pytest.mark.parametrize("offset", [0, 1, 2])
 def test_a_wrong_unit_gives_nothing_back_that_is_needed(beside: SlowBeside, offset: int, unit: bytes) -> None:
-    beside.topic.queue.flush()
-    path = beside.path / "log" / "queues" / "1" / f"{0:020d}.queue"
-    data = path.read_bytes()
-    path.write_bytes(data[: offset * 20] + unit + data[(offset + 1) * 20 :])
+    beside.write_unit(offset, unit)
     for _ in range(4):
         beside.look()
     assert beside.slow_bodies() == [b"slow 40", b"slow 80", b"slow 400"]

@@ -11,7 +11,7 @@ from queue_engine.run import Run
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.log_backlog import RETURNED_MAX
 from tests.support.background import HeldBackground
-from tests.support.log_store import Bench, bodies, everything, take
+from tests.support.log_store import WRONG_UNITS, Bench, bodies, everything, take
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_record_that_is_lost_altogether_costs_its_batch_alone(bench: Bench) ->
     assert backlog.damaged_count == 2
 
 
-@pytest.mark.parametrize("unit", [bytes(20), b"\xff" * 20, b"\0" * 7 + b"\x40" + b"\0" * 3 + b"\xcd" + bytes(8)])
+@pytest.mark.parametrize("unit", WRONG_UNITS)
 def test_a_wrong_unit_of_the_consume_queue_costs_no_message(bench: Bench, unit: bytes) -> None:
     backlog = bench.topic.open_channel("c")
     other = bench.open_topic("other", 2)
@@ -155,11 +155,8 @@ def test_a_wrong_unit_of_the_consume_queue_costs_no_message(bench: Bench, unit: 
         bench.publish(b"%d" % number)
         bench.publish(b"of another", topic=other)
     bench.forget()
-    path = bench.path / "log" / "queues" / "1" / f"{0:020d}.queue"
-    data = path.read_bytes()
     for offset in (0, 12, 13, 28):
-        data = data[: offset * 20] + unit + data[(offset + 1) * 20 :]
-    path.write_bytes(data)
+        bench.write_unit(offset, unit)
     assert list(everything(backlog)) == [b"%d" % number for number in range(30)]
     assert bench.topic.damaged_count == 0
 

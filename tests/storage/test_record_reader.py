@@ -13,7 +13,7 @@ from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.record import Record, decode_record
 from queue_engine.storage.record_reader import Records
 from tests.storage.test_hole_punching import SlowBeside
-from tests.support.log_store import Bench
+from tests.support.log_store import WRONG_UNITS, Bench
 
 EVERYTHING = 1 << 30
 
@@ -158,18 +158,15 @@ def test_what_holes_took_is_not_there_and_the_rest_is(tmp_path: Path) -> None:
     assert [body for _, body in messages(read(beside.topic, 0).records)] == [b"slow 40", b"slow 80", b"slow 400"]
 
 
-@pytest.mark.parametrize("unit", [bytes(20), b"\xff" * 20, b"\0" * 7 + b"\x40" + b"\0" * 3 + b"\xcd" + bytes(8)])
+@pytest.mark.parametrize("unit", WRONG_UNITS)
 def test_a_wrong_unit_costs_no_record(bench: Bench, unit: bytes) -> None:
     other = bench.open_topic("other", 2)
     for number in range(30):
         publish(bench, b"%d" % number)
         publish(bench, b"of another", topic=other)
     bench.forget()
-    path = bench.path / "log" / "queues" / "1" / f"{0:020d}.queue"
-    data = path.read_bytes()
     for offset in (0, 12, 13, 28):
-        data = data[: offset * 20] + unit + data[(offset + 1) * 20 :]
-    path.write_bytes(data)
+        bench.write_unit(offset, unit)
     assert messages(read(bench.topic, 0).records) == [(number, b"%d" % number) for number in range(30)]
 
 
@@ -179,9 +176,7 @@ def test_a_unit_that_leads_to_another_topics_record_costs_none(bench: Bench) -> 
         publish(bench, b"%d" % number)
         publish(bench, b"of another", topic=other)
     bench.forget()
-    path = bench.path / "log" / "queues" / "1" / f"{0:020d}.queue"
-    data = path.read_bytes()
-    path.write_bytes(data[:40] + struct.pack(">QIQ", *(other.queue.locate(2) or (0, 0)), 0) + data[60:])
+    bench.write_unit(2, struct.pack(">QIQ", *(other.queue.locate(2) or (0, 0)), 0))
     assert messages(read(bench.topic, 0).records) == [(number, b"%d" % number) for number in range(5)]
 
 

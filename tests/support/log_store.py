@@ -14,6 +14,9 @@ from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles
 
+# Units of a consume queue that lead nowhere.
+WRONG_UNITS = (bytes(20), b"\xff" * 20, b"\0" * 7 + b"\x40" + b"\0" * 3 + b"\xcd" + bytes(8))
+
 
 class Bench:
     """A log store on a test's disk. `forget` empties its caches, so that what is read comes from files."""
@@ -79,8 +82,15 @@ class Bench:
 
     def forget(self) -> None:
         self.log.batches.clear()
-        for topic in (self.topic,):
-            topic.queue.flush()
+        self.topic.queue.flush()
+
+    def write_unit(self, offset: int, unit: bytes) -> bytes:
+        """Put another unit in the first file of topic 1's consume queue; returns what was there."""
+        self.topic.queue.flush()
+        path = self.path / "log" / "queues" / "1" / f"{0:020d}.queue"
+        data = path.read_bytes()
+        path.write_bytes(data[: offset * 20] + unit + data[(offset + 1) * 20 :])
+        return data[offset * 20 : (offset + 1) * 20]
 
 
 def bodies(run: Run | None) -> list[bytes]:
