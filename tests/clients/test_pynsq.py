@@ -149,11 +149,11 @@ async def test_touch_keeps_a_message_from_timing_out(server: ServerProcess) -> N
     def handler(message: nsq.Message) -> None:
         message.enable_async()
         seen.append(message.attempts)
-        for after_s in (0.6, 1.2):
+        for after_s in (0.9, 1.8):
             loop.call_later(after_s, message.touch)
-        loop.call_later(1.8, message.finish)
+        loop.call_later(2.6, message.finish)
 
-    async with reading(server, "touched", "c", handler, msg_timeout=1), writing(server) as writer:
+    async with reading(server, "touched", "c", handler, msg_timeout=2), writing(server) as writer:
         await answer(writer.pub, "touched", b"takes long")
         await wait_for_async("its delivery", lambda: seen)
         await wait_for_async("its FIN", lambda: server.channel_stats("touched", "c")["in_flight_count"] == 0)
