@@ -53,8 +53,9 @@ function startForm() {
     details.querySelector("summary").focus();
     go(`?${queryOf({ first: from, end: to })}`);
   });
-  details.addEventListener("toggle", () => {
-    if (details.open) fillForm(form);
+  // Before it opens: that it has opened is told later, when somebody may have typed.
+  details.querySelector("summary").addEventListener("click", () => {
+    if (!details.open) fillForm(form);
   });
   details.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;

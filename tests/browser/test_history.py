@@ -216,6 +216,23 @@ def test_a_span_is_typed_in_local_time_and_refused_with_a_reason(page: Page, com
     expect(page.locator("[data-range-notice]")).to_be_hidden()
 
 
+def test_what_is_typed_as_the_form_opens_stays(page: Page) -> None:
+    """However late the browser tells that it is open."""
+    typed = page.evaluate(
+        """async () => {
+            const details = document.querySelector(".range-span");
+            const form = details.querySelector("form");
+            const told = new Promise((resolve) => details.addEventListener("toggle", resolve, { once: true }));
+            details.querySelector("summary").click();
+            const filled = form.elements.from.value;
+            form.elements.from.value = "2026-01-02T03:04";
+            await told;
+            return [Boolean(filled), form.elements.from.value];
+        }"""
+    )
+    assert typed == [True, "2026-01-02T03:04"]
+
+
 def test_a_server_that_fails_is_told_and_tried_again(page: Page, complaints: Complaints) -> None:
     complaints.expect("/api/history/.*503")
     broken = {"is": True}
