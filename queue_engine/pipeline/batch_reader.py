@@ -7,10 +7,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from queue_engine.errors import OffsetGoneError
 from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.part_reader import read_part
+from queue_engine.pipeline.part_reader import read_parts
 from queue_engine.pipeline.pushed_filters import push_filters
 from queue_engine.pipeline.read_options import ReadOptions
-from queue_engine.pipeline.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges
+from queue_engine.pipeline.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges, tasks_of
 
 _ATTEMPTS = 3
 
@@ -29,12 +29,15 @@ class BatchReader(DataSourceReader):
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        if self._options.parts:
-            return [InputPartition(part) for part in parts_of(self._options.parts)]
-        with LogClient(self._options.url, self._options.token) as client:
-            return [InputPartition(part) for part in self._parts(client)]
+        return [InputPartition(parts) for parts in tasks_of(self._parts(), self._options.partition_bytes)]
 
-    def _parts(self, client: LogClient) -> list[Part]:
+    def _parts(self) -> list[Part]:
+        if self._options.parts:
+            return parts_of(self._options.parts)
+        with LogClient(self._options.url, self._options.token) as client:
+            return self._planned(client)
+
+    def _planned(self, client: LogClient) -> list[Part]:
         for attempt in range(_ATTEMPTS):
             ranges = plan_ranges(client, self._options, self._bounds)
             try:
@@ -47,4 +50,4 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:  # Spark's own, when there is nothing to read
-            yield from read_part(partition.value, self._options)
+            yield from read_parts(partition.value, self._options)

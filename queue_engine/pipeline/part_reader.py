@@ -1,8 +1,8 @@
-"""One task's part of a read: its file or its pages become Arrow batches, and what did not come is accounted for."""
+"""One task's parts of a read: files or pages become Arrow batches, and what did not come is accounted for."""
 
 import logging
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -33,8 +33,8 @@ _MESSAGE_BYTES_GUESS = 1 << 10
 class PartReader:
     """Reads parts of a plan, one after the other.
 
-    missing: of all parts read so far. Every offset of a part's ranges either comes in a batch or is in there; a part
-    whose lease was lost on the way ends with LeaseLostError, because then files may have changed below the reader.
+    missing: of all parts read so far. Every offset of a part's ranges either comes in a batch or is in there; parts
+    of which a lease was lost on the way end with LeaseLostError, because then files may have changed below the reader.
     """
 
     def __init__(self, client: LogClient, options: ReadOptions, clock: Clock | None = None) -> None:
@@ -44,23 +44,26 @@ class PartReader:
         self._clock = clock or SystemClock()
         self._renewed_ns = 0
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The part's rows, in log order. Raises LeaseLostError, TopicReplacedError, OffsetBeyondEndError,
+    def read(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """The parts' rows, each part's in log order. Raises LeaseLostError, TopicReplacedError, OffsetBeyondEndError,
         OffsetGoneError, SegmentMissingError and EngineUnreachableError."""
         self._renewed_ns = self._clock.monotonic_ns()
-        leases = {part.lease} if isinstance(part, HttpPart) else {one.lease for one in part.ranges}
-        leases.discard("")
-        before = len(self.missing)
-        batches = self._pages(part.wanted) if isinstance(part, HttpPart) else self._file(part)
-        for batch in batches:
-            if self._clock.monotonic_ns() - self._renewed_ns > _RENEW_AFTER_NS:
-                self._renew(leases)
-            yield batch
-        # Still held at the end: so it was all the time.
+        leases = {lease for part in parts for lease in _leases(part) if lease}
+        reports: list[tuple[list[WantedRange], list[MissingRange]]] = []
+        for part in parts:
+            before = len(self.missing)
+            batches = self._pages(part.wanted) if isinstance(part, HttpPart) else self._file(part)
+            for batch in batches:
+                if self._clock.monotonic_ns() - self._renewed_ns > _RENEW_AFTER_NS:
+                    self._renew(leases)
+                yield batch
+            if len(self.missing) > before:
+                ranges = [part.wanted] if isinstance(part, HttpPart) else [one.wanted for one in part.ranges]
+                reports.append((ranges, self.missing[before:]))
+        # Still held at the end: so they were all the time.
         self._renew(leases)
-        if len(self.missing) > before:
-            ranges = [part.wanted] if isinstance(part, HttpPart) else [one.wanted for one in part.ranges]
-            report_missing(ranges, self.missing[before:], self._options.damage_path)
+        for ranges, missing in reports:
+            report_missing(ranges, missing, self._options.damage_path)
 
     def _renew(self, leases: set[str]) -> None:
         for lease in leases:
@@ -140,7 +143,11 @@ class PartReader:
         self.missing += columns.missing
 
 
-def read_part(part: Part, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """What a task does: one part, with a connection of its own."""
+def read_parts(parts: Sequence[Part], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """What a task does: its parts, with a connection of its own."""
     with LogClient(options.url, options.token) as client:
-        yield from PartReader(client, options).read(part)
+        yield from PartReader(client, options).read(parts)
+
+
+def _leases(part: Part) -> list[str]:
+    return [part.lease] if isinstance(part, HttpPart) else [one.lease for one in part.ranges]

@@ -27,7 +27,7 @@ class ReadOptions:
     for the oldest there is, and for all that is synced. start_time_ms, end_time_ms: Unix, by publish time, the latter
     excluded. read_from: `files`, leased segments on this machine and the rest over HTTP; `http`, all over HTTP;
     `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
-    of a stream takes, None for no limit. partition_bytes: about so much is one task over HTTP. damage_path: directory
+    of a stream takes, None for no limit. partition_bytes: about so much is read by one task. damage_path: directory
     in which a task that misses messages leaves a report, "" for none. on_gap: whether a start before the oldest
     message there is stops the read (`error`) or is told of (`report`). parts: what a job has planned and leased itself,
     as `parts_text` of `read_plan.py` tells it; "" to plan by the other options.

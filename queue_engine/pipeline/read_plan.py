@@ -2,7 +2,8 @@
 
 First the ranges: for each topic the offsets from where to where, by options and pushed filters. Then the parts: one for
 each leased segment file, for all topics that have messages in it, so that a file is gone through once; what is in no
-complete segment yet, or must not be read from files, in parts over HTTP.
+complete segment yet, or must not be read from files, in parts over HTTP. Then the tasks: small parts one after the
+other in one, since a task costs Spark as much as reading some megabytes.
 """
 
 import logging
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 LEASE_TTL_MS = 600_000
 _SAMPLE_BYTES = 64 << 10
 _PARTS_MAX = 4_096
+# Small reads are no reason to leave processors idle, until a task costs more than what it reads.
+_TASKS_MIN = 8
+_TASK_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,20 @@ class SegmentPart:
     end_byte: int
     ranges: tuple[LeasedRange, ...]
 
+    @property
+    def bytes(self) -> int:
+        """To be gone through."""
+        return self.end_byte - min(one.first_byte for one in self.ranges)
+
 
 @dataclass(frozen=True, slots=True)
 class HttpPart:
-    """A range to be read over HTTP. lease: what keeps it; "" where the engine gives none."""
+    """A range to be read over HTTP. lease: what keeps it; "" where the engine gives none. bytes: about what it takes
+    in the log."""
 
     wanted: WantedRange
     lease: str
+    bytes: int
 
 
 Part = SegmentPart | HttpPart
@@ -77,10 +88,26 @@ Part = SegmentPart | HttpPart
 
 @dataclass(slots=True)
 class ReadPlan:
-    """parts: one for each task. leases: what they rely on, to be given back or left to expire."""
+    """parts: files by their place in the log, then what is read over HTTP. leases: what they rely on, to be given back
+    or left to expire."""
 
     parts: list[Part] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
+
+
+def tasks_of(parts: Sequence[Part], partition_bytes: int) -> list[list[Part]]:
+    """The parts in their order, about `partition_bytes` of them to a task, less when all of them are not much more."""
+    size = min(partition_bytes, max(sum(part.bytes for part in parts) // _TASKS_MIN, _TASK_BYTES_MIN))
+    tasks: list[list[Part]] = []
+    filled = size
+    for part in parts:
+        # Whichever is nearer: with it, or without.
+        if filled + part.bytes // 2 >= size:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(part)
+        filled += part.bytes
+    return tasks
 
 
 def parts_text(parts: Sequence[Part]) -> str:
@@ -98,7 +125,7 @@ def parts_of(text: str) -> list[Part]:
 
 def _part(told: Mapping[str, Any]) -> Part:
     if "wanted" in told:
-        return HttpPart(WantedRange(**told["wanted"]), told["lease"])
+        return HttpPart(WantedRange(**told["wanted"]), told["lease"], told["bytes"])
     ranges = tuple(LeasedRange(WantedRange(**one["wanted"]), one["lease"], one["first_byte"]) for one in told["ranges"])
     return SegmentPart(told["path"], told["position"], told["salt"], told["end_byte"], ranges)
 
@@ -168,7 +195,7 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
     """
     plan = ReadPlan()
     files: dict[tuple[str, int, int], list[tuple[SegmentFile, LeasedRange]]] = {}
-    tails: list[HttpPart] = []
+    tails: list[tuple[WantedRange, str]] = []
     for wanted in ranges:
         if wanted.first_offset >= wanted.next_offset:
             continue
@@ -185,12 +212,12 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
             files.setdefault((segment.path, segment.position, segment.salt), []).append((segment, one))
             at = after
         if at < wanted.next_offset:
-            tails.append(HttpPart(_cut(wanted, at, wanted.next_offset), name))
+            tails.append((_cut(wanted, at, wanted.next_offset), name))
     for (path, position, salt), found in sorted(files.items(), key=lambda item: item[0][1]):
         end = max(segment.end_byte for segment, _ in found)
         plan.parts.append(SegmentPart(path, position, salt, end, tuple(one for _, one in found)))
-    for tail in tails:
-        plan.parts += _in_parts(client, tail, options.partition_bytes)
+    for tail, name in tails:
+        plan.parts += _in_parts(client, tail, name, options.partition_bytes)
     return plan
 
 
@@ -211,14 +238,14 @@ def _lease(client: LogClient, wanted: WantedRange, segments: int) -> LeasedFiles
     return lease
 
 
-def _in_parts(client: LogClient, whole: HttpPart, part_bytes: int) -> list[HttpPart]:
+def _in_parts(client: LogClient, wanted: WantedRange, lease: str, part_bytes: int) -> list[HttpPart]:
     """Cut by what its first messages weigh."""
-    wanted = whole.wanted
-    count = wanted.next_offset - wanted.first_offset
-    if count < 2:
-        return [whole]
     page = client.records(wanted.topic, wanted.first_offset, max_bytes=_SAMPLE_BYTES)
-    rows = max(page.next_offset - page.first_offset, 1)
-    step = max(rows * part_bytes // max(len(page.data), 1), -(-count // _PARTS_MAX), 1)
-    starts = range(wanted.first_offset, wanted.next_offset, step)
-    return [HttpPart(_cut(wanted, at, min(at + step, wanted.next_offset)), whole.lease) for at in starts]
+    rows, page_bytes = max(page.next_offset - page.first_offset, 1), max(len(page.data), 1)
+    count = wanted.next_offset - wanted.first_offset
+    step = max(rows * part_bytes // page_bytes, -(-count // _PARTS_MAX), 1)
+    cuts = [
+        _cut(wanted, at, min(at + step, wanted.next_offset))
+        for at in range(wanted.first_offset, wanted.next_offset, step)
+    ]
+    return [HttpPart(one, lease, (one.next_offset - one.first_offset) * page_bytes // rows) for one in cuts]

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import (
 from queue_engine.errors import EngineUnreachableError, LeaseLostError
 from queue_engine.pipeline.log_client import LogClient, TopicState
 from queue_engine.pipeline.missing_report import report_missing
-from queue_engine.pipeline.part_reader import read_part
+from queue_engine.pipeline.part_reader import read_parts
 from queue_engine.pipeline.read_options import ReadOptions
-from queue_engine.pipeline.read_plan import plan_parts
+from queue_engine.pipeline.read_plan import plan_parts, tasks_of
 from queue_engine.pipeline.record_columns import WantedRange
 from queue_engine.pipeline.stream_plan import (
     Offsets,
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_missing(wanted, missing, self._options.damage_path)
             plan = plan_parts(client, self._options, ranges)
         self._leases.setdefault(batch, []).extend(plan.leases)
-        return [InputPartition(part) for part in plan.parts]
+        return [InputPartition(parts) for parts in tasks_of(plan.parts, self._options.partition_bytes)]
 
     def _release(self, client: LogClient, batch: tuple[str, str] | None) -> None:
         """Give back what batches before this one held: they are through when the next is planned."""
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     pass  # It ended by itself, or with its topic.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_part(partition.value, self._options)
+        yield from read_parts(partition.value, self._options)
 
     def stop(self) -> None:
         try:

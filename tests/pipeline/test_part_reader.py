@@ -86,7 +86,7 @@ def read(client: LogClient, options: ReadOptions, planned: ReadPlan) -> tuple[li
     reader = PartReader(client, options)
     rows: list[Published] = []
     for part in planned.parts:
-        for batch in reader.read(part):
+        for batch in reader.read([part]):
             columns = [batch.column(name) for name in ("topic", "offset", "message_id", "published_at", "body")]
             columns[3] = columns[3].cast(pa.int64())
             rows += map(Published._make, zip(*(column.to_pylist() for column in columns), strict=True))
@@ -208,7 +208,7 @@ def test_a_lease_is_renewed_while_a_part_takes_long(client: LogClient, options: 
     clock = ManualClock()
     small = replace(options, batch_rows_max=10)
     planned = plan(client, small)
-    batches = PartReader(client, small, clock).read(planned.parts[0])
+    batches = PartReader(client, small, clock).read(planned.parts[:1])
     next(batches)
     next(batches)
     for lease in planned.leases:
