@@ -164,6 +164,12 @@ class Stores:
             raise LeaseNotFoundError(f"lease {name} never was: there is no log")
         return self.log.holds.get(name)
 
+    def renew_holds(self, names: Sequence[str], ttl_ms: int) -> Ticket:
+        """One at least; all of them, or none. Raises LeaseNotFoundError for the first lost one."""
+        self.hold(names[0])
+        assert self.log is not None
+        return self.log.holds.renew(names, ttl_ms)
+
     def give_back(self, name: str) -> Ticket:
         """End a hold. Raises LeaseNotFoundError."""
         self.hold(name)

@@ -6,7 +6,7 @@ The paths and their parameters are listed in `service/http_log.py`.
 import http.client
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -182,12 +182,9 @@ class LogClient:
         query = {"topic": topic, "offset": offset, "ttl_ms": ttl_ms, "segments": segments}
         return _leased(self._json("POST", "/log/lease", query))
 
-    def renew(self, lease: str, *, ttl_ms: int, offset: int | None = None) -> None:
-        """Keep a lease for `ttl_ms` from now on, and with an offset, only from there on. Raises LeaseLostError."""
-        query: dict[str, object] = {"lease": lease, "ttl_ms": ttl_ms, "segments": 0}
-        if offset is not None:
-            query["offset"] = offset
-        self._json("POST", "/log/lease", query)
+    def renew(self, leases: Iterable[str], *, ttl_ms: int) -> None:
+        """Keep leases, one at least, for `ttl_ms` from now on, all of them or none. Raises LeaseLostError."""
+        self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, "\n".join(leases).encode())
 
     def release(self, lease: str) -> None:
         """Raises LeaseLostError when there is none of that name."""

@@ -66,8 +66,8 @@ class PartReader:
             report_missing(ranges, missing, self._options.damage_path)
 
     def _renew(self, leases: set[str]) -> None:
-        for lease in leases:
-            self._client.renew(lease, ttl_ms=LEASE_TTL_MS)
+        if leases:
+            self._client.renew(sorted(leases), ttl_ms=LEASE_TTL_MS)
         self._renewed_ns = self._clock.monotonic_ns()
 
     # From a file.

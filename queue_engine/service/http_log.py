@@ -6,6 +6,7 @@
     GET  /log/topic?topic=T[&time_ms=MS]                                        JSON: which topic, and how far it goes
     POST /log/lease?topic=T&offset=N[&ttl_ms=MS][&segments=N]                   JSON: files, and what they hold
     POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 keeps it longer, moves it
+    POST /log/renew[?ttl_ms=MS], names of leases as body, one a line            keeps all of them longer, or none
     POST /log/release?lease=L                                                   gives it back
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      moves the channel
     POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
@@ -104,6 +105,14 @@ def ttl_of(query: dict[str, str]) -> int:
     if ttl_ms < LEASE_TTL_MS_MIN:
         raise QueryError(f"ttl_ms={ttl_ms} is not a whole number from {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}")
     return ttl_ms
+
+
+def leases_of(body: bytes) -> list[str]:
+    """The names that a body tells, one a line."""
+    names = body.decode("ascii", "replace").split()
+    if not names:
+        raise QueryError("the body names no lease; it tells one a line")
+    return names
 
 
 def segments_of(query: dict[str, str]) -> int:

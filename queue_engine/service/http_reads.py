@@ -35,6 +35,7 @@ class ReadRoutes:
             "/log/records": ("GET", self._read_records),
             "/log/topic": ("GET", self._log_topic),
             "/log/lease": ("POST", self._lease),
+            "/log/renew": ("POST", self._renew),
             "/log/release": ("POST", self._release),
         }
         for path, (method, _, _) in http_cursors.ACTS.items():
@@ -98,6 +99,12 @@ class ReadRoutes:
                 lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
             self._tell_read(head, lease.topic, "", lease.next_offset - lease.first_offset)
             return http_log.lease_response(lease), ticket
+
+        self._answer_read(head, answer, read)
+
+    def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            return _EMPTY, self._engine.renew_leases(http_log.leases_of(body), ttl_ms=http_log.ttl_of(query))
 
         self._answer_read(head, answer, read)
 

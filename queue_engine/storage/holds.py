@@ -69,6 +69,13 @@ class Holds(Keepers[Hold]):
         self._put(hold)
         return hold, self._file.save()
 
+    def renew(self, names: Iterable[str], ttl_ms: int) -> Ticket:
+        """Keep holds for `ttl_ms` from now on, all or none. Raises LeaseNotFoundError for the first lost one."""
+        expires_ms = self._now_ms() + ttl_ms
+        for hold in [self.get(name) for name in names]:
+            self._put(replace(hold, expires_ms=expires_ms))
+        return self._file.save()
+
     def give_back(self, name: str) -> Ticket:
         """End a hold. Raises LeaseNotFoundError."""
         self._remove(self.get(name))

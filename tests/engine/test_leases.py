@@ -9,6 +9,7 @@ from queue_engine.errors import InvalidStorageError, LeaseNotFoundError, LimitEr
 from queue_engine.log_acts import log_store_of
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.record import decode_record, parse_header
+from queue_engine.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
 
@@ -139,6 +140,27 @@ def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
     assert oldest_offset(engine) > 0
     with pytest.raises(LeaseNotFoundError, match=f"lease {lease.hold.name} has expired"):
         engine.renew_lease(lease.hold.name, ttl_ms=5_000)
+
+
+def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, 100)
+    one, other = (engine.lease_log("orders", offset, ttl_ms=5_000)[0].hold.name for offset in (0, 10))
+    clock.advance(ms=4_000)
+    with pytest.raises(LeaseNotFoundError, match="lease lost has expired"):
+        engine.renew_leases([one, "lost", other], ttl_ms=60_000)
+    engine.renew_leases([other], ttl_ms=5_000)
+    clock.advance(ms=1_500)
+    with pytest.raises(LeaseNotFoundError, match=f"lease {one} has expired"):
+        engine.renew_leases([other, one], ttl_ms=60_000)
+    clock.advance(ms=3_000)
+    written: list[Ticket] = []
+    engine.renew_leases([other], ttl_ms=5_000).when_done(written.append)
+    settle(engine)
+    assert [ticket.error for ticket in written] == [None]
+    holds = log_store_of(engine.topic("orders")).holds
+    assert [(hold.name, hold.offset) for hold in holds.all()] == [(one, 0), (other, 10)]
+    engine.tick()
+    assert [(hold.name, hold.offset) for hold in holds.all()] == [(other, 10)]
 
 
 def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:

@@ -123,6 +123,13 @@ async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
     assert (renewed["lease"], renewed["first_offset"]) == (lease["lease"], 2)
     held = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
     assert [(one["name"], one["topic"], one["offset"]) for one in held] == [(lease["lease"], "orders", 2)]
+    names = lease["lease"].encode() + b"\n"
+    assert (await server.request("POST", "/log/renew?ttl_ms=600000", names)).status == 200
+    [renewed_hold] = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
+    assert renewed_hold["expires_ms"] > held[0]["expires_ms"]
+    lost = await server.request("POST", "/log/renew", names + b"lease-lost\n")
+    assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
+    assert "lease-lost" in lost.json["detail"]
     assert (await server.request("POST", f"/log/release?lease={lease['lease']}")).status == 200
     lost = await server.request("POST", f"/log/lease?lease={lease['lease']}")
     assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
@@ -164,6 +171,8 @@ async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
         ("POST", "/log/lease?topic=orders&offset=0&segments=x", 400, "INVALID_REQUEST", "segments=x is not"),
         ("POST", "/log/lease?topic=orders&offset=4", 403, "LIMIT_REACHED", "offset 4 of orders is beyond its end"),
         ("POST", "/log/release", 400, "INVALID_REQUEST", "lease is missing"),
+        ("POST", "/log/renew", 400, "INVALID_REQUEST", "the body names no lease"),
+        ("POST", "/log/renew?ttl_ms=9", 400, "INVALID_REQUEST", "names no lease"),
         ("POST", "/log/release?lease=none", 404, "LEASE_NOT_FOUND", "lease none"),
         ("POST", "/channel/seek?topic=orders&channel=billing", 400, "INVALID_REQUEST", "where to is missing"),
         ("POST", "/channel/seek?topic=orders&channel=billing&offset=-1", 400, "INVALID_REQUEST", "offset=-1 is not"),
