@@ -54,12 +54,11 @@ def published(engine: EngineApi, topic: str, *, is_replayed: bool) -> list[bytes
     state = client.topic(topic)
     wanted = WantedRange(topic, state.number, state.id_base, 0, state.synced_offset)
     found: list[bytes] = []
-    for part in plan_parts(client, options, [wanted]).parts:
-        reader = PartReader(client, options)
-        for batch in reader.read(part):
-            assert set(batch.column("replayed").to_pylist()) == {is_replayed}
-            found += batch.column("body").to_pylist()
-        assert reader.missing == []
+    reader = PartReader(client, options)
+    for batch in reader.read(plan_parts(client, options, [wanted]).parts):
+        assert set(batch.column("replayed").to_pylist()) == {is_replayed}
+        found += batch.column("body").to_pylist()
+    assert reader.missing == []
     return found
 
 
