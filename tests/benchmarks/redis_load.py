@@ -92,9 +92,10 @@ def receive_entries(connection: socket.socket, tail: bytes) -> bytes:
     found, looked_at, expected = 0, 0, -1
     while True:
         data = connection.recv(RECEIVE_BYTES)
-        if not data or data.startswith(b"-"):
-            sys.exit(f"refused: {data[:200]!r}")
         reply += data
+        # Within an answer, a piece of it may begin anywhere, with the "-" of an id, too.
+        if not data or reply.startswith(b"-"):
+            sys.exit(f"refused: {bytes(reply[:200])!r}")
         if reply.endswith(b"*-1\r\n"):
             return b""
         found += reply.count(tail, looked_at)
