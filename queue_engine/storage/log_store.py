@@ -29,6 +29,7 @@ from queue_engine.storage.log_space import LogSpace
 from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache, KeyedBatch
+from queue_engine.storage.offset_reservation import OFFSETS_MIN, OffsetReservation
 from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
@@ -47,8 +48,6 @@ TAILS_BYTES_MAX = 4 << 20
 REMOVE_INTERVAL_NS = NS_PER_S
 # Holds that the figures list.
 HOLDS_SHOWN_MAX = 100
-# Offsets that topology.json promises not to give again after a crash: so many at once, the next when half are gone.
-RESERVED_OFFSETS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +224,12 @@ class LogStore:
                 log=self,
                 queue=queue,
                 # Nobody knows what was given of the reserved offsets: none of them is given again.
-                next_offset=max(queue.end_offset, opening.reserved_offset),
-                reserved_offset=max(queue.end_offset, opening.reserved_offset),
+                next_offset=(next_offset := max(queue.end_offset, opening.reserved_offset)),
+                reservation=self._reservation(next_offset, next_offset, next_offset + OFFSETS_MIN),
                 released=opening.released,
                 memory_count_max=self._memory_count_max,
                 channel_starts=opening.channel_starts,
             )
-            self._topics[opening.number].wanted_offset += RESERVED_OFFSETS
         self._next_channel = max([0, *wanted]) + 1
         self._recovered = dict(progress.channels)
         self._known_channels = frozenset(progress.channels)
@@ -288,7 +286,7 @@ class LogStore:
             log=self,
             queue=self._new_queue(number, 0),
             next_offset=0,
-            reserved_offset=RESERVED_OFFSETS,
+            reservation=self._reservation(0, OFFSETS_MIN, OFFSETS_MIN),
             released=0,
             memory_count_max=self._memory_count_max,
         )
@@ -334,7 +332,8 @@ class LogStore:
     def append(self, topic: LogTopicStore, batch: Batch, dues_ns: Sequence[int] | None) -> Ticket:
         """Take a topic's batch; visible and done after `end_turn`, by the sync policy. Raises StorageError."""
         first, count = topic.next_offset, len(batch.ids)
-        if topic.reserved_offset - first < RESERVED_OFFSETS // 2:
+        reservation = topic.reservation
+        if reservation.reserved_offset - first < reservation.low_count:
             self._reserve_for(topic, count)
         position, size = self.log.append(topic.number, first, batch, dues_ns=dues_ns)
         topic.next_offset = first + count
@@ -357,7 +356,8 @@ class LogStore:
         """The same with keys. Under a batch key, b"" for none, the batch is known while it is being written; if that
         fails it is not any more. Raises StorageError."""
         number, first, count = topic.number, topic.next_offset, len(batch.ids)
-        if topic.reserved_offset - first < RESERVED_OFFSETS // 2:
+        reservation = topic.reservation
+        if reservation.reserved_offset - first < reservation.low_count:
             self._reserve_for(topic, count)
         position, size = self.log.append(number, first, batch, flags=flags, batch_key=batch_key, keys=keys)
         topic.next_offset = first + count
@@ -385,25 +385,29 @@ class LogStore:
 
     def _reserve_for(self, topic: LogTopicStore, count: int) -> None:
         """Few of the reserved offsets are left. Raises StorageError when there are not even `count`."""
-        self._reserve(topic)
-        left = topic.reserved_offset - topic.next_offset
+        if topic.reservation.ask(topic.next_offset, self.clock.monotonic_ns()):
+            self._on_reserve()
+        left = topic.reservation.reserved_offset - topic.next_offset
         if left < count:
             raise StorageError(
                 f"topic {topic.name} has {left} reserved offsets left for {count} messages: "
                 "topology.json could not be written in time"
             )
 
-    def _reserve(self, topic: LogTopicStore) -> None:
-        if topic.wanted_offset <= topic.reserved_offset:
-            topic.wanted_offset = topic.next_offset + RESERVED_OFFSETS
-            self._on_reserve()
+    def _reservation(self, next_offset: int, reserved_offset: int, wanted_offset: int) -> OffsetReservation:
+        return OffsetReservation(
+            next_offset=next_offset,
+            reserved_offset=reserved_offset,
+            wanted_offset=wanted_offset,
+            now_ns=self.clock.monotonic_ns(),
+        )
 
     def reserving(self) -> list[tuple[int, int]]:
         """(topic number, offset) that `positions` tells at this moment and that is not known to be durable."""
         return [
-            (number, topic.wanted_offset)
+            (number, topic.reservation.wanted_offset)
             for number, topic in self._topics.items()
-            if topic.wanted_offset > topic.reserved_offset
+            if topic.reservation.is_asked
         ]
 
     def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
@@ -411,7 +415,7 @@ class LogStore:
         for number, offset in reserving:
             topic = self._topics.get(number)
             if topic is not None:
-                topic.reserved_offset = max(topic.reserved_offset, offset)
+                topic.reservation.promised(offset)
 
     def remove_unknown(self) -> None:
         """Remove what deleted channels left behind. topology.json is durable as `open` was told it."""

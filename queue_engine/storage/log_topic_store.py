@@ -22,6 +22,7 @@ from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import ConfirmedFrom, KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import KeyedBatch, LoggedBatch
+from queue_engine.storage.offset_reservation import OffsetReservation
 from queue_engine.storage.record import REPLAYED, RecordHeader, RecordLostError, message_ids
 from queue_engine.storage.record_reader import RecordReader
 from queue_engine.storage.segment import SegmentInfo
@@ -48,22 +49,21 @@ class LogTopicStore:
         log: "LogStore",
         queue: ConsumeQueue,
         next_offset: int,
-        reserved_offset: int,
+        reservation: OffsetReservation,
         released: int | None,
         memory_count_max: int,
         channel_starts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """next_offset: of the next message, at or behind the queue's end. reserved_offset: offsets below it may be
-        given, topology.json knows. released: where it was frozen, None when it was not. channel_starts: where the
-        channels that there were began."""
+        """next_offset: of the next message, at or behind the queue's end. reservation: what topology.json promises.
+        released: where it was frozen, None when it was not. channel_starts: where the channels that there were
+        began."""
         self.name = name
         self.number = number
         self.id_base = id_base
         self.queue = queue
         self.memory_count_max = memory_count_max
         self.next_offset = next_offset
-        self.reserved_offset = reserved_offset
-        self.wanted_offset = reserved_offset  # what `reserved_offset` will be when topology.json is written
+        self.reservation = reservation
         # What lies before the oldest offset is gone because nobody needed it.
         frozen = queue.end_offset if released is None else released
         self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)
@@ -315,7 +315,7 @@ class LogTopicStore:
         is_frozen = not self._is_flowing or not self._channels
         return StorePositions(
             id_base=self.id_base,
-            reserved_offset=self.next_offset if self._log.is_closed else self.wanted_offset,
+            reserved_offset=self.next_offset if self._log.is_closed else self.reservation.wanted_offset,
             released=self.released if is_frozen else None,
             channel_starts=self._channel_starts,
         )

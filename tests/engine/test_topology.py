@@ -13,7 +13,7 @@ from queue_engine.errors import StorageError, TopologyError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.storage.background import Background, InlineBackground
 from queue_engine.storage.files import Files
-from queue_engine.storage.log_store import RESERVED_OFFSETS
+from queue_engine.storage.offset_reservation import OFFSETS_MIN
 from queue_engine.topology import Topology, load_topology, parse_topology
 from queue_engine.version import VERSION
 from tests.support.background import HeldBackground
@@ -96,7 +96,7 @@ def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
         "paused": True,
         "number": 1,
         "storage": "log",
-        "reserved_offset": RESERVED_OFFSETS,
+        "reserved_offset": OFFSETS_MIN,
         "released": 3,
         "channels": [
             {"name": "billing", "paused": False, "number": 2, "start": 0},
