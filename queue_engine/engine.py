@@ -373,7 +373,7 @@ class Engine:
         return log_acts.renew_lease(topic, hold, hold.offset if offset is None else offset, ttl_ms, segments_max)
 
     def renew_leases(self, names: Sequence[str], *, ttl_ms: int) -> Ticket:
-        """Keep them, one at least, longer as they are, or none. Raises LeaseNotFoundError for the first lost one."""
+        """Keep leases, one at least, as they are: all, or none. Raises LeaseNotFoundError for the first lost one."""
         self._check_open()
         return self._stores.renew_holds(names, ttl_ms)
 

@@ -99,10 +99,10 @@ def tasks_of(parts: Sequence[Part], partition_bytes: int) -> list[list[Part]]:
     """The parts in their order, about `partition_bytes` of them to a task, less when all of them are not much more."""
     size = min(partition_bytes, max(sum(part.bytes for part in parts) // _TASKS_MIN, _TASK_BYTES_MIN))
     tasks: list[list[Part]] = []
-    filled = size
+    filled = 0
     for part in parts:
         # Whichever is nearer: with it, or without.
-        if filled + part.bytes // 2 >= size:
+        if not tasks or filled + part.bytes // 2 >= size:
             tasks.append([])
             filled = 0
         tasks[-1].append(part)

@@ -39,6 +39,7 @@ from queue_engine.log_acts import (
     Target,
 )
 from queue_engine.service.http_connection import JSON, RequestHead, Response
+from queue_engine.storage.holds import HOLDS_MAX, NAME_BYTES_MAX
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
 from queue_engine.storage.record_reader import Records
@@ -112,6 +113,11 @@ def leases_of(body: bytes) -> list[str]:
     names = body.decode("ascii", "replace").split()
     if not names:
         raise QueryError("the body names no lease; it tells one a line")
+    if len(names) > HOLDS_MAX:
+        raise QueryError(f"the body names {len(names)} leases, more than {HOLDS_MAX}")
+    for name in names:
+        if len(name) > NAME_BYTES_MAX:
+            raise QueryError(f"lease {name[:20]}… has {len(name)} characters, more than {NAME_BYTES_MAX}")
     return names
 
 

@@ -217,14 +217,15 @@ class LogStore:
             raise StorageError(f"the log in {self._directory} can't be opened: {exc}") from exc
         for opening in topics:
             queue = found.queues[opening.number]
+            # Nobody knows what was given of the reserved offsets: none of them is given again.
+            next_offset = max(queue.end_offset, opening.reserved_offset)
             self._topics[opening.number] = LogTopicStore(
                 opening.name,
                 opening.number,
                 id_base=opening.id_base,
                 log=self,
                 queue=queue,
-                # Nobody knows what was given of the reserved offsets: none of them is given again.
-                next_offset=(next_offset := max(queue.end_offset, opening.reserved_offset)),
+                next_offset=next_offset,
                 reservation=self._reservation(next_offset, next_offset, next_offset + OFFSETS_MIN),
                 released=opening.released,
                 memory_count_max=self._memory_count_max,
@@ -332,8 +333,7 @@ class LogStore:
     def append(self, topic: LogTopicStore, batch: Batch, dues_ns: Sequence[int] | None) -> Ticket:
         """Take a topic's batch; visible and done after `end_turn`, by the sync policy. Raises StorageError."""
         first, count = topic.next_offset, len(batch.ids)
-        reservation = topic.reservation
-        if reservation.reserved_offset - first < reservation.low_count:
+        if topic.reservation.is_low(first):
             self._reserve_for(topic, count)
         position, size = self.log.append(topic.number, first, batch, dues_ns=dues_ns)
         topic.next_offset = first + count
@@ -356,8 +356,7 @@ class LogStore:
         """The same with keys. Under a batch key, b"" for none, the batch is known while it is being written; if that
         fails it is not any more. Raises StorageError."""
         number, first, count = topic.number, topic.next_offset, len(batch.ids)
-        reservation = topic.reservation
-        if reservation.reserved_offset - first < reservation.low_count:
+        if topic.reservation.is_low(first):
             self._reserve_for(topic, count)
         position, size = self.log.append(number, first, batch, flags=flags, batch_key=batch_key, keys=keys)
         topic.next_offset = first + count

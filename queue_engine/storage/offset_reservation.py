@@ -14,14 +14,14 @@ _AHEAD_S = 10
 
 class OffsetReservation:
     """One topic's. reserved_offset: offsets below it may be given. wanted_offset: what reserved_offset will be when
-    topology.json is written. low_count: when no more than so many are left, `ask` wants to know."""
+    topology.json is written."""
 
-    __slots__ = ("_asked_ns", "_asked_offset", "low_count", "reserved_offset", "wanted_offset")
+    __slots__ = ("_asked_ns", "_asked_offset", "_low_count", "reserved_offset", "wanted_offset")
 
     def __init__(self, *, next_offset: int, reserved_offset: int, wanted_offset: int, now_ns: int) -> None:
         self.reserved_offset = reserved_offset
         self.wanted_offset = wanted_offset
-        self.low_count = OFFSETS_MIN * 3 // 4
+        self._low_count = OFFSETS_MIN * 3 // 4
         self._asked_offset = next_offset
         self._asked_ns = now_ns
 
@@ -30,6 +30,10 @@ class OffsetReservation:
         """Whether a promise is on its way to the disk."""
         return self.wanted_offset > self.reserved_offset
 
+    def is_low(self, next_offset: int) -> bool:
+        """Whether it is time to `ask`."""
+        return self.reserved_offset - next_offset < self._low_count
+
     def ask(self, next_offset: int, now_ns: int) -> bool:
         """Want more, by how fast offsets were given since the last time. Whether topology.json has to be written."""
         if self.is_asked:
@@ -37,7 +41,7 @@ class OffsetReservation:
         given, took_ns = next_offset - self._asked_offset, max(now_ns - self._asked_ns, 1)
         count = min(max(given * _AHEAD_S * NS_PER_S // took_ns, OFFSETS_MIN), OFFSETS_MAX)
         self._asked_offset, self._asked_ns = next_offset, now_ns
-        self.low_count = count * 3 // 4
+        self._low_count = count * 3 // 4
         self.wanted_offset = max(self.reserved_offset, next_offset + count)
         return self.is_asked
 
