@@ -36,7 +36,7 @@ from itertools import islice
 from crc32c import crc32c
 
 from queue_engine.clock import NS_PER_S, Clock
-from queue_engine.errors import BatchKeyConflictError
+from queue_engine.errors import BatchKeyConflictError, NewerFormatError
 from queue_engine.storage.errand import Errand
 from queue_engine.storage.files import Files
 from queue_engine.ticket import DONE, Ticket
@@ -220,7 +220,7 @@ class BatchKeys:
         if size is None:
             return f"{self.path} is missing" if is_expected else ""
         data = self._files.read_whole(self.path, size) or b""
-        entries, durable = decode_batch_keys(data)
+        entries, durable = decode_batch_keys(data, self.path)
         self._entries = next((index for index, one in enumerate(entries) if one is None), len(entries))
         is_damaged = durable is None or self._entries < durable
         for entry in entries if is_damaged else entries[: self._entries]:
@@ -346,13 +346,15 @@ def _entry(place: bytes, content: bytes, durable: int) -> bytes:
     return entry + crc32c(entry).to_bytes(4, "big")
 
 
-def decode_batch_keys(data: bytes) -> tuple[list[tuple[bytes, bytes] | None], int | None]:
+def decode_batch_keys(data: bytes, path: str = BATCH_KEYS_NAME) -> tuple[list[tuple[bytes, bytes] | None], int | None]:
     """The entries in their order, with None for one that does not hold, and how many of them were synced: None where
-    the header does not hold. Of another version nothing is read."""
+    the header does not hold. Raises NewerFormatError."""
     header, crc = data[: HEADER_BYTES - 4], data[HEADER_BYTES - 4 : HEADER_BYTES]
     durable: int | None = None
     if len(data) >= HEADER_BYTES and crc32c(header).to_bytes(4, "big") == crc:
         magic, version, durable = _header.unpack(header)
+        if magic == _MAGIC and version > VERSION:
+            raise NewerFormatError(path, version, VERSION)
         if (magic, version) != (_MAGIC, VERSION):
             return [], None
     entries: list[tuple[bytes, bytes] | None] = []

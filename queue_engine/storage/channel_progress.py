@@ -172,6 +172,29 @@ class ChannelProgress:
 
     # What is known.
 
+    def copy(self) -> "ChannelProgress":
+        """The same progress, for another thread to read."""
+        other = ChannelProgress(self.floor, self.cursor, self.epoch)
+        other.pages = {number: bytearray(page) for number, page in self.pages.items()}
+        other.many = dict(self.many)
+        other.deferred = dict(self.deferred)
+        return other
+
+    def settled_above_floor(self) -> int:
+        """How many offsets at or above the floor are settled."""
+        floor = self.floor
+        return sum(
+            page.count(SETTLED, max(0, floor - number * PAGE_OFFSETS))
+            for number, page in self.pages.items()
+            if (number + 1) * PAGE_OFFSETS > floor
+        )
+
+    def settled_between(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """(first, count) of offsets at or above the floor that are settled, ascending."""
+        for start, count, value in self._states(first, min(end, self.cursor)):
+            if value == SETTLED:
+                yield start, count
+
     def made_at(self, offset: int) -> int:
         """Deliveries made of a message that is not settled."""
         page = self.pages.get(offset // PAGE_OFFSETS)

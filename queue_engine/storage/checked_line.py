@@ -12,11 +12,24 @@ from typing import Any
 import orjson
 from crc32c import crc32c
 
+from queue_engine.errors import NewerFormatError
+
 
 def encode_line(content: Mapping[str, Any]) -> bytes:
     """The file's bytes."""
     line = orjson.dumps(content)
     return b"%s\n%08x\n" % (line, crc32c(line))
+
+
+def decode_versioned(data: bytes, path: str, version: int) -> dict[str, Any] | None:
+    """The same of the file at `path`, whose line says its format's version. Raises NewerFormatError when that is beyond
+    `version`, the newest that is known."""
+    content = decode_line(data)
+    if content is None or not isinstance(found := content.get("version"), int):
+        return None
+    if found > version:
+        raise NewerFormatError(path, found, version)
+    return content
 
 
 def decode_line(data: bytes) -> dict[str, Any] | None:

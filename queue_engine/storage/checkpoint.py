@@ -2,31 +2,52 @@
 
     log/checkpoint
 
-    | magic "PCKP" | version u8 = 1 | flags u8 | 2 zero | position u64 | durable upto u64 | last time i64 | topics u32 |
-      0              4                5          6        8              16                 24              32
-    | CRC u32 |
-      36
+    | magic "PCKP" | version u8 = 2 | flags u8 | queues' version u8 = 1 | zero | position u64 | durable upto u64 |
+      0              4                5          6                        7      8              16
+    | last time i64 | topics u32 |
+      24              32
+    | first position u64 | CRC u32 |
+      36                   44
     | topic u32 | gaps u32 | oldest offset u64 | end offset u64 | first offset of a gap u64 | count u64 | … | topic …
 
 Big-endian. Flag 1: there is a file of batch keys (`batch_keys.py`), and its absence is a loss. The CRC is CRC-32C over
 all other bytes. All below `position`, a record's place, is synced: in the log, the consume queues and the batch keys.
 (RocketMQ's StoreCheckpoint is the model: the least of the synced positions.) It is derived: without it, or where it
 disagrees with what is there, the whole log is read and the consume queues are made anew.
+
+The consume queues have no room for a version of their own: they are read only where a checkpoint vouches for them, and
+`queues' version` is theirs (0, as in version 1, means 1).
+
+`first position` is where the log begins. It is on the disk before segments below it are removed, so that a segment from
+there on that is missing at a start is a loss, and is told as one; where it can't be written, the checkpoint goes before
+the segments do. Version 1 ends its header before it, with the CRC at 36.
+
+To change the format: the next version number, go on reading the old ones, keep their files in
+`tests/storage/fixtures/`; magic, version and CRC stay where they are. A version that is not known stops the start,
+though all of this is derived: the rest of the directory was written by that version, too.
 """
 
+import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
+from queue_engine.errors import NewerFormatError
+from queue_engine.storage.files import Files
+
 CHECKPOINT_NAME = "checkpoint"
-VERSION = 1
+VERSION = 2
 _MAGIC = b"PCKP"
-_header = struct.Struct(">4sBB2xQQqI")
+QUEUES_VERSION = 1
+_header = struct.Struct(">4sBBBxQQqIQ")
+_header_v1 = struct.Struct(">4sBBBxQQqI")
+_FILE_BYTES_MAX = 1 << 30
 _topic = struct.Struct(">IIQQ")
 _gap = struct.Struct(">QQ")
 _CRC_BYTES = 4
+_UNKNOWN = (1 << 64) - 1  # the first position, where nothing tells it
 _HAS_BATCH_KEYS = 1
 
 
@@ -41,13 +62,15 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """position, durable_upto: of the log. last_time_ns: of its records, Unix. queues: by topic number."""
+    """position, durable_upto: of the log. last_time_ns: of its records, Unix. queues: by topic number. first_position:
+    where the log begins; None when the checkpoint does not say."""
 
     position: int
     durable_upto: int
     last_time_ns: int
     queues: Mapping[int, QueueState]
     has_batch_keys: bool = False
+    first_position: int | None = None
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -55,10 +78,12 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         _MAGIC,
         VERSION,
         _HAS_BATCH_KEYS if checkpoint.has_batch_keys else 0,
+        QUEUES_VERSION,
         checkpoint.position,
         checkpoint.durable_upto,
         checkpoint.last_time_ns,
         len(checkpoint.queues),
+        _UNKNOWN if checkpoint.first_position is None else checkpoint.first_position,
     )
     parts: list[bytes] = []
     for number, state in checkpoint.queues.items():
@@ -69,13 +94,20 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint | None:
-    """None when the bytes are not what was written."""
-    start = _header.size + _CRC_BYTES
-    header, crc, rest = data[: _header.size], data[_header.size : start], data[start:]
+    """None when the bytes are not what was written. Raises NewerFormatError."""
+    if data[:4] != _MAGIC:
+        return None
+    layout = _header_v1 if data[4:5] == b"\x01" else _header
+    start = layout.size + _CRC_BYTES
+    header, crc, rest = data[: layout.size], data[layout.size : start], data[start:]
     if len(data) < start or crc32c(rest, crc32c(header)).to_bytes(_CRC_BYTES, "big") != crc:
         return None
-    magic, version, flags, position, durable_upto, last_time_ns, count = _header.unpack(header)
-    if (magic, version) != (_MAGIC, VERSION):
+    _, version, flags, queues_version, position, durable_upto, last_time_ns, count, *first = layout.unpack(header)
+    if version > VERSION:
+        raise NewerFormatError("the checkpoint", version, VERSION)
+    if queues_version > QUEUES_VERSION:
+        raise NewerFormatError("the consume queues beside the checkpoint", queues_version, QUEUES_VERSION)
+    if not version:
         return None
     queues: dict[int, QueueState] = {}
     at = 0
@@ -90,4 +122,49 @@ def decode_checkpoint(data: bytes) -> Checkpoint | None:
         return None
     if at != len(rest):
         return None
-    return Checkpoint(position, durable_upto, last_time_ns, queues, bool(flags & _HAS_BATCH_KEYS))
+    first_position = first[0] if first and first[0] != _UNKNOWN else None
+    return Checkpoint(position, durable_upto, last_time_ns, queues, bool(flags & _HAS_BATCH_KEYS), first_position)
+
+
+def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
+    """What the last process left; None when there is none that holds. Raises OSError and NewerFormatError."""
+    path = os.path.join(directory, CHECKPOINT_NAME)
+    try:
+        return decode_checkpoint(files.read_whole(path, _FILE_BYTES_MAX) or b"")
+    except NewerFormatError as exc:
+        raise NewerFormatError(f"{exc.what} {path}", exc.version, exc.known) from exc
+
+
+def tell_first_position(
+    files: Files, directory: str, first_position: int, oldest_offsets: Mapping[int, int]
+) -> bytes | None:
+    """What lies before `first_position` of the log is about to be removed: have the checkpoint on the disk say so. For
+    the worker, as every other writing of it. Where that is refused, the checkpoint goes, and what it was to be is
+    returned, to be written when there is room. Raises OSError.
+
+    oldest_offsets: of the topics' consume queues, by number, once it is removed.
+    """
+    checkpoint = read_checkpoint(files, directory)
+    if checkpoint is None:
+        return None
+    queues = {
+        number: trimmed(state, oldest_offsets.get(number, state.oldest_offset))
+        for number, state in checkpoint.queues.items()
+    }
+    path = os.path.join(directory, CHECKPOINT_NAME)
+    content = encode_checkpoint(replace(checkpoint, first_position=first_position, queues=queues))
+    try:
+        files.replace(path, content)
+    except OSError:
+        # The disk may be full, and the segments are to make room: without a checkpoint the whole log is read.
+        files.unlink(path)
+        files.sync_directory(directory)
+        return content
+    return None
+
+
+def trimmed(state: QueueState, oldest_offset: int) -> QueueState:
+    """What a consume queue has once it was trimmed to `oldest_offset`."""
+    oldest_offset = min(max(oldest_offset, state.oldest_offset), state.end_offset)
+    gaps = tuple(gap for gap in state.gaps if gap[0] + gap[1] > oldest_offset)
+    return QueueState(oldest_offset, state.end_offset, gaps)

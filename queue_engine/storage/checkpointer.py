@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from queue_engine.storage.background import Background
 from queue_engine.storage.batch_keys import BatchKeys
-from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, decode_checkpoint, encode_checkpoint
+from queue_engine.storage.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint, read_checkpoint
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.queue_files import QueueFiles
-from queue_engine.storage.queue_index import read_file
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +39,8 @@ class Checkpointer:
         topics: Callable[[], dict[int, LogTopicStore]],
     ) -> None:
         self.is_stopped = False
+        self.numbers: frozenset[int] = frozenset()  # of the topics that the one on the disk may name
+        self._directory = directory
         self._path = os.path.join(directory, CHECKPOINT_NAME)
         self._files = files
         self._queue_files = queue_files
@@ -54,8 +55,11 @@ class Checkpointer:
         self._are_queues_known = True  # no sync of theirs has failed
 
     def read(self) -> Checkpoint | None:
-        """What the last process left; None when there is none that holds. Raises OSError."""
-        return decode_checkpoint(read_file(self._files, self._path))
+        """What the last process left; None when there is none that holds. Raises OSError and NewerFormatError."""
+        found = read_checkpoint(self._files, self._directory)
+        if found is not None:
+            self.numbers = frozenset(found.queues)
+        return found
 
     def remove(self) -> None:
         """Raises OSError."""
@@ -96,11 +100,11 @@ class Checkpointer:
         log, topics = self._log(), self._topics()
         position = log.synced_end
         for topic in topics.values():
-            unwritten = topic.queue.first_unwritten_position
-            if unwritten is not None and unwritten < position:
-                position = unwritten
+            for unknown in (topic.queue.first_unwritten_position, topic.first_unnoted_position):
+                if unknown is not None and unknown < position:
+                    position = unknown
         states = {number: topic.queue.state() for number, topic in topics.items()}
-        return Checkpoint(position, log.synced_end, log.last_time_ns, states)
+        return Checkpoint(position, log.synced_end, log.last_time_ns, states, first_position=log.first_position)
 
     def _start(self) -> None:
         """Have the worker sync the consume queues and write how far they go."""
@@ -116,6 +120,7 @@ class Checkpointer:
         keys = self._batch_keys.start_write(checkpoint.durable_upto)
         content = encode_checkpoint(replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file))
         self._is_writing = True
+        self.numbers |= checkpoint.queues.keys()
         is_synced = False
 
         def job() -> None:
@@ -132,6 +137,7 @@ class Checkpointer:
                 self._batch_keys.settle(keys)
             if error is None:
                 self._position = checkpoint.position
+                self.numbers = frozenset(checkpoint.queues)
                 self._tell_queues(checkpoint)
                 return
             logger.warning("checkpoint not written path=%s error=%s", self._path, error)

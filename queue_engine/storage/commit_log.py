@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.errors import StorageError
+from queue_engine.errors import NoRoomError, StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
 from queue_engine.storage.errand import Errand
@@ -35,7 +35,8 @@ from queue_engine.storage.log_group import LogGroup, LogPiece, write_group
 from queue_engine.storage.next_segment import NextSegment
 from queue_engine.storage.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
 from queue_engine.storage.record import SEAL_BYTES, encode_record, encode_seal
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.storage.segment import LogSegments, head_bytes_of
+from queue_engine.storage.sync_place import INLINE_BYTES_MAX, SyncPlace
 from queue_engine.storage.work_ahead import WorkAhead
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,12 @@ PROBE_INTERVAL_NS = NS_PER_S
 # is made so often.
 READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
 FILL_AHEAD_BYTES = 4 << 20
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether it is the disk that has no room."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) and is_passing(error)
 
 
 class SyncPolicy(StrEnum):
@@ -66,6 +73,7 @@ class SyncCounts:
     syncs_by_bytes: int = 0  # begun by `interval` since so many bytes were unsynced
     syncs_by_time: int = 0  # begun by `interval` since the oldest byte had waited so long
     syncs_by_roll: int = 0  # begun since a segment was full
+    inline_syncs: int = 0  # on the engine's thread
     failed_groups: int = 0
 
 
@@ -96,6 +104,7 @@ class CommitLog:
         last_time_ns: int = 0,
         fill_ahead_bytes: int = FILL_AHEAD_BYTES,
         room_bytes_min: int = 0,
+        sync_place: SyncPlace | None = None,
     ) -> None:
         """start_position: where the first new segment begins; all before it is synced. durable_upto: the mark
         that recovery found, not behind it.
@@ -105,6 +114,7 @@ class CommitLog:
         error that stops the log even if there was nothing. Both are called on the engine's thread, also from
         within `commit` and `close`. fill_ahead_bytes: how far zeros are written ahead under `always`; 0 for not.
         room_bytes_min: what must be free beside, after the disk was full, before anything is taken again.
+        sync_place: chooses which thread syncs a group under `always`; None: the sync thread, always.
         """
         self._segments = segments
         self._files = files
@@ -115,6 +125,7 @@ class CommitLog:
         self._interval_bytes = sync_interval_bytes
         self._segment_bytes = segment_bytes
         self._sync_background = sync_background
+        self._sync_place = sync_place
         self._on_visible = on_visible
         self._on_failed = on_failed
         self.last_time_ns = last_time_ns
@@ -142,7 +153,7 @@ class CommitLog:
 
         # What the sync thread is at: one job at a time.
         self._job: Errand | None = None
-        self._job_done: Callable[[Exception | None], None]
+        self._job_done: Callable[[Exception | None], None] | None = None
         self._job_since_ns: int | None = None
         self._unsynced_since_ns: int | None = None  # written, and not in the job
         self._is_sync_wanted = False
@@ -159,6 +170,7 @@ class CommitLog:
             # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
             fill_ahead_bytes=fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0,
             created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
+            room_bytes_min=room_bytes_min,
             on_filled=self._keep_ahead,
             on_fault=self._fail,
         )
@@ -178,6 +190,12 @@ class CommitLog:
         return self.synced_end if self.policy is SyncPolicy.ALWAYS else self.written_end
 
     @property
+    def first_position(self) -> int:
+        """Where the log begins: all before was removed."""
+        segments = self._segments.list
+        return segments[0].position if segments else self.next_position
+
+    @property
     def first_open_position(self) -> int:
         """Segments from here on belong to the log: none of them may be removed."""
         return self._open[0].info.position if self._open else self.next_position
@@ -192,16 +210,30 @@ class CommitLog:
     # What the engine does.
 
     def open(self) -> None:
-        """Make the first segment, in this thread. Raises StorageError; it may be called again."""
+        """Make the first segment, in this thread. A disk without room for it ends no start: the log `is_full`, and
+        makes it when there is room. Raises StorageError; it may be called again."""
+        try:
+            self._check_room()
+        except OSError as exc:
+            self._fill_up(exc, 0)
+            return
         error = self._ahead.make_first(self._start_position)
-        if error is not None:
+        if error is None:
+            self._begin()
+        elif _is_full(error):
+            self._fill_up(error, 0)
+        else:
             raise StorageError(f"commit log: first segment at {self._start_position}: {error}") from error
+
+    def _begin(self) -> None:
+        """The first segment is there."""
         first = self._open[0]
         self._write_to(first)
         self.end = self.written_end = first.start
         # Recovery synced all before this segment, and its header was synced when it was made.
         self.synced_end = self._told_end = self.end
-        self._refusal = None
+        self.is_full = False
+        self._refusal = "commit log: closed" if self._is_closing else None
         self._keep_ahead()
 
     def append(
@@ -221,7 +253,7 @@ class CommitLog:
         Raises StorageError when the log is full, has failed, or can't ever hold such a record: nothing is taken.
         """
         if self._refusal is not None:
-            raise StorageError(self._refusal) from self.error
+            raise self._refused() from self.error
         position = self.end
         parts = encode_record(
             batch,
@@ -265,8 +297,9 @@ class CommitLog:
     def commit(self) -> None:
         """The turn has ended: what was appended becomes one group.
 
-        Under `always` it is written and synced by the sync thread, at once or together with what else gathers
-        until that thread is free. Otherwise it is written now, in this thread. What fails is told by `on_failed`.
+        Under `always` it is written and synced: here while syncs are short (`SyncPlace`), else by the sync thread, at
+        once or together with what else gathers until that thread is free. Under the other policies it is written
+        here, and synced later. What fails is told by `on_failed`.
         """
         if self._gathered_since_ns is None:
             return
@@ -277,9 +310,17 @@ class CommitLog:
             if self._job is None:
                 self._start_group()
 
+    def fail(self, error: Exception) -> None:
+        """Stop for good, because something failed unexpectedly where all of the log is concerned."""
+        self._fail(error)
+
     def tick(self, now_ns: int) -> None:
         """What is due: an interval's sync, a look whether a full disk has room, work ahead. now_ns: monotonic."""
-        if self.error is not None or self._is_closing or not self._open:
+        if self.error is not None or self._is_closing:
+            return
+        if not self._open:
+            if self.is_full and self._job is None and now_ns >= self._probe_at_ns:
+                self._start_first()
             return
         if self._job is None:
             since_ns = self._unsynced_since_ns
@@ -317,6 +358,8 @@ class CommitLog:
                 self._seal()
             except Exception as exc:
                 self._fail(exc)
+        if not self._open:
+            self._ahead.remove([])
         for segment in self._open:
             segment.close_quietly()
         self._open.clear()
@@ -346,17 +389,27 @@ class CommitLog:
     def _start_group(self) -> None:
         group = self._take_group()
         good_end = self.visible_end
+        place = self._sync_place
+        is_inline = place is not None and _may_be_inline(group) and place.is_inline(self._clock.monotonic_ns())
 
         def work() -> None:
             write_group(group, good_end)
+            began_ns = self._clock.monotonic_ns()
             for piece in group.pieces:
                 piece.segment.sync()
+            if place is not None:
+                ended_ns = self._clock.monotonic_ns()
+                if is_inline:
+                    place.note_inline(ended_ns - began_ns, ended_ns)
+                else:
+                    place.note_on_thread(ended_ns - began_ns)
             for piece in group.pieces:
                 if piece.is_last:
                     piece.segment.close()
 
         self._job_since_ns = group.since_ns
-        self._start_job(work, lambda error: self._group_ended(group, error))
+        self.counts.inline_syncs += is_inline
+        self._start_job(work, lambda error: self._group_ended(group, error), is_inline=is_inline)
 
     def _group_ended(self, group: LogGroup, error: Exception | None) -> None:
         self._job_since_ns = None
@@ -416,8 +469,7 @@ class CommitLog:
         self._to_clean = [piece.segment for piece in group.pieces]
         self._fill_up(error, group.size)
         self._take_back()
-        assert self._refusal is not None
-        self._on_failed(StorageError(self._refusal))
+        self._on_failed(self._refused())
 
     def _tell_visible(self) -> None:
         # A callback may come through here before its elder was told.
@@ -443,8 +495,66 @@ class CommitLog:
             logger.warning("commit log refuses for want of room position=%d error=%s", self.visible_end, error)
         self.is_full = True
         self._refused_bytes = refused_bytes
-        self._refusal = f"commit log: no room for {refused_bytes} bytes at {self.visible_end}: {error}"
+        self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """Say why, and look again in a second."""
         self._probe_at_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
+        goes_on = "Finishing, emptying and deleting go on; publishing goes on by itself once there is room"
+        if not _is_full(error):
+            self._refusal = f"publish refused: {error}. Nothing was stored. {goes_on}."
+            return
+        directory = self._segments.directory
+        try:
+            free, total = self._files.free_bytes(directory) / 1e6, self._files.total_bytes(directory) / 1e6
+        except OSError:
+            how_full = ""
+        else:
+            how_full = f" ({free:.1f} of {total:,.0f} MB free)"
+        if self._room_bytes_min:
+            goes_on += f" ({self._room_bytes_min / 1e6:.1f} MB)"
+        self._refusal = f"publish refused, the disk is full{how_full}. Nothing was stored. {goes_on}."
+
+    def _refused(self) -> StorageError:
+        """What a publish is told now."""
+        assert self._refusal is not None
+        return NoRoomError(self._refusal) if self.is_full else StorageError(self._refusal)
+
+    @property
+    def refusal(self) -> StorageError | None:
+        """Why nothing is taken for want of room; None while there is."""
+        return self._refused() if self.is_full else None
+
+    def _check_room(self) -> None:
+        """Raises OSError when less is free than must be."""
+        free = self._files.free_bytes(self._segments.directory) if self._room_bytes_min else 0
+        if free < self._room_bytes_min:
+            raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._room_bytes_min} must be")
+
+    def _start_first(self) -> None:
+        """Try to make the first segment, for which there was no room at the start."""
+        maker = self._ahead.making(self._start_position)
+
+        def work() -> None:
+            self._check_room()
+            error = maker.errand.finish()
+            if error is not None:
+                raise error
+
+        def done(error: Exception | None) -> None:
+            if maker.errand.is_over:
+                self._ahead.take(maker, maker.errand.error)
+            if self.error is not None:
+                return
+            if error is None:
+                logger.info("commit log goes on position=%d", self._start_position)
+                self._begin()
+            elif is_passing(error):
+                self._refuse(error)
+            else:
+                self._fail(error)
+
+        self._start_job(work, done)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good. What is under way is rejected with the rest: there is no OK after this."""
@@ -477,6 +587,7 @@ class CommitLog:
                 segment.take_back(good_end)
             for segment in to_clean:
                 segment.sync()
+            self._check_room()
             room = target
             if maker is not None:
                 error = maker.errand.finish()
@@ -484,9 +595,6 @@ class CommitLog:
                     raise error
                 room = maker.made
             assert room is not None
-            free = self._files.free_bytes(self._segments.directory) if self._room_bytes_min else 0
-            if free < self._room_bytes_min:
-                raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._room_bytes_min} must be")
             try:
                 room.fill(min(size, FILL_STEP_BYTES))
             except OSError:
@@ -505,7 +613,7 @@ class CommitLog:
                 self._to_clean = []
                 self._keep_ahead()
             elif is_passing(error):
-                self._probe_at_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
+                self._refuse(error)
             else:
                 self._fail(error)
 
@@ -560,11 +668,13 @@ class CommitLog:
 
     # The sync thread.
 
-    def _start_job(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+    def _start_job(
+        self, work: Callable[[], None], done: Callable[[Exception | None], None], *, is_inline: bool = False
+    ) -> None:
         errand = Errand(work)
         self._job = errand
         self._job_done = done
-        if self._is_closing:
+        if is_inline or self._is_closing:
             self._answer(errand, errand.finish())
         else:
             self._sync_background.submit(errand.run, lambda error: self._answer(errand, error))
@@ -572,8 +682,16 @@ class CommitLog:
     def _answer(self, errand: Errand, error: Exception | None) -> None:
         if errand is not self._job:
             return  # `close` did not wait for this answer
-        self._job = None
-        self._job_done(error)
+        done = self._job_done
+        assert done is not None
+        # Not kept until the next job: it holds all that was written.
+        self._job = self._job_done = None
+        try:
+            done(error)
+        except Exception as exc:
+            # A mistake of ours, and what it left is not known: nothing more is taken, and all that waits is told so.
+            logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
+            self._fail(exc)
         if self._is_sync_wanted and self._job is None and self.error is None:
             self._start_sync()
 
@@ -596,7 +714,7 @@ class CommitLog:
 
     def _roll(self, size: int) -> None:
         """Go on in the next segment, for a record of `size` bytes. Raises StorageError; then nothing changed."""
-        size_max = self._segment_bytes - SEGMENT_HEADER_BYTES - SEAL_BYTES
+        size_max = self._segment_bytes - head_bytes_of(self._segment_bytes) - SEAL_BYTES
         if size > size_max:
             raise StorageError(f"record of {size} bytes does not fit into a log segment, which holds {size_max}")
         at = self._open.index(self._current) + 1
@@ -605,7 +723,7 @@ class CommitLog:
             if error is not None and self.error is None:
                 self._fill_up(error, size)
             if self._refusal is not None:
-                raise StorageError(self._refusal) from self.error
+                raise self._refused() from self.error
         self._parts.append(
             encode_seal(
                 position=self.end,
@@ -631,6 +749,12 @@ class CommitLog:
             segment.take_back(self.end)
         at = self._current_at(self.end)
         last = self._open[at]
+        if self.end == last.start and at == 0 and len(self._segments.list) > len(self._open):
+            # Nothing was ever written to it: a start that is followed by a stop leaves no segment behind.
+            self._ahead.remove(self._open)
+            self._open.clear()
+            self.end = self.written_end = self.synced_end = last.info.position
+            return
         seal = encode_seal(
             position=self.end, salt=last.info.salt, durable_upto=self.synced_end, time_ns=self.last_time_ns
         )
@@ -653,3 +777,14 @@ class CommitLog:
     def _keep_ahead(self) -> None:
         if self._refusal is None:
             self._ahead.keep(self._current, self.end)
+
+
+def _may_be_inline(group: LogGroup) -> bool:
+    """Whether the engine's thread may write and sync a group: it is small, fills no segment, and has zeros under it.
+
+    Closing a full segment and meeting the filler would mean waiting for the disk thread.
+    """
+    if len(group.pieces) != 1 or group.size > INLINE_BYTES_MAX:
+        return False
+    piece = group.pieces[0]
+    return not piece.is_last and piece.segment.has_room_ahead(group.end)

@@ -6,6 +6,7 @@
     | record's position u64 | record's size u32 | tag u64 |   unit of offset first + 1 …
       0                       8                   12
 
+    log/queues/NUMBER/….queue.old   while they are made anew: what the last checkpoint knows of lost messages
     log/queues/NUMBER/deferred      for offsets whose tag is not 0, ascending: | offset u64 | due i64 |
 
 All messages of one batch have the same position and size. The tag is the time a message is due, Unix ns, or 0. A unit
@@ -13,6 +14,7 @@ of zeros stands for no message: offsets that were set apart and never used. All 
 written late and without a sync of its own, and made again where it is missing or disagrees with the log.
 """
 
+import logging
 import os
 import struct
 from bisect import bisect_left, bisect_right
@@ -20,7 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.checkpoint import QueueState
-from queue_engine.storage.queue_files import QueueFiles
+from queue_engine.storage.queue_files import ASIDE_SUFFIX, UNITS_SUFFIX, QueueFiles
+
+logger = logging.getLogger(__name__)
 
 UNIT_BYTES = 20
 FILE_UNITS = 300_000
@@ -58,11 +62,17 @@ class ConsumeQueue:
         oldest_offset: int = 0,
         end_offset: int = 0,
         gaps: Iterable[tuple[int, int]] = (),
+        is_aside: bool = False,
     ) -> None:
+        """is_aside: of the files that `QueueFiles.set_aside` set aside, to look up."""
         self.directory = directory
         self.oldest_offset = oldest_offset
         self.end_offset = end_offset
         self.error: StorageError | None = None  # why the tail could not be written the last time
+        # Tells the records of ranges of offsets, (first, end), by the log, where a file can't be read. Raises
+        # StorageError.
+        self.read_again: Callable[[Sequence[tuple[int, int]]], Iterable[_Reference]] | None = None
+        self._suffix = UNITS_SUFFIX + ASIDE_SUFFIX if is_aside else UNITS_SUFFIX
         self._files = files
         self._durable_oldest = oldest_offset  # as the checkpoint has it
         self._written = end_offset  # units below are in files
@@ -171,15 +181,56 @@ class ConsumeQueue:
         position, size, _ = self._unit_of(offset)
         return (position, size) if size else None
 
+    def locate_in_file(self, offset: int) -> tuple[int, int] | None:
+        """As `locate` for an offset that a file has, without help of the log. Raises StorageError."""
+        file_first = offset - offset % FILE_UNITS
+        at = (offset - file_first) * UNIT_BYTES
+        unit = self._files.read_block(self._path(file_first), at, UNIT_BYTES)
+        position, size, _ = _unpack_unit(unit, 0) if len(unit) == UNIT_BYTES else (0, 0, 0)
+        return (position, size) if size else None
+
     def _unit_of(self, offset: int) -> tuple[int, int, int]:
         """What a file has of an offset; zeros when it has nothing."""
         file_first = offset - offset % FILE_UNITS
         block = (offset - file_first) // BLOCK_UNITS
-        units = self._files.read_block(self._path(file_first), block * BLOCK_UNITS * UNIT_BYTES, self._block_bytes)
+        block_at = block * BLOCK_UNITS * UNIT_BYTES
+        try:
+            units = self._files.read_block(self._path(file_first), block_at, self._block_bytes)
+        except StorageError as exc:
+            units = self._made_anew(file_first, exc)[block_at : block_at + self._block_bytes]
         at = (offset - file_first - block * BLOCK_UNITS) * UNIT_BYTES
         return _unpack_unit(units, at) if at + UNIT_BYTES <= len(units) else (0, 0, 0)
 
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
+
+    def _made_anew(self, file_first: int, error: StorageError) -> bytes:
+        """All of a file of which a place can't be read: that place is read again from the log, and the file written
+        anew. Raises StorageError, the one that was met when there is no log to ask yet."""
+        if self.read_again is None:
+            raise error
+        path = self._path(file_first)
+        end = min(file_first + FILE_UNITS, self._written)
+        content = bytearray((end - file_first) * UNIT_BYTES)
+        missing: list[tuple[int, int]] = []
+        for first in range(file_first, end, BLOCK_UNITS):
+            at, stop = (first - file_first) * UNIT_BYTES, min(first + BLOCK_UNITS, end)
+            try:
+                data = self._files.read_block(path, at, self._block_bytes)[: (stop - first) * UNIT_BYTES]
+            except StorageError:
+                missing.append((max(first, self.oldest_offset), stop))
+            else:
+                content[at : at + len(data)] = data
+        for first, count, position, size, dues_ns in self.read_again(missing):
+            for offset in range(max(first, file_first), min(first + count, end)):
+                due_ns = dues_ns[offset - first] if dues_ns is not None else 0
+                at = (offset - file_first) * UNIT_BYTES
+                content[at : at + UNIT_BYTES] = _pack_unit(position, size, due_ns)
+        try:
+            self._files.replace_small(path, bytes(content))
+        except OSError as exc:
+            raise StorageError(f"{error}; it can't be made anew either: {exc}") from exc
+        logger.warning("consume queue made anew from the log path=%s error=%s", path, error)
+        return bytes(content)
 
     def next_present(self, offset: int) -> int | None:
         """The first offset from `offset` on that is not in a gap; None when there is none."""
@@ -228,7 +279,19 @@ class ConsumeQueue:
 
     def has_dues_as_tagged(self) -> bool:
         """Whether each due time in the file is the one that the message's unit has. Raises StorageError."""
-        return all(self._unit_of(offset)[2] == due_ns for offset, due_ns in self._known_deferred())
+        block, units = -1, b""
+        for offset, due_ns in self._known_deferred():
+            # Files hold whole blocks, so that a block's number is enough for all of them.
+            if offset // BLOCK_UNITS != block:
+                block = offset // BLOCK_UNITS
+                first = block * BLOCK_UNITS
+                file_first = first - first % FILE_UNITS
+                at = (first - file_first) * UNIT_BYTES
+                units = self._files.read_block(self._path(file_first), at, self._block_bytes)
+            at = offset % BLOCK_UNITS * UNIT_BYTES
+            if at + UNIT_BYTES > len(units) or _unpack_unit(units, at)[2] != due_ns:
+                return False
+        return True
 
     # Shrinking and mending.
 
@@ -367,7 +430,7 @@ class ConsumeQueue:
         self._files.remove_all(self.directory)
 
     def _path(self, file_first: int) -> str:
-        return f"{self.directory}{os.sep}{file_first:020d}.queue"
+        return f"{self.directory}{os.sep}{file_first:020d}{self._suffix}"
 
     @property
     def _deferred_path(self) -> str:

@@ -15,8 +15,9 @@ are no more, the oldest first: each gave up what lay between its `offset` and `n
 the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
 
 The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it; what holds for that
-time is said in `keepers.py`. A topic's deletion is told here before topology.json tells it; where the latter did not
-come to pass, its cursors are there again.
+time is said in `keepers.py`. What the disk refuses is taken back. A topic's deletion is told here once topology.json
+tells it; where this file did not come to tell it, the next start ends the cursors. (Up to 897736b it was the other way
+round: where topology.json did not come to tell it, the cursors are there again.)
 """
 
 import os
@@ -27,7 +28,7 @@ from typing import Any
 from queue_engine.clock import Clock
 from queue_engine.errors import LimitError
 from queue_engine.storage.background import Background
-from queue_engine.storage.checked_line import decode_line, encode_line
+from queue_engine.storage.checked_line import decode_versioned, encode_line
 from queue_engine.storage.files import Files
 from queue_engine.storage.keepers import Keepers
 from queue_engine.ticket import Ticket
@@ -100,16 +101,18 @@ class Cursors(Keepers[Cursor]):
         """A new cursor; there is none of that name. Raises LimitError when there are too many."""
         if len(self) >= CURSORS_MAX:
             raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
-        self._put(Cursor(topic, topic_number, id_base, name, offset, self._now_ms()))
-        return self._file.save()
+        cursor = Cursor(topic, topic_number, id_base, name, offset, self._now_ms())
+        self._put(cursor)
+        return self._save_or(lambda: self._put_back(None, cursor))
 
     def move(self, cursor: Cursor, offset: int) -> Ticket:
         """Everything before `offset` is passed; nothing changes when more is already. The ticket is done when that is
         durable."""
         if offset <= cursor.offset:
             return self.saved()
-        self._put(replace(cursor, offset=offset))
-        return self._file.save()
+        moved = replace(cursor, offset=offset)
+        self._put(moved)
+        return self._save_or(lambda: self._put_back(cursor, moved))
 
     def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
         """Go on at `next_offset`; what lies before it becomes a gap."""
@@ -124,8 +127,14 @@ class Cursors(Keepers[Cursor]):
     def delete(self, cursor: Cursor, end_offset: int) -> Ticket:
         """End a cursor. end_offset: the topic's."""
         self._remove(cursor)
-        self._end([EndedCursor(cursor, end_offset, DELETED, self._now_ms())])
-        return self._file.save()
+        ended = EndedCursor(cursor, end_offset, DELETED, self._now_ms())
+        self._end([ended])
+
+        def undo() -> None:
+            self.ended = [one for one in self.ended if one is not ended]
+            self._bring_back(cursor)
+
+        return self._save_or(undo)
 
     def forget_topic(self, topic_number: int, end_offset: int) -> None:
         """The topic was deleted; it ended at `end_offset`."""
@@ -139,7 +148,7 @@ class Cursors(Keepers[Cursor]):
         return encode_cursors(self.all(), self.ended)
 
     def _restore(self, data: bytes, known: frozenset[int]) -> bool:
-        found = decode_cursors(data)
+        found = decode_cursors(data, self._file.path)
         if found is None:
             return False
         cursors, ended = found
@@ -167,10 +176,11 @@ def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> b
     return encode_line({"version": VERSION, "cursors": listed, "ended": past})
 
 
-def decode_cursors(data: bytes) -> tuple[list[Cursor], list[EndedCursor]] | None:
-    """The cursors of the file's content, and those that ended; None when it is not what was written."""
-    content = decode_line(data)
-    if content is None or content["version"] != VERSION:
+def decode_cursors(data: bytes, path: str = CURSORS_NAME) -> tuple[list[Cursor], list[EndedCursor]] | None:
+    """The cursors of the file's content, and those that ended; None when it is not what was written. Raises
+    NewerFormatError."""
+    content = decode_versioned(data, path, VERSION)
+    if content is None:
         return None
     ended = [EndedCursor(_cursor_of(row), row["next_offset"], row["reason"], row["at_ms"]) for row in content["ended"]]
     return [_cursor_of(row) for row in content["cursors"]], ended

@@ -1,14 +1,19 @@
 """Messages that must not be delivered yet, by the time they are due (LMQ's and NSQ's deadline heap)."""
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
+from queue_engine.byte_budget import ByteBudget
 from queue_engine.run import Run
+from queue_engine.storage.run_line import cost_of
 
 
 class DeferredMessages:
     """A heap of single messages by due time; those due at the same time leave in the order they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: ByteBudget) -> None:
+        """budget: counts the memory they take."""
+        self._budget = budget
         self._heap: list[tuple[int, int, Run]] = []
         self._order = 0
 
@@ -17,6 +22,7 @@ class DeferredMessages:
 
     def put(self, run: Run, due_ns: int) -> None:
         """Defer every message of `run` until `due_ns` (monotonic)."""
+        self._budget.add(cost_of(run))
         for index in range(len(run)):
             self._order += 1
             heappush(self._heap, (due_ns, self._order, run.slice(index, index + 1)))
@@ -29,15 +35,28 @@ class DeferredMessages:
         due: list[Run] = []
         while self._heap and len(due) < count_max and self._heap[0][0] <= now_ns:
             due.append(heappop(self._heap)[2])
+        self._free(due)
         return due
+
+    def _free(self, runs: Iterable[Run]) -> None:
+        cost = sum(map(cost_of, runs))
+        if cost:
+            self._budget.free(cost)
 
     def pop(self, count_max: int) -> list[tuple[int, Run]]:
         """Remove and return the earliest, due or not, at most `count_max`: (due_ns, message)."""
         count = min(count_max, len(self._heap))
-        return [(due_ns, run) for due_ns, _, run in (heappop(self._heap) for _ in range(count))]
+        earliest = [(due_ns, run) for due_ns, _, run in (heappop(self._heap) for _ in range(count))]
+        self._free(run for _, run in earliest)
+        return earliest
+
+    def runs(self) -> list[Run]:
+        """Everything, earliest first; it stays."""
+        return [run for _, _, run in sorted(self._heap, key=lambda entry: entry[:2])]
 
     def drain(self) -> list[tuple[int, Run]]:
         """Remove everything: (due_ns, message), earliest first."""
         drained = [(due_ns, run) for due_ns, _, run in sorted(self._heap, key=lambda entry: entry[:2])]
         self._heap.clear()
+        self._free(run for _, run in drained)
         return drained

@@ -64,7 +64,10 @@ class DiskQueue:
             self._recovery = Recovery(name, directory, files, message_bytes_min, message_bytes_max, pattern)
             state = self._recovery.run()
         except OSError as exc:
-            raise StorageError(f"cannot open disk queue {name} in {directory}: {exc.strerror}") from exc
+            raise StorageError(
+                f"cannot open disk queue {name} in {directory}: {exc.strerror}; nothing was changed. When the disk "
+                f"can't be mended, move {name}.diskqueue.* out of the way: the queue then begins empty"
+            ) from exc
         self._fence = Fence()
         self._own = QueueFiles(name, directory, files, self)
         self._counts = FileCounts(name, state.counts, lost=state.lost_count, found=state.found_count)
@@ -92,6 +95,7 @@ class DiskQueue:
         self._has_files = state.has_files
         self._closed = False
         self._peeked: tuple[int, int, bytes] | None = None  # file, position, and the message there
+        self._tidied_at = (-1, -1)  # where the reader stood at the last `tidy`
 
         # When the next sync is due.
         self._change_count = 0  # messages put and taken since the last sync began
@@ -129,11 +133,23 @@ class DiskQueue:
         return self._reader.set_aside_count
 
     @property
+    def is_failed(self) -> bool:
+        """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
+        return self._fence.data_error is not None
+
+    @property
     def sync_error(self) -> StorageError | None:
         """Why the disk does not have everything; None when it does, or will with the next sync."""
         if self._fence.data_error is not None:
             return StorageError(f"cannot sync disk queue {self.name}: {self._fence.data_error}")
         return self._sync_error
+
+    def place(self) -> tuple[Meta, dict[int, int | None]]:
+        """What the meta file would say now, and the data files that are needed with the length of each; None: all."""
+        reader, writer = self._reader, self._writer
+        lengths = {number: writer.ends.get(number) for number in range(reader.file, writer.file)}
+        lengths[writer.file] = writer.position
+        return Meta(self.depth, reader.file, reader.position, writer.file, writer.position), lengths
 
     # Putting and taking.
 
@@ -182,7 +198,7 @@ class DiskQueue:
         reader = self._reader
         taken: list[bytes] = []
         bytes_left = bytes_max
-        while len(taken) < count_max:
+        while len(taken) < count_max and (bytes_left > 0 or not taken):
             try:
                 size = reader.front()
             except OSError as exc:
@@ -199,7 +215,8 @@ class DiskQueue:
         return taken
 
     def peek(self) -> bytes | None:
-        """The message at the front, which stays there; None when nothing is left. Raises as `take` does."""
+        """The message at the front, or the beginning of a large one, which stays there; None when nothing is left.
+        Raises as `take` does."""
         if self._closed:
             raise ClosedError
         reader = self._reader
@@ -212,10 +229,18 @@ class DiskQueue:
             raise self._read_error(exc) from exc
         if size is None:
             return None
-        message = reader.message(size)
-        if size <= PEEKED_BYTES_MAX:
-            self._peeked = (reader.file, reader.position, message)
+        message = reader.message(size)[:PEEKED_BYTES_MAX]
+        self._peeked = (reader.file, reader.position, message)
+        if size > PEEKED_BYTES_MAX:
+            reader.drop_chunk()  # as many queues as there are may be looked at, and not read for long
         return message
+
+    def tidy(self) -> None:
+        """Let go of what was read ahead, if nothing was taken since the last call. Called every few seconds."""
+        at = self._reader.file, self._reader.position
+        if at == self._tidied_at:
+            self._reader.drop_chunk()
+        self._tidied_at = at
 
     def _check_drained(self) -> None:
         """All that was counted was taken. If there is more, the count was wrong (nsqd's may be): count again."""
@@ -249,19 +274,26 @@ class DiskQueue:
     def start_sync(self) -> None:
         """Begin to make the present state durable, on the worker. Does nothing while a sync is under way, or when
         the disk has everything."""
+        job = self.begin_sync()
+        if job is not None:
+            self._background.submit(job.run, lambda error: self.sync_ended(job, error))
+
+    def begin_sync(self) -> SyncJob | None:
+        """What makes the present state durable, for the caller to run on any thread and then to call `sync_ended`.
+        None while one is under way, when the disk has everything, and when there is no descriptor for it."""
         if self._closed or self._job is not None or not self.is_dirty:
-            return
+            return None
         self._reader.leave_finished_file()
         try:
             present = self._writer.take_dirty()
         except OSError as exc:
             self._sync_failed(exc)
-            return
+            return None
         written, self._writer.written = self._writer.written, []
         job = self._job = self._sync_job([*written, present] if present else written)
         self._is_sync_wanted = False
         self._change_count = 0
-        self._background.submit(job.run, lambda error: self._synced(job, error))
+        return job
 
     def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
         reader, writer = self._reader, self._writer
@@ -276,7 +308,8 @@ class DiskQueue:
             set_aside=list(reader.set_aside),
         )
 
-    def _synced(self, job: SyncJob, error: Exception | None) -> None:
+    def sync_ended(self, job: SyncJob, error: Exception | None) -> None:
+        """`job` was run, and raised `error` if it failed."""
         if self._job is job:
             self._job = None
         if job.generation != self._fence.generation:

@@ -237,6 +237,10 @@ class DiskQueueReader:
         if self._fd is not None:
             self._own.files.close_quietly(self._fd)
             self._fd = None
+        self.drop_chunk()
+
+    def drop_chunk(self) -> None:
+        """Let go of what was read ahead; it is read again when it is wanted."""
         self._chunk, self._chunk_at = b"", 0
 
     def forget(self) -> None:

@@ -5,23 +5,40 @@ The promise is nsqd's: OK means taken over, in memory or written to a file that 
 puts everything on disk; kill -9 loses what was in memory, in flight or deferred.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
+from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget, MemoryBudgets
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
-from queue_engine.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
+from queue_engine.faults import told
+from queue_engine.message import (
+    ATTEMPTS_AT,
+    FRAME_HEADER_BYTES,
+    STORED_HEADER_BYTES,
+    STORED_MESSAGE_START,
+    unpack_attempts,
+)
 from queue_engine.message_id import MessageIds
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
 from queue_engine.run import Batch, Run, join_runs
-from queue_engine.storage.background import Background
+from queue_engine.stop_progress import StopProgress
+from queue_engine.storage.background import Background, InlineBackground
+from queue_engine.storage.closing import AT_ONCE, Closing, close_queues
 from queue_engine.storage.deferred import DeferredMessages
 from queue_engine.storage.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue_backup import QueueCopy, UnsyncedFiles
 from queue_engine.storage.files import Files
+from queue_engine.storage.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.storage.overflow_queue import OverflowQueue
+from queue_engine.storage.return_order import ReturnOrder
+from queue_engine.storage.run_line import MemoryLimits, RunLine
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, failed
+
+logger = logging.getLogger(__name__)
 
 KIND = "diskqueue"
 # Bodies of at least this size are expected on disk, whatever may be published now: nsqd does not tell what its
@@ -30,6 +47,8 @@ LARGEST_MSG_SIZE_MIN = 16 << 20
 PUMP_BYTES_MAX = 1 << 20
 # Syncs given to the worker at once. Each holds a descriptor, and whoever else needs the worker waits behind them.
 SYNCS_OUTSTANDING_MAX = 16
+# Disk queues that are asked at once, each some ticks, to close what they have not used.
+IDLE_ASKED_AT_ONCE = 50
 # Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
 RELEASED_RUN_BYTES = 64 << 10
 
@@ -39,12 +58,22 @@ class DiskQueueFolder:
 
     Implements `Background` for them."""
 
-    def __init__(self, directory: str, options: Options, files: Files, background: Background, clock: Clock) -> None:
+    def __init__(
+        self,
+        directory: str,
+        options: Options,
+        files: Files,
+        background: Background,
+        clock: Clock,
+        budgets: MemoryBudgets | None = None,
+    ) -> None:
         self._directory = directory
         self._options = options
         self._files = files
         self._background = background
         self._clock = clock
+        self.budgets = budgets or MemoryBudgets(options)
+        self.limits = MemoryLimits(options.mem_queue_size, self.budgets.queue_bytes_max, self.budgets.queues)
         self._node_id = options.effective_node_id
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: dict[DiskQueue, None] = {}  # those that waited longest first
@@ -52,6 +81,8 @@ class DiskQueueFolder:
         self._outstanding = 0  # jobs of ours that the worker has not done yet
         self._is_starting = False
         self._failing: set[DiskQueue] = set()  # whose last sync failed
+        self._ending: list[OverflowQueue] = []
+        self._close_idle_at_ns = clock.monotonic_ns() + IDLE_INTERVAL_NS
 
     @property
     def sync_error(self) -> StorageError | None:
@@ -69,25 +100,51 @@ class DiskQueueFolder:
 
     def open(self, name: str) -> OverflowQueue:
         """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
-        options = self._options
         disk = None
         if not is_ephemeral(name):
-            disk = DiskQueue(
-                name,
-                self._directory,
-                files=self._files,
-                background=self,
-                clock=self._clock,
-                max_bytes_per_file=options.max_bytes_per_file,
-                message_bytes_min=STORED_HEADER_BYTES,
-                message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
-                sync_every=options.sync_every,
-                sync_timeout_ms=options.sync_timeout_ms,
-                pattern=STORED_MESSAGE_START,
-            )
+            disk = self._disk_queue(name, self._directory, self._files, self)
             if disk.is_dirty:
                 self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
-        return OverflowQueue(options.mem_queue_size, disk, self._note_used)
+        return OverflowQueue(self.limits, disk, self._note_used)
+
+    def _disk_queue(self, name: str, directory: str, files: Files, background: Background) -> DiskQueue:
+        options = self._options
+        return DiskQueue(
+            name,
+            directory,
+            files=files,
+            background=background,
+            clock=self._clock,
+            max_bytes_per_file=options.max_bytes_per_file,
+            message_bytes_min=STORED_HEADER_BYTES,
+            message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
+            sync_every=options.sync_every,
+            sync_timeout_ms=options.sync_timeout_ms,
+            pattern=STORED_MESSAGE_START,
+        )
+
+    def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:
+        """A queue for a backup, with what it has in memory; None for one that has no disk."""
+
+        def open_queue(name: str, directory: str) -> DiskQueue:
+            return self._disk_queue(name, directory, UnsyncedFiles(), InlineBackground())
+
+        return None if queue.disk is None else QueueCopy(queue.disk, runs, open_queue)
+
+    def close_with_others(self, queues: Sequence[OverflowQueue]) -> None:
+        """Nothing comes to these queues or goes any more: `closing` puts them on disk."""
+        self._ending += queues
+
+    def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
+        """Put all queues on disk that were given to `close_with_others`, as `close_queues` does."""
+        queues, self._ending = self._ending, []
+        return close_queues(queues, self._directory, self._files, self._clock, how)
+
+    def close_only(self, queues: Sequence[OverflowQueue]) -> None:
+        """Put some of them on disk, in one try. Raises StorageError, naming what could not be kept."""
+        self._ending = [queue for queue in self._ending if queue not in queues]
+        for _ in close_queues(queues, self._directory, self._files, self._clock, AT_ONCE):
+            pass
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         """The `Background` of our queues: the worker, with its jobs counted."""
@@ -105,6 +162,10 @@ class DiskQueueFolder:
 
     def sync_used(self, now_ns: int) -> None:
         """Sync every queue whose count or time has come: a few at once, the others as those are done."""
+        if now_ns >= self._close_idle_at_ns:
+            self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            self._files.budget.begin_idle_pass()
+        self._files.budget.close_idle(IDLE_ASKED_AT_ONCE)
         self._due.clear()
         for queue in list(self._used):
             if queue.sync_error is not None:
@@ -135,21 +196,25 @@ class DiskQueueFolder:
 class DiskQueueBacklog:
     """One channel's copies. Implements `Backlog`."""
 
-    def __init__(self, queue: OverflowQueue, memory_count_max: int) -> None:
+    can_reread = False  # what is taken has left the files
+
+    def __init__(self, queue: OverflowQueue, limits: MemoryLimits, deferred: ByteBudget) -> None:
+        """limits: of what came back and waits in memory. deferred: counts what is deferred."""
         self._queue = queue
-        self._memory_count_max = memory_count_max
         # Given back: the unsent at the very front, the redeliveries in a line of their own.
-        self._unsent: deque[Run] = deque()
-        self._returned: deque[Run] = deque()
-        self._side_count = 0  # messages in the two above
-        self._take_returned_next = True
-        self._deferred = DeferredMessages()
+        self._unsent = RunLine(limits)
+        self._returned = RunLine(limits)
+        self._order = ReturnOrder(limits.count_max)
+        self._deferred = DeferredMessages(deferred)
         self.message_count = 0
         self.write_failed = False
+        self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
+        # Messages of the topic that could not be put anywhere: they wait for `start_over`, and all behind them, too.
+        self._stranded: deque[tuple[Batch | Run, int | None]] = deque()
 
     @property
     def depth(self) -> int:
-        return self._queue.depth + self._side_count
+        return self._queue.depth + self._unsent.count + self._returned.count
 
     @property
     def backend_depth(self) -> int:
@@ -159,9 +224,13 @@ class DiskQueueBacklog:
     def deferred_count(self) -> int:
         return len(self._deferred)
 
-    def needs_disk_for(self, count: int) -> bool:
-        """Whether `count` more messages would be written to disk at once."""
-        return not self._queue.has_room_in_memory(count)
+    @property
+    def dropped_count(self) -> int:
+        return self._queue.dropped_count
+
+    def needs_disk_for(self, messages: Batch | Run) -> bool:
+        """Whether these messages would be written to disk at once."""
+        return not self._queue.has_room_in_memory(messages)
 
     def accept(self, messages: Batch | Run, due_ns: int | None = None) -> None:
         """Take the topic's messages. Raises StorageError, with nothing taken, when the disk refuses."""
@@ -178,45 +247,61 @@ class DiskQueueBacklog:
         self.write_failed = True
         self.message_count += len(messages)
 
+    def accept_somehow(self, messages: Batch | Run, due_ns: int | None) -> None:
+        """As `accept`, but what fails unexpectedly is this channel's trouble: other channels have the messages, or are
+        to have them. They are kept in memory, in their order."""
+        if not self._stranded:
+            try:
+                self.accept(messages, due_ns)
+                return
+            except StorageError:
+                raise
+            except Exception as exc:
+                self._stranded.append((messages, due_ns))
+                self._on_fault("taking what was published", exc)
+                return
+        self._stranded.append((messages, due_ns))
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        self._on_fault = on_fault
+
+    def start_over(self) -> bool:
+        while self._stranded:
+            self.accept(*self._stranded[0])
+            self._stranded.popleft()
+        return False
+
     def take(self, count_max: int, bytes_max: int) -> Run | None:
-        if self._side_count:
-            if self._unsent:
-                return self._take_from(self._unsent, count_max, bytes_max)
-            # Turn about, so that neither redeliveries nor new messages starve.
-            is_returned_next = self._take_returned_next
-            self._take_returned_next = not is_returned_next
-            if self._returned and (is_returned_next or self._queue.depth == 0):
-                return self._take_from(self._returned, count_max, bytes_max)
+        if self._unsent:
+            return self._unsent.take(count_max, bytes_max)
+        if self._returned:
+            if self._queue.depth == 0:
+                return self._take_returned(count_max, bytes_max)
+            due_count = self._order.due_count()
+            if due_count:
+                return self._take_returned(min(due_count, count_max), bytes_max)
+            # Some that wait go before what came back.
+            count_max = min(self._order.ahead_count(), count_max)
         run = self._queue.take(count_max, bytes_max)
-        if run is None and self._returned:
+        if run is not None:
+            self._order.took_waiting(len(run))
+        elif self._returned:
             # What was counted on disk turned out unreadable: that is no reason to send nothing.
-            return self._take_from(self._returned, count_max, bytes_max)
+            return self._take_returned(count_max, bytes_max)
         return run
 
-    def _take_from(self, line: deque[Run], count_max: int, bytes_max: int) -> Run:
-        """From the front of a line that is not empty."""
-        taken: list[Run] = []
-        count_left, bytes_left = count_max, bytes_max
-        while line and count_left > 0:
-            run = line[0]
-            count = min(len(run), count_left, run.count_within(0, bytes_left))
-            if count == 0:
-                if taken:
-                    break
-                count = 1
-            if count < len(run):
-                line[0] = run.slice(count, len(run))
-                run = run.slice(0, count)
-            else:
-                line.popleft()
-            taken.append(run)
-            count_left -= count
-            bytes_left -= len(run.frames)
-        self._side_count -= count_max - count_left
-        return join_runs(taken)
+    def _take_returned(self, count_max: int, bytes_max: int) -> Run:
+        run = self._returned.take(count_max, bytes_max)
+        self._order.took_returned(len(run))
+        return run
 
     def sent(self, run: Run) -> None:
         """Nothing to note: the files know no deliveries but the attempts of what is written back."""
+
+    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+        index_of = run.index()
+        frames = [run.frame_at(index_of[one]) for one in ids]
+        return [(unpack_attempts(one, ATTEMPTS_AT)[0], len(one) - FRAME_HEADER_BYTES) for one in frames]
 
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
         if counted:
@@ -229,19 +314,19 @@ class DiskQueueBacklog:
         elif counted:
             self._return(run)
         else:
-            self._unsent.appendleft(run)
-            self._side_count += len(run)
+            self._unsent.prepend(run)
 
     def _return(self, run: Run) -> None:
-        if self._side_count + len(run) > self._memory_count_max and self._queue.holds_on_disk:
+        if not self._returned.has_room_for(run):
             try:
+                # To disk; what is ephemeral is dropped and counted there when it fits in memory nowhere.
                 self._queue.put(run)
                 return
             except StorageError:
                 # It was taken out of the queue, so it may not be refused: it stays in memory.
                 self.write_failed = True
+        self._order.came_back(len(run), self._queue.depth)
         self._returned.append(run)
-        self._side_count += len(run)
 
     def settle(self, ids: Sequence[bytes]) -> None:
         """Nothing to note: a message left the files when it was taken."""
@@ -271,56 +356,70 @@ class DiskQueueBacklog:
         if group:
             self._return(join_runs(group))
 
+    def tidy(self) -> None:
+        self._queue.tidy()
+
     def disk_bytes(self) -> int:
         return self._queue.disk_bytes
 
     def oldest_ns(self) -> int | None:
-        times = [line[0].timestamp_ns_at(0) for line in (self._unsent, self._returned) if line]
-        queue_oldest_ns = self._queue.oldest_ns()
-        if queue_oldest_ns is not None:
-            times.append(queue_oldest_ns)
-        return min(times, default=None)
+        times = (self._unsent.oldest_ns(), self._returned.oldest_ns(), self._queue.oldest_ns())
+        return min([time_ns for time_ns in times if time_ns is not None], default=None)
 
     def empty(self) -> EmptyResult:
-        deferred = len(self._deferred)
+        deferred, beside = len(self._deferred), self._unsent.count + self._returned.count
+        self._forget()
+        return EmptyResult(depth=beside + self._queue.empty(), deferred=deferred)
+
+    def _forget(self) -> None:
+        """Drop all but the queue itself."""
         self._deferred.drain()
-        dropped = self._side_count + self._queue.empty()
+        self._stranded.clear()
         self._unsent.clear()
         self._returned.clear()
-        self._side_count = 0
-        return EmptyResult(depth=dropped, deferred=deferred)
+        self._order.clear()
 
     def delete(self) -> None:
         """Drop everything, files included."""
-        self.empty()
+        self._forget()
         self._queue.delete()
 
-    def close(self) -> None:
-        """Put everything on disk. A due time can't be kept there: what was deferred comes at once after a
-        restart, as with nsqd. Raises StorageError when the disk refuses."""
-        self.release_all_deferred()
-        for run in reversed(self._returned):
+    @property
+    def queue(self) -> OverflowQueue:
+        """Where what waits is."""
+        return self._queue
+
+    def copy(self, folder: DiskQueueFolder, in_flight: Sequence[Run]) -> QueueCopy | None:
+        """What a backup takes of it, as a clean stop would leave it; None of an ephemeral one."""
+        runs = [*self._unsent, *self._returned, *in_flight, *self._deferred.runs(), *self._queue.runs_in_memory()]
+        runs += [messages if isinstance(messages, Run) else messages.run() for messages, _ in self._stranded]
+        return folder.copy(self._queue, runs)
+
+    def begin_close(self) -> None:
+        """Have everything in the queue, which is then to be closed. A due time can't be kept there: what was deferred
+        comes at once after a restart, as with nsqd."""
+        for messages, _ in self._stranded:
+            self._queue.put_in_memory(messages)
+        self._stranded.clear()
+        for _, run in self._deferred.drain():
+            self._returned.append(run)
+        for run in reversed([*self._unsent.drain(), *self._returned.drain()]):
             self._queue.put_front(run)
-        for run in reversed(self._unsent):
-            self._queue.put_front(run)
-        self._unsent.clear()
-        self._returned.clear()
-        self._side_count = 0
-        self._queue.close()
+        self._order.clear()
 
 
 class DiskQueueStore:
     """One topic's messages. Implements `TopicStore`."""
 
-    def __init__(self, topic_name: str, folder: DiskQueueFolder, memory_count_max: int) -> None:
+    def __init__(self, topic_name: str, folder: DiskQueueFolder) -> None:
         self._topic_name = topic_name
         self._folder = folder
-        self._memory_count_max = memory_count_max
         self._queue = folder.open(topic_name)
         self.make_batch = folder.batch_maker()
-        self._withheld = DeferredMessages()  # deferred messages that wait for a channel
+        self._withheld = DeferredMessages(folder.budgets.deferred)  # deferred messages that wait for a channel
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
+        self._closing: list[OverflowQueue] = []
 
     @property
     def kind(self) -> str:
@@ -337,6 +436,13 @@ class DiskQueueStore:
     @property
     def deferred_count(self) -> int:
         return len(self._withheld)
+
+    @property
+    def dropped_count(self) -> int:
+        return self._queue.dropped_count
+
+    def deferral_cost(self, bodies: Sequence[bytes]) -> int:
+        return sum(map(len, bodies)) + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * len(bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
         try:
@@ -355,11 +461,10 @@ class DiskQueueStore:
         backlogs = list(self._channels.values())
         if len(backlogs) > 1 and due_ns is None:
             # Those that may refuse go first, the one that refused last before all.
-            count = len(messages)
-            backlogs.sort(key=lambda backlog: (not backlog.write_failed, not backlog.needs_disk_for(count)))
+            backlogs.sort(key=lambda backlog: (not backlog.write_failed, not backlog.needs_disk_for(messages)))
         for index, backlog in enumerate(backlogs):
             try:
-                backlog.accept(messages, due_ns)
+                backlog.accept_somehow(messages, due_ns)
             except StorageError:
                 if index == 0:
                     backlog.write_failed = True
@@ -392,16 +497,21 @@ class DiskQueueStore:
             moved += len(taken)
         return moved
 
-    def open_channel(self, name: str, number: int = 0) -> DiskQueueBacklog:
+    def plan_channel(self, name: str, start: int | None = None) -> int:
+        return 0
+
+    def unplan_channel(self, name: str) -> None:
+        """Nothing was kept for it."""
+
+    def open_channel(self, name: str, number: int = 0, start: int | None = None) -> DiskQueueBacklog:
         full_name = f"{self._topic_name}:{name}"
         if is_ephemeral(self._topic_name) and not is_ephemeral(name):
             full_name = f"{full_name}#ephemeral"  # nothing of an ephemeral topic touches the disk
-        backlog = DiskQueueBacklog(self._folder.open(full_name), self._memory_count_max)
+        backlog = DiskQueueBacklog(self._folder.open(full_name), self._folder.limits, self._folder.budgets.deferred)
         self._channels[name] = backlog
         return backlog
 
-    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
-        # Nothing waits for the topology: whoever has this name next begins with nothing, as in nsqd.
+    def delete_channel(self, name: str) -> None:
         self._channels.pop(name).delete()
 
     def synced(self) -> Ticket:
@@ -416,7 +526,7 @@ class DiskQueueStore:
     def oldest_ns(self) -> int | None:
         return self._queue.oldest_ns()
 
-    def empty(self) -> EmptyResult:
+    def empty(self, upto: int | None = None) -> EmptyResult:
         withheld = len(self._withheld)
         self._withheld.drain()
         return EmptyResult(depth=self._queue.empty() + withheld, deferred=0)
@@ -428,18 +538,37 @@ class DiskQueueStore:
         self._withheld.drain()
         self._queue.delete()
 
-    def close(self) -> None:
-        errors: list[str] = []
+    def copy(self) -> QueueCopy | None:
+        """What a backup takes of the messages that wait for a channel; None of an ephemeral topic."""
+        return self._folder.copy(self._queue, [*self._queue.runs_in_memory(), *self._withheld.runs()])
+
+    def copy_channel(self, name: str, in_flight: Sequence[Run]) -> QueueCopy | None:
+        """The same of a channel. in_flight: what its consumers hold."""
+        return self._channels[name].copy(self._folder, in_flight)
+
+    def begin_close(self) -> None:
         for _, run in self._withheld.drain():
             self._queue.put_in_memory(run)
-        for backlog in self._channels.values():
+        errors: list[str] = []
+        self._closing = [self._queue]
+        for name, backlog in self._channels.items():
+            self._closing.append(backlog.queue)
             try:
-                backlog.close()
-            except StorageError as exc:
-                errors.append(str(exc))
-        try:
-            self._queue.close()
-        except StorageError as exc:
-            errors.append(str(exc))
+                backlog.begin_close()
+            except Exception as exc:
+                # One channel's fault may not cost the others what they have in memory.
+                logger.exception("channel not closed topic=%s channel=%s", self._topic_name, name)
+                errors.append(f"not all of channel {self._topic_name}/{name} is kept: {told(exc)}")
+        self._folder.close_with_others(self._closing)
         if errors:
             raise StorageError("; ".join(errors))
+
+    def close(self) -> None:
+        self.begin_close()
+        self._folder.close_only(self._closing)
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        """Nothing is done here outside of its owner's calls."""
+
+    def start_over(self) -> None:
+        """What waits at the topic is where it was."""

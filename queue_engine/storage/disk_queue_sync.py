@@ -95,10 +95,16 @@ class SyncJob:
         self.removed: set[str] = set()
 
     def run(self) -> None:
-        """Raises OSError: the first that happened. What can be done in spite of it is done."""
+        """All of it. Raises OSError: the first that happened. What can be done in spite of it is done."""
+        if self.write():
+            self._files.sync_directory(self._directory)
+        self.remove()
+
+    def write(self) -> bool:
+        """The first part: the data and the meta file, all but the directory, which many jobs may have synced together;
+        then comes `remove`. Returns whether the meta file got its name. Raises OSError."""
         self._sync_data()
-        self._write_meta()
-        self._remove()
+        return self._write_meta()
 
     def _sync_data(self) -> None:
         error: OSError | None = None
@@ -137,11 +143,11 @@ class SyncJob:
             return exc
         return None
 
-    def _write_meta(self) -> None:
+    def _write_meta(self) -> bool:
         path = os.path.join(self._directory, meta_file_name(self._name))
         temporary = temporary_name(path)
         if self._fence.generation != self.generation:
-            return
+            return False
         self._files.write_synced(temporary, self._meta.encode())
         is_renamed = False
         try:
@@ -152,7 +158,7 @@ class SyncJob:
         finally:
             if not is_renamed:
                 self._discard(temporary)
-        self._files.sync_directory(self._directory)
+        return is_renamed
 
     def _discard(self, path: str) -> None:
         try:
@@ -160,7 +166,8 @@ class SyncJob:
         except OSError:
             pass  # gone with an emptied queue, or found and removed at the next start
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """The last part, once the directory is synced: what the meta file no longer needs. Raises OSError."""
         error: OSError | None = None
         for name in self._passed + self._set_aside:
             path = os.path.join(self._directory, name)

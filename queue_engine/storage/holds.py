@@ -15,10 +15,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from queue_engine.clock import Clock
+from queue_engine.clock import NS_PER_MS, Clock
 from queue_engine.errors import LeaseNotFoundError, LimitError
 from queue_engine.storage.background import Background
-from queue_engine.storage.checked_line import decode_line, encode_line
+from queue_engine.storage.checked_line import decode_versioned, encode_line
 from queue_engine.storage.files import Files
 from queue_engine.storage.keepers import Keepers
 from queue_engine.ticket import Ticket
@@ -47,11 +47,16 @@ class Holds(Keepers[Hold]):
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
         super().__init__(os.path.join(directory, HOLDS_NAME), files=files, clock=clock, worker=worker)
         self._by_name: dict[str, Hold] = {}
+        self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
+
+    def _lease_now_ms(self) -> int:
+        """Unix ms as the clock told them at the start: one that is set meanwhile ends no lease and prolongs none."""
+        return (self._clock.monotonic_ns() + self._wall_ahead_ns) // NS_PER_MS
 
     def get(self, name: str) -> Hold:
         """Raises LeaseNotFoundError."""
         hold = self._by_name.get(name)
-        if hold is None or hold.expires_ms <= self._now_ms():
+        if hold is None or hold.expires_ms <= self._lease_now_ms():
             raise LeaseNotFoundError(f"lease {name} has expired, was given back, never was, or its topic is gone")
         return hold
 
@@ -65,21 +70,34 @@ class Holds(Keepers[Hold]):
             raise LimitError(f"hold {name} is not taken: {len(self._by_name)} exist, which is the most")
         if former is not None and former.topic_number != topic_number:
             self._remove(former)
-        hold = Hold(name, topic_number, offset, self._now_ms() + ttl_ms)
+        hold = Hold(name, topic_number, offset, self._lease_now_ms() + ttl_ms)
         self._put(hold)
-        return hold, self._file.save()
+
+        def undo() -> None:
+            self._put_back(former if former is not None and former.topic_number == topic_number else None, hold)
+            if former is not None and former.topic_number != topic_number:
+                self._bring_back(former)
+
+        return hold, self._save_or(undo)
 
     def renew(self, names: Iterable[str], ttl_ms: int) -> Ticket:
         """Keep holds for `ttl_ms` from now on, all or none. Raises LeaseNotFoundError for the first lost one."""
-        expires_ms = self._now_ms() + ttl_ms
-        for hold in [self.get(name) for name in names]:
-            self._put(replace(hold, expires_ms=expires_ms))
-        return self._file.save()
+        expires_ms = self._lease_now_ms() + ttl_ms
+        renewed = [(hold, replace(hold, expires_ms=expires_ms)) for hold in [self.get(name) for name in names]]
+        for _, hold in renewed:
+            self._put(hold)
+
+        def undo() -> None:
+            for before, hold in renewed:
+                self._put_back(before, hold)
+
+        return self._save_or(undo)
 
     def give_back(self, name: str) -> Ticket:
         """End a hold. Raises LeaseNotFoundError."""
-        self._remove(self.get(name))
-        return self._file.save()
+        hold = self.get(name)
+        self._remove(hold)
+        return self._save_or(lambda: self._bring_back(hold))
 
     def forget_topic(self, topic_number: int) -> None:
         """The topic was deleted."""
@@ -88,7 +106,7 @@ class Holds(Keepers[Hold]):
 
     def tick(self) -> None:
         """End what has expired; write again what could not be written."""
-        now_ms = self._now_ms()
+        now_ms = self._lease_now_ms()
         expired = [hold for hold in self._by_name.values() if hold.expires_ms <= now_ms]
         for hold in expired:
             logger.info("hold expired name=%s topic_number=%d offset=%d", hold.name, hold.topic_number, hold.offset)
@@ -104,7 +122,7 @@ class Holds(Keepers[Hold]):
         return encode_holds(self.all())
 
     def _restore(self, data: bytes, known: frozenset[int]) -> bool:
-        holds = decode_holds(data)
+        holds = decode_holds(data, self._file.path)
         if holds is None:
             return False
         for hold in holds:
@@ -135,9 +153,9 @@ def encode_holds(holds: Iterable[Hold]) -> bytes:
     return encode_line({"version": VERSION, "holds": listed})
 
 
-def decode_holds(data: bytes) -> list[Hold] | None:
-    """The holds of the file's content; None when it is not what was written."""
-    content = decode_line(data)
-    if content is None or content["version"] != VERSION:
+def decode_holds(data: bytes, path: str = HOLDS_NAME) -> list[Hold] | None:
+    """The holds of the file's content; None when it is not what was written. Raises NewerFormatError."""
+    content = decode_versioned(data, path, VERSION)
+    if content is None:
         return None
     return [Hold(one["name"], one["topic"], one["offset"], one["expires_ms"]) for one in content["holds"]]

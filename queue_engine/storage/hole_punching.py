@@ -14,7 +14,7 @@ from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.storage.holes import Holes, Ranges
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, SegmentInfo
+from queue_engine.storage.segment import SegmentInfo
 
 if TYPE_CHECKING:
     from queue_engine.storage.log_topic_store import LogTopicStore
@@ -106,7 +106,7 @@ class HolePuncher:
                 records.append((position, position + header.size))
                 present = topic.next_present(header.end_offset)
         holes: Ranges = []
-        at = segment.position + SEGMENT_HEADER_BYTES
+        at = segment.start
         for start, end in [*sorted(records), (segment.end, segment.end)]:
             if self._holes.blocks(segment.position, at, start)[1]:
                 holes.append((at, start))

@@ -15,7 +15,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
-from queue_engine.storage.checked_line import decode_line, encode_line
+from queue_engine.storage.checked_line import decode_versioned, encode_line
 from queue_engine.storage.files import Files
 
 HOLES_NAME = "holes.json"
@@ -45,7 +45,7 @@ class Holes:
         data = self._files.read_whole(self.path, _FILE_BYTES_MAX)
         if data is None:
             return ""
-        decoded = decode_holes(data)
+        decoded = decode_holes(data, self.path)
         if decoded is None:
             self._files.rename(self.path, f"{self.path}.bad")
             return self.path
@@ -116,10 +116,11 @@ def encode_holes(oldest: Mapping[int, int], segments: Mapping[int, Ranges]) -> b
     )
 
 
-def decode_holes(data: bytes) -> tuple[dict[int, int], dict[int, Ranges]] | None:
-    """Oldest offsets and ranges of the file's content; None when it is not what was written."""
-    content = decode_line(data)
-    if content is None or content["version"] != VERSION:
+def decode_holes(data: bytes, path: str = HOLES_NAME) -> tuple[dict[int, int], dict[int, Ranges]] | None:
+    """Oldest offsets and ranges of the file's content; None when it is not what was written. Raises
+    NewerFormatError."""
+    content = decode_versioned(data, path, VERSION)
+    if content is None:
         return None
     oldest = {int(number): offset for number, offset in content["oldest"].items()}
     segments = {int(position): [(start, end) for start, end in one] for position, one in content["segments"].items()}

@@ -6,7 +6,7 @@ and everything from there on is still in the log. A damaged file is set aside as
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from queue_engine.clock import NS_PER_MS, Clock
@@ -14,6 +14,7 @@ from queue_engine.errors import StorageError
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
 from queue_engine.storage.replaced_file import Composed, ReplacedFile
+from queue_engine.ticket import Ticket
 
 FILE_BYTES_MAX = 1 << 28
 
@@ -32,6 +33,7 @@ class Keeper(Protocol):
 
 
 K = TypeVar("K", bound=Keeper)
+Undo = Callable[[], None]
 ByTopic = dict[int, dict[str, K]]  # by topic number and name
 
 
@@ -41,7 +43,11 @@ class Keepers(ABC, Generic[K]):
     def __init__(self, path: str, *, files: Files, clock: Clock, worker: Background) -> None:
         self._files = files
         self._clock = clock
-        self._file = ReplacedFile(path, self._composed, files=files, worker=worker)
+        self._file = ReplacedFile(path, self._composed, files=files, worker=worker, on_refused=self._undo_all)
+        # How to take back what was done since the last write that is known to be done: in the one under way, and since.
+        self._undos_begun: list[Undo] = []
+        self._undos: list[Undo] = []
+        self._gone: set[int] = set()  # topics that were deleted since the start
         self._named: ByTopic[K] = {}
         # What the file on the disk may say: of the last write that is known to be done, joined with those that were
         # begun since.
@@ -119,6 +125,7 @@ class Keepers(ABC, Generic[K]):
 
     def _remove_topic(self, topic_number: int) -> list[K]:
         """Returns those that are no more."""
+        self._gone.add(topic_number)
         removed = self.of_topic(topic_number)
         for keeper in removed:
             self._remove(keeper)
@@ -135,7 +142,32 @@ class Keepers(ABC, Generic[K]):
     def _copied(self) -> ByTopic[K]:
         return {number: dict(named) for number, named in self._named.items()}
 
+    def _save_or(self, undo: Undo) -> Ticket:
+        """What was just done is to be written; `undo` takes it back when the disk refuses that."""
+        self._undos.append(undo)
+        return self._file.save()
+
+    def _undo_all(self) -> None:
+        undos, self._undos_begun, self._undos = [*self._undos_begun, *self._undos], [], []
+        for undo in reversed(undos):
+            undo()
+
+    def _put_back(self, before: K | None, after: K) -> None:
+        """Let `before` stand where `after` does; nothing when something else does by now."""
+        if self._named.get(after.topic_number, {}).get(after.name) is after:
+            if before is None:
+                self._remove(after)
+            else:
+                self._put(before)
+
+    def _bring_back(self, removed: K) -> None:
+        """It is not removed; nothing when another has its name by now, or its topic is gone."""
+        if removed.topic_number not in self._gone and removed.name not in self._named.get(removed.topic_number, {}):
+            self._put(removed)
+
     def _composed(self) -> Composed:
+        self._undos_begun += self._undos
+        self._undos = []
         copied = self._copied()
         for number, named in copied.items():
             told = self._told.setdefault(number, {})
@@ -145,6 +177,7 @@ class Keepers(ABC, Generic[K]):
 
     def _became_durable(self, written: ByTopic[K]) -> None:
         self._told = written
+        self._undos_begun = []
         self._least.clear()
 
 

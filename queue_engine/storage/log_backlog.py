@@ -5,7 +5,7 @@ An offset of the channel is in one of these places, and every move is one call:
     ahead       at or beyond the cursor, not aside: counted in `depth`
     aside       beyond the cursor but not for it: deferred at publication, or handed out before its turn
     unsent      taken and not sent: at the very front
-    returned    given back, or due: a line of its own; `take` alternates between it and the cursor
+    returned    given back, or due: a line of its own, and `ReturnOrder` says when it goes before the cursor
     deferred    until a time
     in flight   sent; belongs to delivery
     settled     done for good
@@ -15,17 +15,20 @@ for what needs no such hurry. An ephemeral channel has no journal.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from queue_engine.message import ATTEMPTS_AT, ATTEMPTS_MAX, ID_AT
-from queue_engine.run import Run, join_runs
+from queue_engine.errors import StorageError
+from queue_engine.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
+from queue_engine.run import Run, SentRun, join_runs
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.logged_batch import LoggedBatch
 from queue_engine.storage.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.storage.progress_journal import ProgressJournal
 from queue_engine.storage.record import offsets_of, ranges_of
+from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.ticket import DONE, Ticket
 
@@ -35,10 +38,17 @@ if TYPE_CHECKING:
 # So many messages given back wait beside the cursor; above that the cursor rests until they are fewer. Each may cost
 # an entry of its own.
 RETURNED_MAX = 65_536
+# A channel keeps the batch its cursor is in when it is so small; a larger one is in the cache, which is bounded for all
+# channels together.
+KEPT_BATCH_BYTES_MAX = 16 << 10
+# To tell how large messages in flight are, records up to this size are read again.
+FIGURES_RECORD_BYTES_MAX = 256 << 10
 
 
 class LogBacklog:
     """Implements `Backlog` on a topic of the log. `journal` is None for an ephemeral channel."""
+
+    can_reread = True
 
     def __init__(
         self, topic: "LogTopicStore", number: int, progress: ChannelProgress, journal: ProgressJournal | None
@@ -56,12 +66,39 @@ class LogBacklog:
         self._aside_count = 0
         self._unsent = OffsetLine()
         self._returned = OffsetLine()
-        self._take_returned_next = True
-        self._due = DueOffsets()
+        self._order = ReturnOrder(topic.memory_count_max)
+        self._due = DueOffsets(topic.deferred_budget)
         self._batch: LoggedBatch | None = None  # where the cursor is
         self._taken: tuple[Run, list[Range]] | None = None
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
+        self._on_fault: Callable[[str, Exception], object] | None = None
+        self._fault: tuple[str, Exception] | None = None  # that nobody was told
+        try:
+            self._resume()
+        except StorageError:
+            raise
+        except Exception as exc:
+            # What it has done stands in `progress`, and the log keeps what it needs.
+            self._note_fault("sorting what it has", exc)
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        self._on_fault = on_fault
+        if self._fault is not None:
+            on_fault(*self._fault)
+            self._fault = None
+
+    def _note_fault(self, doing: str, error: Exception) -> None:
+        if self._on_fault is None:
+            self._fault = doing, error
+        else:
+            self._on_fault(doing, error)
+
+    def start_over(self) -> bool:
+        self._forget_all()
+        self._cursor = self.progress.floor
         self._resume()
+        self._topic.note_work()
+        return True
 
     def detach(self) -> None:
         """The channel was deleted: nothing that is still done to it is noted."""
@@ -91,42 +128,60 @@ class LogBacklog:
             at = first + count
         if undelivered and passed_end > at:
             self._put_aside(at, passed_end - at)
-        for offset, due_ns in deferred_at_publish.items():
-            if progress.made_at(offset) == 0 and not progress.is_settled(offset):
-                self._note_deferred(offset, progress.deferred.get(offset, due_ns), topic.time_ns())
+        moved = progress.deferred
+        waiting = [
+            (offset, moved.get(offset, due_ns))
+            for offset, due_ns in deferred_at_publish.items()
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset)
+        ]
+        for offset, _ in waiting:
+            if offset >= self._cursor:
+                self._insert_aside(offset)
+        self._wait_or_return(waiting)
 
     def _place_again(self, first: int, count: int) -> None:
         deferred = self.progress.deferred
         if not deferred:
-            self._returned.append(first, count)
+            self._return_first(first, count)
             return
-        now_ns = self._topic.time_ns()
-        for offset in range(first, first + count):
-            due_ns = deferred.get(offset, 0)
+        self._wait_or_return([(offset, deferred.get(offset, 0)) for offset in range(first, first + count)])
+
+    def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
+        """(offset, due Unix ns) of what a restart found: what is due waits, the rest is deferred. There may be a
+        million."""
+        now_ns, monotonic_ns = self._topic.time_ns(), self._topic.monotonic_of(0)
+        for offset, due_ns in dues:
             if due_ns <= now_ns:
-                self._returned.append(offset, 1)
-            else:
-                self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
+                self._return_first(offset, 1)
+        self._due.put_all([(due_ns + monotonic_ns, offset, 1) for offset, due_ns in dues if due_ns > now_ns])
+
+    def _return_first(self, first: int, count: int) -> None:
+        """What was handed out before a restart, or was due by then, comes before what was not."""
+        self._returned.append(first, count)
+        self._order.came_back(count, 0)
+
+    def _return(self, first: int, count: int) -> None:
+        """It stands behind what waits."""
+        self._order.came_back(count, self._ahead_count)
+        self._returned.append(first, count)
 
     def _put_aside(self, first: int, count: int) -> None:
         """The cursor is to pass over these, which lie behind all that is aside already."""
         self._aside.append((first, count))
         self._aside_count += self._topic.count_between(first, first + count)
 
-    def _note_deferred(self, offset: int, due_ns: int, past_ns: int = 0) -> None:
-        """An offset that was published with a due time (Unix ns). Up to `past_ns` it waits already; otherwise it is
-        deferred, and those who count releases hear of it when they look what is due."""
+    def _note_deferred(self, offset: int, due_ns: int) -> None:
+        """An offset that was published with a due time (Unix ns): it is deferred, and those who count releases hear of
+        it when they look what is due."""
         if offset >= self._cursor:
             self._insert_aside(offset)
-        if due_ns <= past_ns:
-            self._returned.append(offset, 1)
-        else:
-            self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
+        self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
 
     def _insert_aside(self, offset: int) -> None:
-        if not self._aside or sum(self._aside[-1]) <= offset:
-            if self._aside and sum(self._aside[-1]) == offset:
-                self._aside[-1] = (self._aside[-1][0], self._aside[-1][1] + 1)
+        last, length = self._aside[-1] if self._aside else (-1, 0)
+        if last + length <= offset:
+            if length and last + length == offset:
+                self._aside[-1] = (last, length + 1)
             else:
                 self._aside.append((offset, 1))
         else:
@@ -138,10 +193,14 @@ class LogBacklog:
     def came(self, deferred: Iterable[tuple[int, int]]) -> None:
         """The topic released more; of that, these (offset, due Unix ns) are deferred."""
         progress = self.progress
-        for offset, due_ns in deferred:
-            # A start may find less released than before: what was done since has its place already.
-            if progress.made_at(offset) == 0 and not progress.is_settled(offset):
-                self._note_deferred(offset, due_ns)
+        try:
+            for offset, due_ns in deferred:
+                # A start may find less released than before: what was done since has its place already.
+                if progress.made_at(offset) == 0 and not progress.is_settled(offset):
+                    self._note_deferred(offset, due_ns)
+        except Exception as exc:
+            # The other channels are to have it all the same; `start_over` finds it in the topic.
+            self._note_fault("taking what was published", exc)
 
     # Figures.
 
@@ -194,34 +253,51 @@ class LogBacklog:
             run = self._take_line(self._unsent, count_max, bytes_max)
             if run is not None:
                 return run
+        order = self._order
+        ahead_max = count_max
         if self._returned:
-            is_returned_next = self._take_returned_next
-            self._take_returned_next = not is_returned_next
-            if is_returned_next or self._returned.count > RETURNED_MAX or not self._ahead_count:
-                run = self._take_line(self._returned, count_max, bytes_max)
+            is_first = self._returned.count > RETURNED_MAX or not self._ahead_count
+            due_count = self._returned.count if is_first else order.due_count()
+            if due_count:
+                run = self._take_returned(min(due_count, count_max), bytes_max)
                 if run is not None:
                     return run
-        run = self._take_ahead(count_max, bytes_max)
-        if run is None and self._returned:
-            run = self._take_line(self._returned, count_max, bytes_max)
+            if self._returned:
+                ahead_max = min(max(order.ahead_count(), 1), count_max)
+        run = self._take_ahead(ahead_max, bytes_max)
+        if run is not None:
+            order.took_waiting(len(run))
+        elif self._returned:
+            run = self._take_returned(count_max, bytes_max)
         return run
+
+    def _take_returned(self, count_max: int, bytes_max: int) -> Run | None:
+        before = self._returned.count
+        try:
+            return self._take_line(self._returned, count_max, bytes_max)
+        finally:
+            # Lost ones are gone as well.
+            self._order.took_returned(before - self._returned.count)
 
     def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
         topic = self._topic
         runs: list[Run] = []
         ranges: list[Range] = []
         count_left, bytes_left = count_max, bytes_max
-        while count_left > 0 and self._cursor < topic.released:
+        # A message that is larger than the budget comes alone; it leaves the budget below 0.
+        while count_left > 0 and (bytes_left > 0 or not runs) and self._cursor < topic.released:
             cursor = self._cursor
             if self._aside and self._aside[0][0] <= cursor:
                 self._pass_aside()
                 continue
             batch = self._batch
             if batch is None or not batch.first <= cursor < batch.end:
-                batch = self._batch = topic.batch_at(cursor)
+                batch = topic.batch_at(cursor)
                 if batch is None:
+                    self._batch = None
                     self._pass_missing(cursor)
                     continue
+                self._batch = batch if batch.cost_bytes <= KEPT_BATCH_BYTES_MAX else None
             stop = min(batch.end, topic.released, cursor + count_left)
             if self._aside and self._aside[0][0] < stop:
                 stop = self._aside[0][0]
@@ -232,7 +308,7 @@ class LogBacklog:
                 stop = min([stop, *(offset for offset in batch.damaged if offset > cursor)])
             start = cursor - batch.first
             count = min(stop - cursor, batch.run.count_within(start, bytes_left))
-            if count <= 0:
+            if count == 0:
                 if runs:
                     break
                 count = 1
@@ -271,7 +347,7 @@ class LogBacklog:
         runs: list[Run] = []
         ranges: list[Range] = []
         count_left, bytes_left = count_max, bytes_max
-        while line and count_left > 0:
+        while line and count_left > 0 and (bytes_left > 0 or not runs):
             first, count = line.first()
             batch = self._topic.batch_at(first)
             if batch is None or first in batch.damaged:
@@ -286,9 +362,11 @@ class LogBacklog:
                 count = min([count, *(offset - first for offset in batch.damaged if offset > first)])
             start = first - batch.first
             made, count = self._alike(first, count)
-            count = min(count, batch.run.count_within(start, bytes_left)) or (0 if runs else 1)
+            count = min(count, batch.run.count_within(start, bytes_left))
             if count == 0:
-                break
+                if runs:
+                    break
+                count = 1
             run = batch.run.slice(start, start + count)
             if made:
                 run = _with_attempts(run, made + 1)
@@ -336,6 +414,19 @@ class LogBacklog:
             # Before the bytes leave: an attempt that a consumer saw is never forgotten by kill -9.
             journal.flush()
 
+    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+        offsets = offsets_of(ids, self._topic.id_base)
+        return [(self.progress.made_at(offset), self._body_bytes(run, offset)) for offset in offsets]
+
+    def _body_bytes(self, run: Run, offset: int) -> int | None:
+        if isinstance(run, SentRun) and len(run) == 1:
+            return run.frames_bytes - FRAME_HEADER_BYTES
+        try:
+            batch = self._topic.batch_near(offset, FIGURES_RECORD_BYTES_MAX)
+        except StorageError:
+            return None
+        return None if batch is None else len(batch.run.frame_at(offset - batch.first)) - FRAME_HEADER_BYTES
+
     # Taking back.
 
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
@@ -345,7 +436,7 @@ class LogBacklog:
                 self._defer(first, count, due_ns)
         elif counted:
             for first, count in ranges:
-                self._returned.append(first, count)
+                self._return(first, count)
                 self.progress.requeued(first, count)
                 if self._journal is not None:
                     self._journal.requeue(self.number, first, count)
@@ -389,6 +480,9 @@ class LogBacklog:
 
     # Time.
 
+    def tidy(self) -> None:
+        self._batch = None  # it is in the cache while it is wanted
+
     def next_due_ns(self) -> int | None:
         return self._due.next_due_ns()
 
@@ -408,7 +502,7 @@ class LogBacklog:
     def _return_all(self, ranges: list[Range]) -> int:
         total = 0
         for first, count in ranges:
-            self._returned.append(first, count)
+            self._return(first, count)
             total += count
         return total
 
@@ -448,17 +542,24 @@ class LogBacklog:
         }
 
     def heads(self, count_max: int) -> list[int]:
-        """The offsets that come next, in the order they would be taken from each line; nothing moves."""
-        found: list[int] = []
-        for line in (self._unsent, self._returned):
-            for first, count in line.ranges():
-                found += range(first, first + min(count, count_max - len(found)))
-                if len(found) >= count_max:
-                    return found
+        """The offsets that come next, in the order they would be taken; nothing moves."""
+        return list(islice(self._in_order(), count_max))
+
+    def _in_order(self) -> Iterator[int]:
+        yield from self._unsent.offsets()
+        returned, ahead = self._returned.offsets(), self._offsets_ahead()
+        passed = 0
+        for ahead_count, count in self._order.plan():
+            yield from islice(ahead, ahead_count - passed)
+            yield from islice(returned, count)
+            passed = ahead_count
+        yield from ahead
+
+    def _offsets_ahead(self) -> Iterator[int]:
         at = self._cursor
         aside = iter([*self._aside, (self._topic.released, 0)])
         first, count = next(aside)
-        while len(found) < count_max and at < self._topic.released:
+        while at < self._topic.released:
             if at >= first:
                 at = max(at, first + count)
                 first, count = next(aside, (self._topic.released, 0))
@@ -469,9 +570,8 @@ class LogBacklog:
             if present > at:
                 at = present
                 continue
-            found.append(at)
+            yield at
             at += 1
-        return found
 
     # Acts.
 
@@ -496,12 +596,27 @@ class LogBacklog:
         self._settle_range(first, offset - first)
         self._topic.note_work()
 
-    def seek(self, offset: int) -> Ticket:
+    def prepare_empty(self) -> Ticket:
+        """Done when the journal says, durably, that all that is released now is done; then `empty` does it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_empty([self.number], self._topic.released)
+
+    def prepare_seek(self, offset: int) -> Ticket:
+        """Done when the journal says, durably, that the cursor is at `offset`; then `seek` moves it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_seek(self.number, self._clamped(offset), self.progress.epoch + 1)
+
+    def _clamped(self, offset: int) -> int:
+        return min(max(offset, self._topic.oldest_offset), self._topic.released)
+
+    def seek(self, offset: int) -> None:
         """Move the cursor: all from `offset` on comes (again), all before it is done. What is in flight was taken
-        from its consumers before. The ticket is done when that is on the disk."""
+        from its consumers before."""
         topic = self._topic
         self._forget_all()
-        offset = min(max(offset, topic.oldest_offset), topic.released)
+        offset = self._clamped(offset)
         self.progress.sought(offset, self.progress.epoch + 1)
         self._cursor = offset
         now_ns = topic.time_ns()
@@ -509,16 +624,16 @@ class LogBacklog:
             if due_ns > now_ns:
                 self._note_deferred(one, due_ns)
         topic.note_work()
-        if self._journal is None:
-            return DONE
-        self._journal.seek(self.number, offset, self.progress.epoch)
-        return self._journal.synced()
+        if self._journal is not None:
+            # Once more: what came to pass since it was prepared is before it.
+            self._journal.seek(self.number, offset, self.progress.epoch)
 
     def _forget_all(self) -> None:
         self._aside.clear()
         self._aside_count = 0
         self._unsent.clear()
         self._returned.clear()
+        self._order.clear()
         self._due.drain()
         self._batch = self._taken = self._oldest = None
 

@@ -145,14 +145,14 @@ class LogReader:
         return topic.end_offset if present is None else present
 
     def frames(self, offset: int, bytes_max: int) -> Frames:
-        """Messages in bulk from `offset` on: of at most so many bytes, but at least one batch's share; damaged ones
+        """Messages in bulk from `offset` on: of at most so many bytes, but at least one message; damaged ones
         are left out, so that ids and not counts tell which came."""
         topic = self._topic
         synced_end = topic.synced_position
         parts: list[bytes] = []
         count = size = 0
         first = at = max(offset, topic.oldest_offset)
-        while size < bytes_max:
+        while size < bytes_max or not parts:
             present = topic.next_present(at)
             if present is None:
                 at = max(at, topic.end_offset)
@@ -167,7 +167,7 @@ class LogReader:
                 continue
             start = present - batch.first
             fits = batch.run.count_within(start, bytes_max - size)
-            if fits <= 0 and parts:
+            if fits == 0 and parts:
                 break
             stop = start + max(1, fits)
             stop = min([stop, *(one - batch.first for one in batch.damaged if one > present)])

@@ -13,7 +13,7 @@ again gives the same. Whoever writes next begins a new segment, with a salt of i
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crc32c import crc32c
 
@@ -22,7 +22,6 @@ from queue_engine.storage.files import Files
 from queue_engine.storage.record import (
     HAS_DUE,
     HEADER_BYTES,
-    HEADER_MAGIC,
     KIND_SEAL,
     SEAL_BYTES,
     TRAILER_MAGIC,
@@ -30,11 +29,11 @@ from queue_engine.storage.record import (
     RecordLostError,
     decode_record,
     encode_seal,
-    parse_header,
-    parse_trailer,
+    ranges_of,
 )
-from queue_engine.storage.recovery_report import Damage
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo
+from queue_engine.storage.record_scan import expected_header, records_from
+from queue_engine.storage.recovery_report import Damage, LostMessages
+from queue_engine.storage.segment import HEAD_BYTES_MAX, SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ READ_BYTES = 4 << 20
 _ZERO_STEP_BYTES = 1 << 20
 _ZEROS = bytes(_ZERO_STEP_BYTES)
 QUARANTINE_NAME = "quarantine"
+_KEPT_UNUSABLE = "the file is kept as .log.bad"
 
 OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 """Called for each record in order: header, position, due times (Unix ns) or None."""
@@ -73,15 +73,18 @@ def recover_log(
     on_record: OnRecord = lambda header, position, dues: None,
     is_dead: Callable[[RecordHeader], bool] = lambda header: False,
     hole_end_at: Callable[[int], int | None] = lambda position: None,
+    first_position: int | None = None,
 ) -> RecoveredLog:
     """Read the log from `from_position` (a record's place, as the checkpoint tells) to its end, and repair it.
 
     durable_upto: what the checkpoint knows to be synced. is_dead: whether nobody needs a record any more; what is
-    damaged of such is no damage. hole_end_at: where the hole ends that a position lies in, None for none. Raises
+    damaged of such is no damage. hole_end_at: where the hole ends that a position lies in, None for none.
+    first_position: where the log begins; what lies before was removed. None when only the files tell. Raises
     StorageError when a file can't be read or written; that is never taken for damage, and nothing was lost by it.
     """
-    recovery = _Recovery(segments, files, durable_upto, on_record, is_dead, hole_end_at)
+    recovery = _Recovery(segments, files, durable_upto, on_record, is_dead, hole_end_at, first_position)
     recovery.read(from_position)
+    recovery.clip_damages()
     try:
         recovery.repair()
     except OSError as exc:
@@ -98,6 +101,7 @@ class _Recovery:
         on_record: OnRecord,
         is_dead: Callable[[RecordHeader], bool],
         hole_end_at: Callable[[int], int | None],
+        first_position: int | None,
     ) -> None:
         self._segments = segments
         self._files = files
@@ -105,8 +109,10 @@ class _Recovery:
         self._is_dead = is_dead
         self._hole_end_at = hole_end_at
         self.found = RecoveredLog(durable_mark=durable_upto)
+        self._first_position = first_position
         self._accepted: list[SegmentInfo] = []
         self._quarantined: list[tuple[int, bytes]] = []
+        self._told_paths: set[str] = set()
         self._ends_in: SegmentInfo | None = None
         self._end_before = 0
         self._is_sealed = True
@@ -120,13 +126,17 @@ class _Recovery:
         listed = self._segments.list
         found.end = from_position
         found.next_position = listed[-1].next_position if listed else 0
+        expected = self._first_position
         for segment in listed:
+            if expected is not None and expected < segment.position and from_position < segment.position:
+                self._note_missing(max(expected, from_position), segment)
+            expected = segment.next_position
             if segment.next_position <= from_position:
                 # Something follows, and was synced after it.
                 segment.is_sealed = True
                 segment.end = segment.position + max(0, (self._files.size_of(segment.path) or 0) - SEAL_BYTES)
                 continue
-            start = max(from_position, segment.position + SEGMENT_HEADER_BYTES)
+            start = max(from_position, segment.start)
             self._accepted.append(segment)
             self._ends_in = segment
             self._end_before = found.end
@@ -137,12 +147,31 @@ class _Recovery:
                 if found.end >= found.durable_mark:
                     return
                 # More of it was durable, and so is what follows.
-                self._note_damage(found.end, segment.next_position - found.end, None, "the end is damaged")
-        if found.durable_mark > found.next_position + SEGMENT_HEADER_BYTES:
-            missing = found.durable_mark - found.next_position
-            found.damages.append(
-                Damage(found.next_position, missing, 0, 0, None, "segments are missing at the end", kept="")
-            )
+                self._note_lost(found.end, segment.next_position, "the end of the segment is missing or damaged")
+                segment.is_sealed = segment is not listed[-1]
+        head_bytes = listed[-1].head_bytes if listed else HEAD_BYTES_MAX
+        if found.durable_mark > found.next_position + head_bytes:
+            self._note_absent(found.next_position, found.durable_mark, "segments are missing at the end")
+
+    def clip_damages(self) -> None:
+        """What lies above the durable mark was never acknowledged: nothing of it is lost."""
+        for index, damage in enumerate(self.found.damages):
+            size = self.found.durable_mark - damage.position
+            if not damage.is_exact and 0 < size < damage.size:
+                self.found.damages[index] = replace(damage, size=size)
+
+    def _note_missing(self, position: int, following: SegmentInfo) -> None:
+        """There is no file between `position` and the next segment."""
+        # What was there was durable if a later record says so; else nothing of it was acknowledged.
+        end = following.position
+        is_durable = self.found.durable_mark > position or any(
+            header.durable_upto > position
+            for one in self._segments.list
+            if one.position >= end
+            for _, header in records_from(self._segments, one, one.start)
+        )
+        if is_durable:
+            self._note_absent(position, end, "segments are missing")
 
     def _read_segment(self, segment: SegmentInfo, position: int) -> tuple[int, bool]:
         """Where the records of a segment end, and whether a seal says so."""
@@ -162,15 +191,16 @@ class _Recovery:
             if not self._was_durable(segment, position):
                 return position, False
             if header is None:
-                header, following = self._resync(segment, position)
-                if header is None:
-                    if following is None:
-                        return position, False
-                    self._note_damage(position, following - position, None, "header and trailer are lost")
-                    position = following
+                following = self._next_record(segment, position)
+                if following is None:
+                    return position, False
+                start, header = following
+                if start > position:
+                    self._note_lost(position, start, "header and trailer are lost")
+                    position = start
                     continue
             if header.kind == KIND_SEAL:
-                self._note_damage(position, SEAL_BYTES, header, "the seal's header is damaged")
+                self._note_damage(position, SEAL_BYTES, "the seal's header is damaged")
                 return position, True
             self._save(segment, position, header)
             position += header.size
@@ -189,7 +219,7 @@ class _Recovery:
         if position + SEAL_BYTES > segment.next_position:
             return None
         data = self._bytes_at(segment, position, HEADER_BYTES)
-        header = parse_header(data, 0, position=position, salt=segment.salt)
+        header = expected_header(segment, data, 0, position)
         if header is None or position + header.size > segment.next_position:
             return None
         return header
@@ -200,10 +230,12 @@ class _Recovery:
         if len(data) < header.size:
             return False
         messages_at = HEADER_BYTES + header.table_bytes
-        trailer_at = messages_at + header.messages_bytes
+        messages_end = messages_at + header.messages_bytes
+        trailer_at = header.size - HEADER_BYTES
         return (
             crc32c(data[HEADER_BYTES:messages_at]) == header.table_crc
-            and crc32c(data[messages_at:trailer_at]) == header.messages_crc
+            and crc32c(data[messages_at:messages_end]) == header.messages_crc
+            and (header.version == 1 or data[messages_end:trailer_at] == data[HEADER_BYTES:messages_at])
             and data[trailer_at : trailer_at + 4] == TRAILER_MAGIC
             and data[trailer_at + 4 :] == data[4:HEADER_BYTES]
         )
@@ -232,11 +264,13 @@ class _Recovery:
             record = decode_record(data, position=position, salt=segment.salt)
         except RecordLostError:
             # The header was found by other means than reading will have.
-            self._note_damage(position, header.size, header, "header and trailer are lost")
+            self._note_damage(
+                position, header.size, "header and trailer are lost", _lost_of(header, range(header.count))
+            )
             return
         if not self._is_dead(header):
             reason = "bodies are damaged" if record.damaged else "damaged beside the bodies"
-            self._note_damage(position, header.size, header, reason, lost=len(record.damaged))
+            self._note_damage(position, header.size, reason, _lost_of(header, sorted(record.damaged)))
         self._accept(segment, position, header, record.dues())
 
     def _was_durable(self, segment: SegmentInfo, position: int) -> bool:
@@ -244,53 +278,49 @@ class _Recovery:
         if position < self.found.durable_mark:
             return True
         later = [one for one in self._segments.list if one.position > segment.position]
-        for one, start in [(segment, position + 1), *((one, one.position + SEGMENT_HEADER_BYTES) for one in later)]:
-            for _, header in self._headers_from(one, start):
+        for one, start in [(segment, position + 1), *((one, one.start) for one in later)]:
+            for _, header in records_from(self._segments, one, start):
                 if header.durable_upto > position:
                     self.found.durable_mark = max(self.found.durable_mark, header.durable_upto)
                     return True
         return False
 
-    def _headers_from(self, segment: SegmentInfo, start: int) -> list[tuple[int, RecordHeader]]:
-        """Places from `start` on where something stands that holds as a header, in this segment."""
-        data = self._segments.read(start, segment.next_position - start)
-        found: list[tuple[int, RecordHeader]] = []
-        at = data.find(HEADER_MAGIC)
-        while at >= 0:
-            header = parse_header(data, at, position=start + at, salt=segment.salt)
-            if header is not None:
-                found.append((start + at, header))
-            at = data.find(HEADER_MAGIC, at + 1)
-        return found
+    def _next_record(self, segment: SegmentInfo, position: int) -> tuple[int, RecordHeader] | None:
+        """The first record of a segment from `position` on that header or trailer tell of."""
+        for start, header in records_from(self._segments, segment, position):
+            if start + header.size <= segment.next_position:
+                return start, header
+        return None
 
-    def _resync(self, segment: SegmentInfo, position: int) -> tuple[RecordHeader | None, int | None]:
-        """For a lost header: the header as its trailer has it, or else the place of the next record."""
-        data = self._segments.read(position, segment.next_position - position)
-        at = data.find(TRAILER_MAGIC)
-        while at >= 0:
-            header = parse_trailer(data, at, position=position, salt=segment.salt)
-            if header is not None and header.size == at + HEADER_BYTES:
-                return header, position + header.size
-            at = data.find(TRAILER_MAGIC, at + 1)
-        following = self._headers_from(segment, position + 1)
-        return None, following[0][0] if following else None
-
-    def _note_damage(
-        self, position: int, size: int, header: RecordHeader | None, reason: str, lost: int | None = None
-    ) -> None:
-        if header is None:
-            damage = Damage(position, size, 0, 0, lost, reason)
-        else:
-            count = header.count if lost is None else lost
-            damage = Damage(position, size, header.topic_number, header.first_offset, count, reason)
+    def _note_damage(self, position: int, size: int, reason: str, losses: tuple[LostMessages, ...] = ()) -> None:
+        damage = Damage(position, size, reason, losses)
         self.found.damages.append(damage)
         self._quarantined.append((position, self._segments.read(position, size)))
-        logger.error("log damaged position=%d size=%d topic=%d reason=%s", position, size, damage.topic_number, reason)
+        logger.error("log damaged position=%d size=%d lost=%s reason=%s", position, size, damage.lost, reason)
+
+    def _note_lost(self, position: int, end: int, reason: str) -> None:
+        """Nothing in the log itself tells what was in a range of it."""
+        self.found.damages.append(Damage(position, end - position, reason, is_exact=False))
+        self._quarantined.append((position, self._segments.read(position, end - position)))
+        logger.error("log damaged position=%d size=%d reason=%s", position, end - position, reason)
+
+    def _note_absent(self, position: int, end: int, reason: str) -> None:
+        """The same, where no file can be read."""
+        unusable = [path for path in self._segments.damaged_paths if position <= _position_of(path) < end]
+        kept = ""
+        if unusable:
+            reason = f"{', '.join(unusable)} {'has' if len(unusable) == 1 else 'have'} no header that holds"
+            kept = _KEPT_UNUSABLE
+        self._told_paths.update(unusable)
+        damage = Damage(position, end - position, reason, is_exact=False, kept=kept, is_absent=True)
+        self.found.damages.append(damage)
+        logger.error("log damaged position=%d size=%d reason=%s", position, end - position, reason)
 
     # Repairing. All raise OSError.
 
     def repair(self) -> None:
         self._keep_damaged()
+        self._mend_headers()
         for segment in self._accepted:
             self._sync(segment)
         last = self._ends_in
@@ -309,7 +339,7 @@ class _Recovery:
             self._files.unlink(segment.path)
         self._remove_unusable(last.position)
         self._files.sync_directory(self._segments.directory)
-        is_empty = found.end == last.position + SEGMENT_HEADER_BYTES and not found.damages
+        is_empty = found.end == last.start and not found.damages
         if is_empty and len(self._segments.list) > 1:
             # Nothing was ever in it: its place is free. The only one stays: that there is none is a loss to be told.
             self._segments.remove(last)
@@ -329,6 +359,24 @@ class _Recovery:
             except OSError as exc:
                 # A copy for people to look at: the segment itself keeps the bytes.
                 logger.warning("damage not copied position=%d error=%s", position, exc)
+
+    def _mend_headers(self) -> None:
+        for segment in self._segments.list:
+            if not segment.damaged_at:
+                continue
+            if segment is not self._segments.list[-1] or self.found.end > segment.start:
+                # Else the process died while it made the file, and nothing was ever in it.
+                at = segment.damaged_at[0]
+                where = "header is" if at == 0 else "header's copy is"
+                kept = "it is written again from the copy that holds"
+                reason = f"the {where} damaged in {segment.path}"
+                self.found.damages.append(Damage(segment.position + at, SEGMENT_HEADER_BYTES, reason, kept=kept))
+                logger.error("segment header damaged path=%s at=%d", segment.path, at)
+            try:
+                self._segments.mend(segment)
+            except OSError as exc:
+                # The copy that holds is enough to go on.
+                logger.warning("segment header not mended path=%s error=%s", segment.path, exc)
 
     def _sync(self, segment: SegmentInfo) -> None:
         fd = self._files.open(segment.path, os.O_RDWR)
@@ -358,8 +406,9 @@ class _Recovery:
         fd = self._files.open(segment.path, os.O_RDWR)
         try:
             at = found.end - segment.position
+            # First, since on a full disk the seal may need the room that this gives.
+            self._files.truncate(fd, at)
             self._files.write_all(fd, seal, at)
-            self._files.truncate(fd, at + len(seal))
             self._files.sync(fd)
         finally:
             self._files.close(fd)
@@ -367,15 +416,14 @@ class _Recovery:
     def _remove_unusable(self, beyond: int) -> None:
         """Files whose header does not hold: made when the process died, or damaged; the latter are kept aside."""
         for path in self._segments.damaged_paths:
-            stem = os.path.basename(path).split(".")[0]
-            if stem.isdigit() and int(stem) >= beyond and self._was_never_used(path):
+            position = _position_of(path)
+            if position >= beyond and self._was_never_used(path):
                 self._files.unlink(path)
-            else:
-                self._files.rename(path, path + ".bad")
-                position = int(stem) if stem.isdigit() else 0
-                self.found.damages.append(
-                    Damage(position, 0, 0, 0, None, f"{path} has a damaged header", kept="the file is kept as .log.bad")
-                )
+                continue
+            self._files.rename(path, path + ".bad")
+            if path not in self._told_paths:
+                reason = f"{path} has no header that holds"
+                self.found.damages.append(Damage(max(position, 0), 0, reason, is_exact=False, kept=_KEPT_UNUSABLE))
         if self._segments.damaged_paths:
             self._segments.damaged_paths = []
             self._files.sync_directory(self._segments.directory)
@@ -392,3 +440,17 @@ class _Recovery:
         finally:
             self._files.close(fd)
         return True
+
+
+def _position_of(path: str) -> int:
+    """Where a segment file begins, by its name; -1 when that is none."""
+    stem = os.path.basename(path).split(".")[0]
+    return int(stem) if stem.isascii() and stem.isdigit() else -1
+
+
+def _lost_of(header: RecordHeader, indexes: Sequence[int]) -> tuple[LostMessages, ...]:
+    """Messages of a record, by their indexes within it, ascending."""
+    if not indexes:
+        return ()
+    offsets = [header.first_offset + index for index in indexes]
+    return tuple(LostMessages(header.topic_number, first, first + count, count) for first, count in ranges_of(offsets))

@@ -1,6 +1,8 @@
 """The log's space: what its files hold, and which segments go, or give back what nobody needs of them."""
 
+import contextlib
 import logging
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from itertools import accumulate
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from queue_engine.clock import NS_PER_MS, Clock
 from queue_engine.storage.background import Background
 from queue_engine.storage.batch_keys import BatchKeys
+from queue_engine.storage.checkpoint import CHECKPOINT_NAME, tell_first_position
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.files import Files
 from queue_engine.storage.holds import Holds
@@ -57,6 +60,7 @@ class LogSpace:
         self._on_removed = on_removed
         self._retention_ns = retention_ms * NS_PER_MS
         self._retention_bytes = retention_bytes
+        self.is_frozen = False  # somebody copies segments: nothing is given back of those that stay
         self._puncher = HolePuncher(
             holes,
             files=files,
@@ -94,7 +98,8 @@ class LogSpace:
         """Remove and punch what is due. now_ns: monotonic. Raises StorageError when what is needed can't be told."""
         if not self._puncher.is_punching:
             self.remove_unneeded()
-        self._puncher.tick(now_ns, is_full=self._log().is_full)
+        if not self.is_frozen:
+            self._puncher.tick(now_ns, is_full=self._log().is_full)
 
     def remove_unneeded(self) -> int:
         """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
@@ -105,6 +110,8 @@ class LogSpace:
         unwritten = self._batch_keys.first_unwritten_position
         first_open = self._log().first_open_position
         needed = first_open if unwritten is None else min(unwritten, first_open)
+        if not any(one.is_sealed and one.next_position <= needed for one in self._segments.list):
+            return 0  # whatever the topics need: their files are not asked
         for topic in self._topics.values():
             needed = min(needed, topic.needed_position(needed))
         removed = [one for one in self._segments.list if one.is_sealed and one.next_position <= needed]
@@ -122,10 +129,20 @@ class LogSpace:
         self._holes.forget([segment.position for segment in removed])
         self._on_removed()
 
+        directory, first_position = os.path.dirname(self._segments.directory), end
+        oldest_offsets = {number: topic.oldest_offset for number, topic in self._topics.items()}
+
         def job() -> None:
+            # First: a start that misses them must know why.
+            untold = tell_first_position(self._files, directory, first_position, oldest_offsets)
             for segment in removed:
+                # One after the other: a power cut leaves no gap between them, which would look like a loss.
                 self._files.unlink(segment.path)
-            self._files.sync_directory(self._segments.directory)
+                self._files.sync_directory(self._segments.directory)
+            if untold is not None:
+                # Now there may be room. A start that finds no segment at all must know that this is right.
+                with contextlib.suppress(OSError):
+                    self._files.replace(os.path.join(directory, CHECKPOINT_NAME), untold)
 
         def done(error: Exception | None) -> None:
             if error is not None:
@@ -161,6 +178,8 @@ class LogSpace:
             topic = self._topics.get(number)
             if topic is not None:  # else the file of holds does not say yet that it was deleted
                 leased = min(leased, topic.needed_position_from(offset, leased))
+        unnoted = [topic.first_unnoted_position for topic in self._topics.values()]
+        leased = min([leased, *(position for position in unnoted if position is not None)])
         complete = [one for one in self._segments.list if one.is_sealed and one.next_position <= leased]
         return self._past_retention(complete)
 

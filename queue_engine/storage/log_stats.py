@@ -20,7 +20,9 @@ class LogStats:
     """sync: the policy. bytes: of what the segments hold. hole_bytes: given back from inside them. end, synced_end:
     positions. oldest_unsynced_ms: how long the oldest byte that is not known to be on the disk has waited, 0 when all
     are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
-    counted by what began them under `interval`."""
+    counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.
+    progress_fault_count: errors of the disk that the progress journal met; progress_fault, progress_fault_ms: the
+    newest and its time, Unix ms, "" and 0 for none."""
 
     sync: str
     segment_count: int
@@ -39,6 +41,10 @@ class LogStats:
     syncs_by_bytes: int
     syncs_by_time: int
     syncs_by_roll: int
+    inline_sync_count: int
     failed_group_count: int
     recovery: RecoveryReport | None
+    progress_fault_count: int = 0
+    progress_fault: str = ""
+    progress_fault_ms: int = 0
     holds: tuple[HoldStats, ...] = ()

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from queue_engine.byte_budget import ByteBudget
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
+from queue_engine.faults import told
 from queue_engine.run import Batch
 from queue_engine.storage.background import Background
 from queue_engine.storage.batch_keys import BatchKeys, KeyedRecord, KnownBatch
@@ -22,21 +24,25 @@ from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.cursor_retention import CursorRetention
 from queue_engine.storage.cursors import Cursors
 from queue_engine.storage.files import Files
+from queue_engine.storage.format_versions import refuse_newer
 from queue_engine.storage.holds import Holds
 from queue_engine.storage.holes import BLOCK_BYTES, Holes
+from queue_engine.storage.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.storage.log_recovery import RecoveredLog
 from queue_engine.storage.log_space import LogSpace
 from queue_engine.storage.log_stats import HoldStats, LogStats
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.logged_batch import BatchCache, KeyedBatch
 from queue_engine.storage.offset_reservation import OFFSETS_MIN, OffsetReservation
-from queue_engine.storage.progress_journal import RESERVE_BYTES, ProgressJournal
+from queue_engine.storage.progress_journal import RESERVE_BYTES, RESERVE_NAME, ProgressJournal
+from queue_engine.storage.progress_loss import ChannelPlace, progress_losses, waiting_below
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.queue_recovery import QueueRecovery
-from queue_engine.storage.recovery_report import RecoveryReport
+from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
 from queue_engine.storage.segment import LogSegments
+from queue_engine.storage.sync_place import SyncPlace
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -44,16 +50,21 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES_MAX = 16 << 20
 # Memory that consume queues may wait in before the longest tails are written.
 TAILS_BYTES_MAX = 4 << 20
+# How often it is looked which batches nobody wants any more.
+TIDY_INTERVAL_NS = 2 * NS_PER_S
 # How often it is looked for segments that nobody needs.
 REMOVE_INTERVAL_NS = NS_PER_S
+# What the repair of a torn end, the first journal and the floors of a start may need.
+RECOVERY_BYTES = 256 << 10
 # Holds that the figures list.
 HOLDS_SHOWN_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOpening:
-    """What topology.json knows of a topic. reserved_offset: all offsets below may have been given. released: where
-    it was frozen, None when it flowed. channels: number → offset it began at. channel_starts: the same by name."""
+    """What topology.json knows of a topic. reserved_offset: all offsets below may have been given. released: where it
+    was frozen, None when it flowed. channels: number → offset it began at. channel_starts: the same by name.
+    channel_names: by number."""
 
     name: str
     number: int
@@ -62,6 +73,7 @@ class TopicOpening:
     released: int | None = None
     channels: Mapping[int, int] = field(default_factory=dict)
     channel_starts: Mapping[str, int] = field(default_factory=dict)
+    channel_names: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,7 @@ class LogOpening:
     log: RecoveredLog
     progress: RecoveredProgress
     unknown_records: int
+    progress_losses: tuple[ProgressLoss, ...] = ()
     damaged_holds: str = ""
     damaged_cursors: str = ""
 
@@ -102,24 +115,32 @@ class LogStore:
         memory_count_max: int,
         sync_background: Background,
         worker: Background,
+        progress_background: Background | None = None,
         on_work: Callable[[], None] = lambda: None,
         on_reserve: Callable[[], None] = lambda: None,
         journal_reserve_bytes: int = RESERVE_BYTES,
+        room_bytes_min: int | None = None,
         checkpoint_interval_ms: int = 5_000,
         retention_ms: int = 0,
         retention_bytes: int = 0,
         block_bytes: int = BLOCK_BYTES,
         pipeline_retention_bytes: int = 0,
         cache_bytes: int = CACHE_BYTES_MAX,
+        deferred_budget: ByteBudget | None = None,
         reads_unsynced: bool = False,
+        sync_place: SyncPlace | None = None,
     ) -> None:
-        """retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
+        """progress_background: a thread for the syncs of channels' progress alone; None for `worker`.
+        room_bytes_min: what must be free to begin with, and after the disk was full; None for twice the reserve.
+        retention_ms, retention_bytes: what nobody needs any more is kept as long as it is younger, and the log is
         smaller; of what is 0 the other decides alone, with both 0 it goes at once. block_bytes: the file system's.
         pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used
-        last. reads_unsynced: what is visible is handed out in bulk before it is known to be on the disk."""
+        last. reads_unsynced: what is visible is handed out in bulk before it is known to be on the disk. sync_place:
+        as of CommitLog."""
         self.clock = clock
         self.segments = LogSegments(os.path.join(directory, "segments"), files)
         self.batches = BatchCache(cache_bytes)
+        self.deferred_budget = deferred_budget or ByteBudget(1 << 62)
         self.reads_unsynced = reads_unsynced
         self.holds = Holds(directory, files=files, clock=clock, worker=worker)
         self.cursors = Cursors(directory, files=files, clock=clock, worker=worker)
@@ -143,10 +164,13 @@ class LogStore:
         self._segment_bytes = segment_bytes
         self._memory_count_max = memory_count_max
         self._sync_background = sync_background
+        self._sync_place = sync_place
         self._worker = worker
+        self._progress_background = progress_background
         self._on_work = on_work
         self._on_reserve = on_reserve
         self._journal_reserve_bytes = journal_reserve_bytes
+        self._room_bytes_min = 2 * journal_reserve_bytes if room_bytes_min is None else room_bytes_min
         self._queue_files = QueueFiles(files)
         self._topics: dict[int, LogTopicStore] = {}
         self._pending: deque[_Pending] = deque()
@@ -155,6 +179,8 @@ class LogStore:
         self._recovered: dict[int, ChannelProgress] = {}
         self._known_channels: frozenset[int] = frozenset()
         self._remove_at_ns = 0
+        self._close_idle_at_ns = 0
+        self._tidy_at_ns = 0
         self._checkpointer = Checkpointer(
             directory,
             files=files,
@@ -201,7 +227,9 @@ class LogStore:
         """
         names = {opening.number: opening.name for opening in topics}
         try:
+            self._make_room()
             self.segments.load()
+            refuse_newer(self._directory, self._files)
             damaged_holds = self.holds.open(names)
             damaged_cursors = self.cursors.open(names)
             damaged_holes = self.holes.open()
@@ -212,6 +240,14 @@ class LogStore:
                 end_offset = found.queues[opening.number].end_offset
                 wanted |= {number: (start, end_offset) for number, start in opening.channels.items()}
             progress = recover_progress(self._progress_directory, self._files, wanted)
+            places = {
+                number: ChannelPlace(
+                    opening.name, opening.channel_names.get(number, str(number)), found.queues[opening.number]
+                )
+                for opening in topics
+                for number in opening.channels
+            }
+            losses = tuple(progress_losses(progress, places))
             self._begin(found.log, progress)
         except OSError as exc:
             raise StorageError(f"the log in {self._directory} can't be opened: {exc}") from exc
@@ -236,7 +272,9 @@ class LogStore:
         self._known_channels = frozenset(progress.channels)
         self.cursor_retention.note_lost()
         files = (damaged_holds, damaged_cursors)
-        return LogOpening(dict(self._topics), progress.channels, found.log, progress, found.unknown_records, *files)
+        return LogOpening(
+            dict(self._topics), progress.channels, found.log, progress, found.unknown_records, losses, *files
+        )
 
     def _begin(self, recovered: RecoveredLog, progress: RecoveredProgress) -> None:
         self.journal = ProgressJournal(
@@ -245,6 +283,7 @@ class LogStore:
             files=self._files,
             clock=self.clock,
             worker=self._worker,
+            sync_worker=self._progress_background,
             reserve_bytes=self._journal_reserve_bytes,
         )
         self.log = CommitLog(
@@ -262,10 +301,26 @@ class LogStore:
             on_visible=self._became_visible,
             on_failed=self._failed,
             last_time_ns=recovered.last_time_ns,
-            room_bytes_min=2 * self._journal_reserve_bytes,
+            room_bytes_min=self._room_bytes_min,
+            sync_place=self._sync_place,
         )
+        self.journal.reserve.find()
         self.log.open()
-        self.journal.open(progress.channels, progress.on_disk, progress.old_journals, progress.floors_journal)
+        self._mind_the_reserve()
+        self.journal.open(progress)
+
+    def _make_room(self) -> None:
+        """Recovery writes a little: where there is next to nothing, the reserve is given up before it begins."""
+        path = os.path.join(self._progress_directory, RESERVE_NAME)
+        if self._files.size_of(path) and self._files.free_bytes(self._progress_directory) < RECOVERY_BYTES:
+            self._files.unlink_quietly(path)
+
+    def _mind_the_reserve(self) -> None:
+        """While the disk is full its room is for what helps: finishing, emptying, deleting, the console's files."""
+        reserve = self.journal.reserve
+        reserve.is_allowed = not self.log.is_full
+        if self.log.is_full:
+            reserve.give_up()
 
     def _new_queue(self, number: int, first_offset: int) -> ConsumeQueue:
         return ConsumeQueue(
@@ -297,15 +352,28 @@ class LogStore:
         """Put everything on the disk. Raises StorageError with all that went wrong."""
         errors: list[str] = []
         self._checkpointer.is_stopped = True
-        for step in (self.end_turn, self.log.close, self.journal.close, self._close_queues):
+        for step in (self.end_turn, self.log.close, self._close_journal, self._close_queues):
             try:
                 step()
             except StorageError as exc:
                 errors.append(str(exc))
+            except Exception as exc:
+                # The other files are to be closed well all the same.
+                logger.exception("log not closed well directory=%s", self._directory)
+                errors.append(f"the log in {self._directory} was not closed well: {told(exc)}")
         self.segments.close()
         if errors:
             raise StorageError("; ".join(errors))
         self.is_closed = True
+
+    def _close_journal(self) -> None:
+        self.journal.close(
+            {
+                channel.number: (topic.end_offset, waiting_below(topic.end_offset, channel.progress, topic.queue))
+                for topic in self._topics.values()
+                for channel in topic.durable_channels()
+            }
+        )
 
     def _close_queues(self) -> None:
         for topic in self._topics.values():
@@ -388,6 +456,8 @@ class LogStore:
             self._on_reserve()
         left = topic.reservation.reserved_offset - topic.next_offset
         if left < count:
+            if self.log.refusal is not None:
+                raise self.log.refusal  # why topology.json could not be written
             raise StorageError(
                 f"topic {topic.name} has {left} reserved offsets left for {count} messages: "
                 "topology.json could not be written in time"
@@ -415,6 +485,17 @@ class LogStore:
             topic = self._topics.get(number)
             if topic is not None:
                 topic.reservation.promised(offset)
+
+    @property
+    def unused_position(self) -> int:
+        """Nothing that was published before this moment lies at or behind it."""
+        return self.log.visible_end + 2 * self._segment_bytes
+
+    def holds_nothing_of(self, number: int, *, before: int) -> bool:
+        """Whether a start could not meet a deleted topic's number, of which nothing lies at `before` or behind."""
+        segments = self.segments.list
+        is_gone = bool(segments) and segments[0].position >= before
+        return is_gone and number not in self._checkpointer.numbers
 
     def remove_unknown(self) -> None:
         """Remove what deleted channels left behind. topology.json is durable as `open` was told it."""
@@ -452,8 +533,12 @@ class LogStore:
             syncs_by_bytes=counts.syncs_by_bytes,
             syncs_by_time=counts.syncs_by_time,
             syncs_by_roll=counts.syncs_by_roll,
+            inline_sync_count=counts.inline_syncs,
             failed_group_count=counts.failed_groups,
             recovery=recovery,
+            progress_fault_count=self.journal.faults.count,
+            progress_fault=self.journal.faults.last_error,
+            progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,
             holds=tuple(
                 HoldStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
                 for one in self.holds.all()[:HOLDS_SHOWN_MAX]
@@ -478,24 +563,51 @@ class LogStore:
     def end_turn(self) -> None:
         """Write what this turn published, and what its channels did."""
         self._has_work = False
-        self.log.commit()
+        self.commit()
         self.journal.flush()
 
     def commit(self) -> None:
-        """Write what was published; where no sync is waited for it is visible now."""
-        self.log.commit()
+        """Write what was published; where no sync is waited for it is visible now.
+
+        What fails unexpectedly here concerns all topics: the log takes nothing more, as after a fault of the disk."""
+        try:
+            self.log.commit()
+        except Exception as exc:
+            logger.exception("commit log: a write failed unexpectedly")
+            self.log.fail(exc)
 
     def tick(self, now_ns: int) -> None:
-        """What is due by time: syncs, merges, another try of what the disk refused."""
+        """What is due by time: syncs, merges, another try of what the disk refused. What fails unexpectedly keeps
+        nothing else from being done; it is raised at the end."""
+        error: Exception | None = None
+        for step in (self._tick_log, self._tick_journal, self._tick_queues, self._tick_readers):
+            try:
+                step(now_ns)
+            except Exception as exc:
+                error = error or exc
+        if error is not None:
+            raise error
+
+    def _tick_log(self, now_ns: int) -> None:
         self.log.has_readers = bool(len(self.cursors) or len(self.holds))
         self.log.tick(now_ns)
-        if self.log.is_full:
-            self.journal.release_reserve()
-        else:
-            self.journal.may_reserve = True
+
+    def _tick_journal(self, now_ns: int) -> None:
+        self._mind_the_reserve()
         self.journal.tick(now_ns)
+
+    def _tick_queues(self, now_ns: int) -> None:
         self._bound_tails()
         self._checkpointer.tick(now_ns)
+        if now_ns >= self._tidy_at_ns:
+            self._tidy_at_ns = now_ns + TIDY_INTERVAL_NS
+            self.batches.tidy()
+        if now_ns >= self._close_idle_at_ns:
+            self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            self.segments.close_idle()
+            self._queue_files.close_idle()
+
+    def _tick_readers(self, now_ns: int) -> None:
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             self.holds.tick()
@@ -532,8 +644,8 @@ class LogStore:
         pending, self._pending = self._pending, deque()
         for _, topic, first, *_ in reversed(pending):
             topic.next_offset = min(topic.next_offset, first)
-        for *_, ticket in pending:
-            ticket.reject(error)
+        for _, topic, *_, ticket in pending:
+            ticket.reject(topic.refused(error))
 
     # Channels and topics.
 

@@ -4,12 +4,15 @@
 the topic is paused or has no channel. What lies behind it waits at the topic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from queue_engine.errors import StorageError
+from queue_engine.byte_budget import ByteBudget
+from queue_engine.clock import NS_PER_S
+from queue_engine.errors import NoRoomError, StorageError
 from queue_engine.names import is_ephemeral
 from queue_engine.run import Batch
 from queue_engine.storage.batch_keys import KnownBatch
@@ -22,23 +25,28 @@ from queue_engine.storage.holds import Holds
 from queue_engine.storage.kept_from import ConfirmedFrom, KeptFrom
 from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.logged_batch import KeyedBatch, LoggedBatch
+from queue_engine.storage.offset_lines import OFFSET_COST_BYTES
 from queue_engine.storage.offset_reservation import OffsetReservation
 from queue_engine.storage.record import REPLAYED, RecordHeader, RecordLostError, message_ids
 from queue_engine.storage.record_reader import RecordReader
+from queue_engine.storage.reread_queue import Reference, references_between
 from queue_engine.storage.segment import SegmentInfo
 from queue_engine.storage.store import EmptyResult, StorePositions
-from queue_engine.ticket import DONE, Ticket, failed
+from queue_engine.ticket import Ticket, failed
 
 if TYPE_CHECKING:
     from queue_engine.storage.log_store import LogStore
 
 KIND = "log"
+# How long after a file of its consume queue was made anew the next is: the log may have to be read from its beginning.
+READ_AGAIN_NS = 5 * NS_PER_S
 
 
 class LogTopicStore:
     """Implements `TopicStore`. Made by `LogStore.open_topic`."""
 
     kind = KIND
+    dropped_count = 0  # what is published is in the log
 
     def __init__(
         self,
@@ -70,11 +78,19 @@ class LogTopicStore:
         self.released_count = 0  # messages given to channels since the process started
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
         self._log = log
+        self._oldest: tuple[int, int] | None = None  # the message at the front, and its publish time
+        self._needed: tuple[int, int] | None = None  # an offset, and the position it was last found at
         self._kept = KeptFrom()
         self._kept_for_cursors: dict[str, ConfirmedFrom] = {}
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(channel_starts)
+        self._planned_starts: dict[str, int] = {}  # of channels that are about to be opened
+        self._read_again_at_ns = 0  # not before
+        queue.read_again = self._read_queue_again
+        self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
+        # Visible records that could not be noted here, in order: they wait for `start_over`.
+        self._unnoted: deque[tuple[int, Batch, int, int, Sequence[int] | None]] = deque()
 
     # Figures.
 
@@ -105,12 +121,20 @@ class LogTopicStore:
     def hold_offset(self) -> int:
         """The first offset that the topic, one of its channels, a hold, or a pipeline cursor still needs."""
         needed = [self.released, *(channel.hold_offset for channel in self._channels.values())]
+        if self._planned_starts:
+            needed += self._planned_starts.values()
         held = (self._log.holds.least_offset(self.number), self._log.cursors.least_offset(self.number))
         return min([*needed, *(offset for offset in held if offset is not None)])
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
-        return self.needed_position_from(self.hold_offset, end)
+        offset = self.hold_offset
+        if self._needed is None or self._needed[0] != offset:
+            position = self.needed_position_from(offset, -1)
+            self._needed = None if position < 0 else (offset, position)
+        position = end if self._needed is None else self._needed[1]
+        unnoted = self.first_unnoted_position
+        return position if unnoted is None else min(position, unnoted)
 
     def needed_position_from(self, offset: int, end: int) -> int:
         """The position of the first record with an offset from `offset` on; `end` when there is none. Raises
@@ -125,16 +149,45 @@ class LogTopicStore:
         segments = self._log.segments
         for find in (self.queue.locate, partial(find_record, segments, self._log.holes, self)):
             place = find(offset)
-            header = None if place is None else header_at(segments, place[0])
+            header = None if place is None else header_at(segments, *place)
             if place is None or header is None or header.topic_number != self.number:
                 continue
             if header.first_offset <= offset < header.end_offset:
                 return place[0], header
         return None
 
+    def _read_queue_again(self, ranges: Sequence[tuple[int, int]]) -> list[Reference]:
+        """What the queue's files should have of ranges (first, end) of offsets, by the log. Raises StorageError; so
+        does what is asked a moment later."""
+        log = self._log
+        now_ns = log.clock.monotonic_ns()
+        if now_ns < self._read_again_at_ns:
+            raise StorageError(f"the consume queue in {self.queue.directory} can't be read, nor made anew for now")
+        self._read_again_at_ns = now_ns + READ_AGAIN_NS
+        found: list[Reference] = []
+        for first, end in ranges:
+            places = self._place_before(first), self.visible_end
+            found += references_between(log.segments, log.holes, self.number, places, first, end)
+        return found
+
+    def _place_before(self, offset: int) -> int:
+        """A record before that of `offset`, as near as a file tells, or the log's beginning."""
+        segments = self._log.segments.list
+        if offset > self.queue.oldest_offset:
+            try:
+                place = self.queue.locate_in_file(offset - 1)
+            except StorageError:
+                place = None
+            if place is not None:
+                return place[0]
+        return segments[0].start if segments else 0
+
     def needs_nothing_before(self, position: int) -> bool:
         """Whether all that is still needed lies at `position` or behind it, confirmed by the log. Raises
         StorageError."""
+        unnoted = self.first_unnoted_position
+        if unnoted is not None and unnoted < position:
+            return False
         present = self.queue.next_present(self.hold_offset)
         if present is None:
             return True
@@ -202,10 +255,20 @@ class LogTopicStore:
 
     def oldest_ns(self) -> int | None:
         head = self.queue.next_present(self.released)
-        batch = None if head is None else self.batch_at(head)
-        return None if batch is None else batch.time_ns
+        if head is None:
+            return None
+        if self._oldest is None or self._oldest[0] != head:
+            # Asked each second of every topic: its files are not read each time.
+            batch = self.batch_at(head)
+            if batch is None:
+                return None
+            self._oldest = head, batch.time_ns
+        return self._oldest[1]
 
     # Publishing.
+
+    def deferral_cost(self, bodies: Sequence[bytes]) -> int:
+        return OFFSET_COST_BYTES * len(bodies)
 
     def make_batch(self, bodies: Sequence[bytes]) -> Batch:
         """The batch that `append` takes next: times never go back, ids are base + offset."""
@@ -217,7 +280,11 @@ class LogTopicStore:
         try:
             return self._log.append(self, batch, dues_ns)
         except StorageError as exc:
-            return failed(exc)
+            return failed(self.refused(exc))
+
+    def refused(self, error: StorageError) -> StorageError:
+        """The same for this topic's publisher to read."""
+        return NoRoomError(f"topic {self.name}: {error}") if isinstance(error, NoRoomError) else error
 
     def known_batch(self, batch_key: bytes, digest: bytes, count: int) -> KnownBatch | None:
         """The batch that was written under this key, or is being written; None when it is new. Raises
@@ -239,10 +306,39 @@ class LogTopicStore:
         try:
             return self._log.append_keyed(self, batch, flags=flags, batch_key=batch_key, digest=digest, keys=keys)
         except StorageError as exc:
-            return failed(exc)
+            return failed(self.refused(exc))
 
     def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
-        """A record became visible."""
+        """A record became visible. What fails unexpectedly is told, and costs the others nothing."""
+        if not self._unnoted:
+            try:
+                self._note(first, batch, position, size, dues_ns)
+                return
+            except Exception as exc:
+                self._unnoted.append((first, batch, position, size, dues_ns))
+                self._on_fault("noting what was published", exc)
+                return
+        self._unnoted.append((first, batch, position, size, dues_ns))
+
+    @property
+    def first_unnoted_position(self) -> int | None:
+        """The position of the first record that the consume queue should know of and does not: no checkpoint may be
+        behind it, and no segment from there on may go."""
+        return self._unnoted[0][2] if self._unnoted else None
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        self._on_fault = on_fault
+
+    def start_over(self) -> None:
+        while self._unnoted:
+            one = self._unnoted[0]
+            if one[0] >= self.queue.end_offset:
+                self._note(*one)
+            elif self._is_flowing and self._channels:
+                self._release_to(self.queue.end_offset)  # it was noted, and then something failed
+            self._unnoted.popleft()
+
+    def _note(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
         queue = self.queue
         before = queue.end_offset
         count = len(batch.ids)
@@ -285,28 +381,42 @@ class LogTopicStore:
 
     # Channels.
 
-    def open_channel(self, name: str, number: int = 0) -> LogBacklog:
-        """A channel whose number the log knows from before a restart goes on; a new one begins at `released`."""
+    def plan_channel(self, name: str, start: int | None = None) -> int:
+        end = self.queue.end_offset if self._is_flowing else self.released
+        begins = self.released if start is None else min(max(start, self.oldest_offset), end)
+        self._planned_starts[name] = begins
+        return begins
+
+    def unplan_channel(self, name: str) -> None:
+        self._planned_starts.pop(name, None)
+
+    def open_channel(self, name: str, number: int = 0, start: int | None = None) -> LogBacklog:
+        """A channel whose number the log knows from before a restart goes on; a new one begins at `start`."""
         log = self._log
+        self._planned_starts.pop(name, None)
         progress = log.take_recovered(number)
         if progress is None:
             number = number or log.take_channel_number()
-            progress = ChannelProgress(self.released)
-            self._channel_starts[name] = self.released
+            begins = self.released if start is None else start
+            progress = ChannelProgress(begins)
+            self._channel_starts[name] = begins
             if not is_ephemeral(name):
                 log.journal.register(number, progress)
         backlog = LogBacklog(self, number, progress, None if is_ephemeral(name) else log.journal)
         self._channels[name] = backlog
         return backlog
 
-    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
+    def durable_channels(self) -> list[LogBacklog]:
+        """Those that outlive the process."""
+        return [channel for name, channel in self._channels.items() if not is_ephemeral(name)]
+
+    def delete_channel(self, name: str) -> None:
         channel = self._channels.pop(name)
         self._channel_starts.pop(name, None)
         if is_ephemeral(name):
             return
         channel.detach()
-        # While topology.json still names the channel, what it has done must stand.
-        durable.when_done(lambda done: None if done.error else self._log.forget_channel(channel.number))
+        self._log.forget_channel(channel.number)
 
     def synced(self) -> Ticket:
         return self._log.journal.synced()
@@ -320,19 +430,29 @@ class LogTopicStore:
             channel_starts=self._channel_starts,
         )
 
-    def empty(self) -> EmptyResult:
-        result = EmptyResult(self.depth, self.deferred_count)
-        if self.released < self.queue.end_offset:
-            # Not for the channels either: they settle what the topic drops.
-            for channel in self._channels.values():
-                channel.skip_to(self.queue.end_offset)
-            self.released = self.queue.end_offset
+    def empty(self, upto: int | None = None) -> EmptyResult:
+        end = self.queue.end_offset if upto is None else upto
+        if self.released >= end:
+            return EmptyResult(0, 0)
+        queue = self.queue
+        result = EmptyResult(queue.count_between(self.released, end), len(queue.deferred_between(self.released, end)))
+        # Not for the channels either: they settle what the topic drops.
+        for channel in self._channels.values():
+            channel.skip_to(end)
+        self.released = end
         return result
+
+    def prepare_empty_channels(self) -> Ticket:
+        """Done when the journal says, durably and of all channels at once, that all that is released now is done."""
+        return self._log.journal.prepare_empty([one.number for one in self.durable_channels()], self.released)
 
     def delete(self) -> None:
         for name in list(self._channels):
             self.delete_channel(name)
         self._log.forget_topic(self)
+
+    def begin_close(self) -> None:
+        """The log knows its topics."""
 
     def close(self) -> None:
         """The log's own `close` puts everything on the disk, for all topics at once."""
@@ -352,6 +472,12 @@ class LogTopicStore:
             if found is not None and found != place:
                 batch = self._batch_in(offset, *found)
         return batch
+
+    def batch_near(self, offset: int, bytes_max: int) -> LoggedBatch | None:
+        """The same; None also when it is neither in memory nor in a record of at most so many bytes."""
+        place = self.queue.locate(offset)
+        is_near = place is not None and (place[1] <= bytes_max or self._log.batches.get(place[0]) is not None)
+        return self.batch_at(offset) if is_near else None
 
     def _batch_in(self, offset: int, position: int, size: int) -> LoggedBatch | None:
         """The batch at a place of the log; None when `offset` is not in there, or when it is lost."""
@@ -420,6 +546,10 @@ class LogTopicStore:
     def note_work(self) -> None:
         """Something waits for the end of the turn."""
         self._log.note_work()
+
+    @property
+    def deferred_budget(self) -> ByteBudget:
+        return self._log.deferred_budget
 
     def time_ns(self) -> int:
         return self._log.clock.time_ns()

@@ -20,7 +20,7 @@ class LoggedBatch:
 
     keys: Sequence[bytes] | None = None  # few have any: only `KeyedBatch` has room for them
 
-    __slots__ = ("cost_bytes", "damaged", "end", "first", "run", "time_ns")
+    __slots__ = ("cost_bytes", "damaged", "end", "first", "run", "time_ns", "used_round")
 
     def __init__(self, first: int, time_ns: int, run: Run, damaged: frozenset[int] = frozenset()) -> None:
         self.first = first
@@ -30,6 +30,7 @@ class LoggedBatch:
         self.time_ns = time_ns
         self.run = run
         self.damaged = damaged
+        self.used_round = 0  # belongs to the cache
 
 
 class KeyedBatch(LoggedBatch):
@@ -46,17 +47,19 @@ class KeyedBatch(LoggedBatch):
 
 
 class BatchCache:
-    """The batches used last, by their record's position; bounded in bytes."""
+    """The batches used last, by their record's position; bounded in bytes, but for a single batch that is larger."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._batches: OrderedDict[int, LoggedBatch] = OrderedDict()
+        self._round = 0
 
     def get(self, position: int) -> LoggedBatch | None:
         batch = self._batches.get(position)
         if batch is not None:
             self._batches.move_to_end(position)
+            batch.used_round = self._round
         return batch
 
     def put(self, position: int, batch: LoggedBatch) -> None:
@@ -65,9 +68,22 @@ class BatchCache:
         if position in batches:
             self._bytes -= batches.pop(position).cost_bytes
         batches[position] = batch
+        batch.used_round = self._round
         self._bytes += batch.cost_bytes
         while self._bytes > self._bytes_max and len(batches) > 1:
             self._bytes -= batches.popitem(last=False)[1].cost_bytes
+
+    def tidy(self) -> None:
+        """Let go of what was not used since the last call but one. Called every few seconds."""
+        batches = self._batches
+        while batches and next(iter(batches.values())).used_round < self._round:
+            self._bytes -= batches.popitem(last=False)[1].cost_bytes
+        self._round += 1
+
+    @property
+    def bytes(self) -> int:
+        """What the kept batches cost."""
+        return self._bytes
 
     def clear(self) -> None:
         self._batches.clear()

@@ -1,8 +1,11 @@
 """Offsets that wait in a line, kept as ranges: a million messages that follow each other cost one entry."""
 
 from collections import deque
-from collections.abc import Iterable
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import chain
+
+from queue_engine.byte_budget import ByteBudget
 
 Range = tuple[int, int]
 """(first offset, count), the count above 0."""
@@ -46,25 +49,40 @@ class OffsetLine:
             self._ranges[0] = (first + count, length - count)
         self.count -= count
 
-    def ranges(self) -> Iterable[Range]:
-        """All ranges, front to back."""
-        return iter(self._ranges)
+    def offsets(self) -> Iterator[int]:
+        """All offsets, front to back."""
+        return chain.from_iterable(range(first, first + count) for first, count in self._ranges)
 
     def clear(self) -> None:
         self._ranges.clear()
         self.count = 0
 
 
-class DueOffsets:
-    """Offsets by the time they are due (monotonic ns): a heap of ranges."""
+# What a deferred offset costs in memory: here, in the channel's progress and in the consume queue.
+OFFSET_COST_BYTES = 256
 
-    def __init__(self) -> None:
+
+class DueOffsets:
+    """Offsets by the time they are due (monotonic ns): a heap of ranges. budget: counts the memory they take."""
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
         self._heap: list[tuple[int, int, int]] = []
         self.count = 0
 
     def put(self, first: int, count: int, due_ns: int) -> None:
         heappush(self._heap, (due_ns, first, count))
         self.count += count
+        self._budget.add(OFFSET_COST_BYTES * count)
+
+    def put_all(self, entries: Iterable[tuple[int, int, int]]) -> None:
+        """(due_ns, first, count) of many at once: cheaper than one by one."""
+        before = len(self._heap)
+        self._heap += entries
+        count = sum([count for _, _, count in self._heap[before:]])
+        self.count += count
+        self._budget.add(OFFSET_COST_BYTES * count)
+        heapify(self._heap)
 
     def next_due_ns(self) -> int | None:
         return self._heap[0][0] if self._heap else None
@@ -84,12 +102,17 @@ class DueOffsets:
                 heappush(heap, (due_ns, first + taken, count - taken))
             due.append((first, taken))
             count_max -= taken
-            self.count -= taken
+        self._free(sum(taken for _, taken in due))
         return due
+
+    def _free(self, count: int) -> None:
+        self.count -= count
+        if count:
+            self._budget.free(OFFSET_COST_BYTES * count)
 
     def drain(self) -> list[Range]:
         """Remove everything, earliest first."""
         drained = [(first, count) for _, first, count in sorted(self._heap)]
         self._heap.clear()
-        self.count = 0
+        self._free(self.count)
         return drained

@@ -15,7 +15,7 @@ import threading
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.files import Files
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, SegmentInfo
+from queue_engine.storage.segment import SegmentInfo
 
 # The disk, a quota or the process has no room just now: that passes, and is no fault of what is stored.
 _PASSING_ERRORS = frozenset(
@@ -51,7 +51,7 @@ class OpenSegment:
     def __init__(self, info: SegmentInfo, files: Files) -> None:
         """Raises OSError; then no descriptor stays open."""
         self.info = info
-        self.start = info.position + SEGMENT_HEADER_BYTES  # where the first record goes
+        self.start = info.start  # where the first record goes
         self.stop = info.position + info.segment_bytes
         self._files = files
         self._fd = files.open(info.path, os.O_RDWR)

@@ -4,12 +4,17 @@ nsqd picks between memory and disk at random. Here the order is kept: once somet
 later goes behind it, until the disk has been read empty. So the disk can't starve, and memory is always older.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.storage.disk_queue import DiskQueue
+from queue_engine.storage.run_line import MemoryLimits, RunLine
+
+# What is in memory at a stop is joined to writes of about this size.
+WRITE_BYTES = 1 << 20
+# A disk that refuses so many messages refuses the others, too: there are many queues to try.
+REFUSED_IN_A_ROW_MAX = 16
 
 
 class OverflowQueue:
@@ -19,11 +24,8 @@ class OverflowQueue:
     on_disk_use: told of every write and read of the disk, so that the owner can sync it in time.
     """
 
-    def __init__(self, memory_count_max: int, disk: DiskQueue | None, on_disk_use: Callable[[DiskQueue], None]) -> None:
-        self._memory_count_max = memory_count_max
-        self._memory: deque[Run] = deque()
-        self._head_at = 0  # messages of the first run that were taken already
-        self._memory_count = 0
+    def __init__(self, limits: MemoryLimits, disk: DiskQueue | None, on_disk_use: Callable[[DiskQueue], None]) -> None:
+        self._memory = RunLine(limits)
         self._disk = disk
         self._on_disk_use = on_disk_use
         self.dropped_count = 0
@@ -31,7 +33,7 @@ class OverflowQueue:
     @property
     def depth(self) -> int:
         disk = self._disk
-        return self._memory_count if disk is None else self._memory_count + disk.depth
+        return self._memory.count if disk is None else self._memory.count + disk.depth
 
     @property
     def backend_depth(self) -> int:
@@ -41,27 +43,20 @@ class OverflowQueue:
     def disk_bytes(self) -> int:
         return 0 if self._disk is None else self._disk.disk_bytes
 
-    @property
-    def holds_on_disk(self) -> bool:
-        """Whether it has a disk to write to."""
-        return self._disk is not None
-
-    def has_room_in_memory(self, count: int) -> bool:
-        """Whether `count` more messages would stay in memory."""
-        return self._memory_count + count <= self._memory_count_max and (self._disk is None or self._disk.depth == 0)
+    def has_room_in_memory(self, messages: Batch | Run) -> bool:
+        """Whether these messages would stay in memory."""
+        return self._memory.has_room_for(messages) and (self._disk is None or self._disk.depth == 0)
 
     def put(self, messages: Batch | Run) -> None:
         """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added."""
-        count = len(messages.ids)
         disk = self._disk
-        if self._memory_count + count <= self._memory_count_max and self.has_room_in_memory(count):
-            self.put_in_memory(messages)
+        if (disk is None or disk.depth == 0) and self._memory.append_if_it_fits(messages):
             return
         if disk is None:
-            room = max(0, self._memory_count_max - self._memory_count)
-            self.dropped_count += count - room
+            run = messages if isinstance(messages, Run) else messages.run()
+            room = self._memory.count_that_fits(run)
+            self.dropped_count += len(run) - room
             if room:
-                run = messages if isinstance(messages, Run) else messages.run()
                 self.put_in_memory(run.slice(0, room))
             return
         records, sizes = messages.stored_records()
@@ -69,60 +64,29 @@ class OverflowQueue:
         self._on_disk_use(disk)
 
     def put_in_memory(self, messages: Batch | Run) -> None:
-        """Add at the end of what is in memory, over the limit if need be; never fails."""
-        run = messages if isinstance(messages, Run) else messages.run()
-        self._memory.append(run)
-        self._memory_count += len(run)
+        """Add at the end of what is in memory, over the limits if need be; never fails."""
+        self._memory.append(messages if isinstance(messages, Run) else messages.run())
 
     def put_front(self, run: Run) -> None:
         """Put back what was taken and not used; it is the next to be taken. Never fails."""
-        if self._head_at:
-            head = self._memory.popleft()
-            self._memory.appendleft(head.slice(self._head_at, len(head)))
-            self._head_at = 0
-        self._memory.appendleft(run)
-        self._memory_count += len(run)
+        self._memory.prepend(run)
 
     def take(self, count_max: int, bytes_max: int) -> Run | None:
         """Remove messages from the front: at most `count_max`, at most `bytes_max` bytes of frames but at least
         one. None when empty. Raises StorageError when the disk can't be read; nothing is lost."""
-        memory = self._memory
-        if not memory:
-            disk = self._disk
-            if disk is None or disk.depth == 0:
-                return None
-            stored = disk.take(count_max, bytes_max)
-            self._on_disk_use(disk)
-            return run_of_stored(stored) if stored else None
-        runs: list[Run] = []
-        count_left, bytes_left = count_max, bytes_max
-        while memory and count_left > 0:
-            run = memory[0]
-            start = self._head_at
-            count = len(run) - start
-            if count > count_left or (start or len(run.frames) > bytes_left):
-                count = min(count, count_left, run.count_within(start, bytes_left))
-                if count == 0:
-                    if runs:
-                        break
-                    count = 1
-            part = run.slice(start, start + count)
-            runs.append(part)
-            count_left -= count
-            bytes_left -= len(part.frames)
-            if start + count == len(run):
-                memory.popleft()
-                self._head_at = 0
-            else:
-                self._head_at = start + count
-                break
-        self._memory_count -= count_max - count_left
-        return join_runs(runs)
+        if self._memory:
+            return self._memory.take(count_max, bytes_max)
+        disk = self._disk
+        if disk is None or disk.depth == 0:
+            return None
+        stored = disk.take(count_max, bytes_max)
+        self._on_disk_use(disk)
+        return run_of_stored(stored) if stored else None
 
     def oldest_ns(self) -> int | None:
         """Publish time of the message at the front; None when empty or unreadable."""
         if self._memory:
-            return self._memory[0].timestamp_ns_at(self._head_at)
+            return self._memory.oldest_ns()
         if self._disk is None or self._disk.depth == 0:
             return None
         try:
@@ -131,11 +95,15 @@ class OverflowQueue:
             return None
         return None if stored is None else int.from_bytes(stored[:8], "big", signed=True)
 
+    def tidy(self) -> None:
+        """Let go of what only costs memory."""
+        if self._disk is not None:
+            self._disk.tidy()
+
     def empty(self) -> int:
         """Drop everything; returns how many."""
-        dropped = self._memory_count
+        dropped = self._memory.count
         self._memory.clear()
-        self._memory_count = self._head_at = 0
         if self._disk is not None:
             dropped += self._disk.empty()
         return dropped
@@ -143,53 +111,66 @@ class OverflowQueue:
     def delete(self) -> None:
         """Drop everything, files included."""
         self._memory.clear()
-        self._memory_count = self._head_at = 0
         if self._disk is not None:
             self._disk.delete()
 
-    def close(self) -> None:
-        """Write what is in memory to disk, sync and close it. Raises StorageError, saying how many messages could
-        not be kept and why, after it has tried all of them.
+    @property
+    def memory_count(self) -> int:
+        """Messages that are in memory alone."""
+        return self._memory.count
 
-        What was in memory comes behind what was on disk: the files only grow at their end.
-        """
-        if self._disk is None:
-            return
-        refused = 0
-        reason = ""
-        while (run := self.take_from_memory()) is not None:
-            for part in self._kept_apart(run):
-                try:
-                    self._disk.put(*part.stored_records())
-                except StorageError as exc:
-                    refused += len(part)
-                    reason = reason or str(exc)
-        try:
-            self._disk.close()
-        except StorageError as exc:
-            reason = f"{reason}; {exc}" if reason else str(exc)
+    @property
+    def disk(self) -> DiskQueue | None:
+        return self._disk
+
+    def runs_in_memory(self) -> list[Run]:
+        """What is in memory, in order; it stays there."""
+        return list(self._memory)
+
+    def write_memory(self) -> None:
+        """Write what is in memory behind what is on disk: the files only grow at their end. Raises StorageError when
+        the disk refuses; what it refused is in memory still, and can be tried again."""
+        disk = self._disk
+        assert disk is not None
+        refused: list[Run] = []
+        reason: StorageError | None = None
+        while self._memory:
+            run = self._take_joined()
+            try:
+                disk.put(*run.stored_records())
+            except StorageError as exc:
+                reason = reason or exc
+                refused += self._put_apart(disk, run)
+        for run in refused:
+            self.put_in_memory(run)
         if refused:
-            raise StorageError(f"{refused} messages of {self._disk.name} could not be kept: {reason}")
-        if reason:
-            raise StorageError(reason)
+            assert reason is not None
+            raise reason
 
-    def _kept_apart(self, run: Run) -> list[Run]:
-        """The run, or its messages one by one where the disk refuses it as a whole: one that is too large, or a
-        disk that is almost full, must not take the others with it."""
-        assert self._disk is not None
-        try:
-            self._disk.put(*run.stored_records())
-        except StorageError:
-            return [run.slice(index, index + 1) for index in range(len(run))]
-        return []
+    def _take_joined(self) -> Run:
+        """Remove the first runs of what is in memory, as many as make one good write."""
+        runs: list[Run] = []
+        size = 0
+        while size < WRITE_BYTES and (run := self.take_from_memory()) is not None:
+            runs.append(run)
+            size += len(run.frames)
+        return join_runs(runs)
+
+    @staticmethod
+    def _put_apart(disk: DiskQueue, run: Run) -> list[Run]:
+        """Put messages one by one where the disk refuses them together, and return those that it refuses: one that is
+        too large, or a disk that is almost full, must not take the others with it."""
+        refused: list[Run] = []
+        for index in range(len(run)):
+            one = run.slice(index, index + 1)
+            if len(refused) == REFUSED_IN_A_ROW_MAX:
+                return [*refused, run.slice(index, len(run))]
+            try:
+                disk.put(*one.stored_records())
+            except StorageError:
+                refused.append(one)
+        return refused
 
     def take_from_memory(self) -> Run | None:
         """Remove the first run of what is in memory; None when there is none."""
-        if not self._memory:
-            return None
-        run = self._memory.popleft()
-        if self._head_at:
-            run = run.slice(self._head_at, len(run))
-            self._head_at = 0
-        self._memory_count -= len(run)
-        return run
+        return self._memory.pop_run()

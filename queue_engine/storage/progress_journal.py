@@ -1,72 +1,61 @@
 """The progress journal: what all channels did, written once a turn, and merged into index segments now and then.
 
 It is RabbitMQ's: entries go to the journal first; what was delivered and settled before the next merge never reaches a
-segment. A merge begins a new journal at once and leaves the rest to the worker, in this order: the old journal synced,
-changed segments replaced, floors replaced, the old journal removed, segments without content removed. Replaying a
-journal over what came of it changes nothing, so a merge may end anywhere and be done again.
+segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
+(`ProgressMerge`).
+
+A journal that met an error of the disk is never written or synced again: the system tells such an error once, and may
+have dropped the bytes. A new journal is begun instead that tells all that memory knows (`JournalFile.begin_with`);
+until it is on the disk, and while the next try is waited for, messages go on and their progress is in memory alone.
 """
 
 import errno
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
-from queue_engine.storage.background import Background
+from queue_engine.storage.background import Background, InlineBackground
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.files import Files
-from queue_engine.storage.journal_format import (
-    ACK,
-    DEFER,
-    DELIVER,
-    EMPTY,
-    HEADER_BYTES,
-    REQUEUE,
-    SEEK,
-    encode_block,
-    encode_header,
-    pack_entry,
-)
-from queue_engine.storage.queue_index import (
-    FLOORS_NAME,
-    INDEX_OFFSETS,
-    IndexContent,
-    encode_floors,
-    encode_index,
-    index_contents,
-    index_directory,
-    index_path,
-    remove_directory,
-)
-from queue_engine.ticket import DONE, Ticket, failed
+from queue_engine.storage.floors import CleanStop, Floors, encode_floors
+from queue_engine.storage.journal_file import JournalFile, journal_path
+from queue_engine.storage.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
+from queue_engine.storage.progress_faults import ProgressFaults
+from queue_engine.storage.progress_merge import Dirty, ProgressFiles, ProgressMerge
+from queue_engine.storage.progress_recovery import RecoveredProgress
+from queue_engine.storage.queue_index import INDEX_OFFSETS, index_contents
+from queue_engine.storage.reserve import Reserve
+from queue_engine.ticket import DONE, Ticket, failed, or_unknown
 
 logger = logging.getLogger(__name__)
 
-JOURNAL_SUFFIX = ".journal"
 RESERVE_NAME = "reserve"
 # Entries until a merge; a merge after so long; a merge when nothing came for so long.
 ENTRIES_MAX = 32_768
 MERGE_INTERVAL_NS = 30 * NS_PER_S
 MERGE_IDLE_NS = 2 * NS_PER_S
-SYNC_WITHIN_NS = 100 * NS_PER_MS  # so that with the sync itself 200 ms are kept
+# With the 100 ms between two ticks and the sync itself, what is noted is on the disk within 200 ms.
+SYNC_WITHIN_NS = 50 * NS_PER_MS
 RETRY_NS = NS_PER_S
+RENEW_WAIT_MAX_NS = 30 * NS_PER_S
 # Given up when the disk is full, so that messages can still be finished, which is what makes room.
 RESERVE_BYTES = 4 << 20
+RESERVE_INTERVAL_NS = 5 * NS_PER_S
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
-
-def journal_path(directory: str, number: int) -> str:
-    return os.path.join(directory, f"{number:08d}{JOURNAL_SUFFIX}")
+Waiting = Mapping[int, tuple[int, int]]
+"""Channel → (offset, messages below it that are not finished)."""
 
 
 class ProgressJournal:
     """One for all channels of a log. Belongs to the engine's thread.
 
-    error: why progress is not on disk as it should be; None when it is. After an I/O error of the journal itself it
-    stays, nothing is written any more, and a restart delivers again what was settled since.
+    error: why progress is not on disk as it should be; None when it is. faults: what the disk did to it so far.
+    reserve: room on the disk for it, and for whatever else helps when there is no other.
     """
 
     def __init__(
@@ -77,65 +66,61 @@ class ProgressJournal:
         files: Files,
         clock: Clock,
         worker: Background,
+        sync_worker: Background | None = None,
         reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
-        """number: of the first journal to write; higher than that of any there is."""
+        """number: of the first journal to write; higher than that of any there is. worker: for merges. sync_worker: for
+        syncs alone, so that none waits for a merge; None for the same."""
         self._directory = directory
-        self._floors_path = os.path.join(directory, FLOORS_NAME)
         self._files = files
         self._clock = clock
         self._worker = worker
-        self._reserve_bytes = reserve_bytes
-        self._number = number
-        self._salt = 0
-        self._fd = -1
-        self._at = 0
-        self._is_named = False  # the directory knows the file durably
+        self._sync_worker = sync_worker or worker
+        self._next_number = number
+        self._file: JournalFile | None = None  # None: there is none that may be written to
         self._entries: list[bytes] = []
         self.entry_count = 0  # since the last merge began
         self._channels: dict[int, ChannelProgress] = {}
-        self._dirty: dict[int, set[int]] = {}  # channel → index segments changed since the last merge
-        self._on_disk: dict[int, set[int]] = {}  # channel → index segments there are
-        self._old_journals: list[int] = []
-        self._floors_journal: int | None = None  # the first journal to be applied to the floors on the disk
+        self._dirty: Dirty = {}  # changed since the last merge
+        self._there = ProgressFiles(directory)
+        self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
         self._is_merging = False
+        self._is_renewing = False
         self._merged_ns = clock.monotonic_ns()
         self._used_ns = self._merged_ns
         self._retry_ns = 0
+        self._renew_at_ns = 0
+        self._renew_wait_ns = RETRY_NS
+        self._reserve_at_ns = 0
         self._awaiting: list[Ticket] = []
-        self._has_reserve = False
-        self.may_reserve = True
+        self.reserve = Reserve(os.path.join(directory, RESERVE_NAME), reserve_bytes, files=files, worker=worker)
         self.error: StorageError | None = None
-        self._is_broken = False
+        self.faults = ProgressFaults()
 
     # Start and stop.
 
-    def open(
-        self,
-        channels: dict[int, ChannelProgress],
-        on_disk: dict[int, set[int]],
-        old_journals: list[int],
-        floors_journal: int | None = None,
-    ) -> None:
-        """Go on from what recovery found. Raises StorageError."""
+    def open(self, found: RecoveredProgress) -> None:
+        """Go on from what recovery found. A disk without room is none that ends the start. Raises StorageError."""
+        self._channels = dict(found.channels)
+        self._old_journals = dict(found.old_journals)
+        self._there = ProgressFiles(self._directory, found.on_disk, dict(found.listed), found.floors_journal)
         try:
             self._files.make_directory(self._directory)
-            for old in old_journals:
+            for old in self._old_journals:
                 # What was accepted is made durable before anything is built on it.
                 self._sync_file(journal_path(self._directory, old))
-            self._begin_file()
+            if self._old_journals:
+                # Their names, too: the next journal tells that they are there.
+                self._files.sync_directory(self._directory)
+            self._open_file(found)
         except OSError as exc:
             raise self._failure(exc) from exc
-        self._channels = channels
-        self._on_disk = on_disk
-        self._old_journals = old_journals
-        self._floors_journal = floors_journal
-        self.entry_count = len(old_journals)  # those are to be merged, too
-        for number, progress in channels.items():
-            self._dirty[number] = set(on_disk.get(number, ())) | set(index_contents(progress))
-        self._make_reserve()
+        # Those are to be merged, too, and so are floors that could not be written.
+        self.entry_count = len(self._old_journals) + (self.error is not None)
+        self._mark_all()
+        self.reserve.keep()
 
     def _sync_file(self, path: str) -> None:
         fd = self._files.open(path, os.O_RDWR)
@@ -144,18 +129,54 @@ class ProgressJournal:
         finally:
             self._files.close(fd)
 
-    def _begin_file(self) -> None:
-        salt = int.from_bytes(os.urandom(8), "big")
-        fd = self._files.open(journal_path(self._directory, self._number), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    def _open_file(self, found: RecoveredProgress) -> None:
+        """Begin the first journal, and see to it that there are floors, of no clean stop. Raises OSError."""
         try:
-            self._files.write_all(fd, encode_header(self._number, salt), 0)
-        except OSError:
-            self._files.close_quietly(fd)
-            raise
-        self._fd = fd
-        self._salt = salt
-        self._at = HEADER_BYTES
-        self._is_named = False
+            self._with_reserve(lambda: self._begin_file(found.old_journals))
+            floors = found.floors
+            if floors is None or floors.stop is not None or not floors.lists_segments:
+                self._with_reserve(lambda: self._replace_floors(floors))
+        except OSError as exc:
+            if exc.errno not in _FULL:
+                raise
+            self.error = self._failure(exc)
+
+    def _with_reserve(self, write: Callable[[], None]) -> None:
+        """Raises OSError, when there is no room also after the reserve was given up."""
+        try:
+            write()
+        except OSError as exc:
+            if exc.errno not in _FULL or not self.reserve.give_up():
+                raise
+            write()
+
+    def _begin_file(self, known: Mapping[int, int]) -> None:
+        """known: journal → the byte up to which it is on the disk. Raises OSError."""
+        holding = [(number, upto) for number, upto in known.items() if upto]
+        self._file = JournalFile.begin(self._directory, self._next_number, holding, self._files)
+        self._next_number += 1
+
+    def _replace_floors(self, before: Floors | None = None, stop: CleanStop | None = None) -> None:
+        """Write down where channels are. The journals still apply. before: what there was, also of channels that are to
+        be forgotten. Raises OSError."""
+        assert self._file is not None
+        there = self._there
+        if there.floors_journal is None:
+            journal = min([*self._old_journals, self._file.number])
+        else:
+            journal = there.floors_journal
+        channels = {number: (one.floor, one.cursor, one.epoch) for number, one in self._channels.items()}
+        listed = dict(there.listed)
+        if before is not None:
+            channels |= {number: one for number, one in before.channels.items() if number not in self._channels}
+            listed |= {place: count for place, count in before.segments.items() if place[0] not in self._channels}
+        self._files.replace(there.floors_path, encode_floors(Floors(journal, channels, listed, stop)))
+        there.floors_journal = journal
+
+    def _mark_all(self) -> None:
+        for number, progress in self._channels.items():
+            known = self._there.on_disk.get(number, ())
+            self._dirty.setdefault(number, set()).update(known, index_contents(progress))
 
     def register(self, channel: int, progress: ChannelProgress) -> None:
         """A channel that recovery did not know."""
@@ -167,23 +188,36 @@ class ProgressJournal:
         self._channels.pop(channel, None)
         self._dirty.setdefault(channel, set())
 
-    def close(self) -> None:
-        """Put everything on the disk, in this thread. Raises StorageError."""
+    def close(self, waiting: Waiting | None = None) -> None:
+        """Put everything on the disk, in this thread, and write down what there is for the next start to compare.
+        waiting: what each channel has left. Raises StorageError."""
+        self.error = None
+        if self._file is None:
+            self._renew_now()
         self.flush()
-        if self._fd >= 0:
+        file = self._file
+        if file is not None:
             try:
-                if not self._is_broken:
-                    self._files.sync_data(self._fd)
-                    self._files.sync_directory(self._directory)
-                    self._unsynced_since_ns = None
+                self._files.sync_data(file.fd)
+                self._files.sync_directory(self._directory)
+                self._unsynced_since_ns = None
             except OSError as exc:
                 self._break(exc)
-            finally:
-                self._files.close_quietly(self._fd)
-                self._fd = -1
+            else:
+                if self.error is None:
+                    self._write_stop(file, waiting or {})
+                self._let_go()
         self._settle_awaiting(self.error)
         if self.error is not None:
             raise self.error
+
+    def _write_stop(self, file: JournalFile, waiting: Waiting) -> None:
+        """Without it the next start can't tell damage as well, and that is all."""
+        journals = {number: upto for number, upto in self._old_journals.items() if upto} | {file.number: file.at}
+        try:
+            self._with_reserve(lambda: self._replace_floors(stop=CleanStop(journals, waiting)))
+        except OSError as exc:
+            logger.warning("floors of the clean stop not written directory=%s error=%s", self._directory, exc)
 
     # Entries.
 
@@ -201,12 +235,40 @@ class ProgressJournal:
         self._note(DEFER, made, channel, first, count, due_ns)
 
     def empty(self, channel: int, upto: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._on_disk.get(channel, ()))
+        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
         self._note(EMPTY, 0, channel, upto, 0, 0)
 
     def seek(self, channel: int, target: int, epoch: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._on_disk.get(channel, ()))
+        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
         self._note(SEEK, 0, channel, target, 0, epoch)
+
+    # Acts: noted first, and made in memory once that is on the disk.
+
+    def prepare_empty(self, channels: Iterable[int], upto: int) -> Ticket:
+        """Note that channels are to be emptied up to an offset, all or none. The ticket is done when that is durable;
+        when it is rejected, nothing of it is written later: with OutcomeUnknownError it may be on the disk as yet."""
+
+        def note() -> None:
+            # One block: a crash, or a disk that refuses, leaves all of them or none.
+            for channel in channels:
+                self.empty(channel, upto)
+
+        return self._prepare(note)
+
+    def prepare_seek(self, channel: int, target: int, epoch: int) -> Ticket:
+        """The same for moving a channel to an offset."""
+        return self._prepare(lambda: self.seek(channel, target, epoch))
+
+    def _prepare(self, note: Callable[[], None]) -> Ticket:
+        self.flush()  # what was noted before is not withdrawn with it
+        if self._file is None or self.error is not None or self._entries:
+            return failed(self.error or self._failure(None))
+        note()
+        self._write()
+        if self._entries or self._file is None:
+            self._entries.clear()
+            return failed(self.error or self._failure(None))
+        return or_unknown(self.synced(), "the act was written, and syncing it failed")
 
     def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
         self._entries.append(pack_entry(op, made, channel, first, count, value))
@@ -220,28 +282,33 @@ class ProgressJournal:
     @property
     def has_unwritten(self) -> bool:
         """Whether something that was noted is in memory alone."""
-        return bool(self._entries)
+        return bool(self._entries) or self._file is None
 
     def flush(self) -> None:
         """Write what was noted. Never fails: what the disk has no room for stays in memory and is tried again."""
+        if self._entries:
+            self._write()
+            self._sync_when_due(self._used_ns)
+
+    def _write(self) -> None:
         entries = self._entries
-        if not entries or self._is_broken:
+        if not entries:
             return
-        block = encode_block(entries, number=self._number, salt=self._salt, at=self._at)
+        file = self._file
+        if file is None:
+            if not self._is_renewing:
+                entries.clear()  # the next journal begins with all that memory knows
+            return
         try:
-            try:
-                self._files.write_all(self._fd, block, self._at)
-            except OSError as exc:
-                if exc.errno not in _FULL or not self._give_up_reserve():
-                    raise
-                self._files.write_all(self._fd, block, self._at)
+            self._with_reserve(lambda: file.write(entries))
         except OSError as exc:
-            if exc.errno in _FULL:
-                self.error = self._failure(exc)
-            else:
+            if exc.errno not in _FULL:
                 self._break(exc)
+                return
+            self.error = self._failure(exc)
+            if len(entries) > ENTRIES_MAX:
+                self._let_go()
             return
-        self._at += len(block)
         self.entry_count += len(entries)
         entries.clear()
         self._used_ns = self._clock.monotonic_ns()
@@ -251,23 +318,25 @@ class ProgressJournal:
     # Syncs.
 
     def tick(self, now_ns: int) -> None:
-        """Sync and merge when it is time; try again what the disk had no room for."""
-        if self._is_broken:
+        """Sync and merge when it is time; try again what the disk had no room for, or failed at."""
+        if self._file is None:
+            self._renew_when_due(now_ns)
             return
         if self.error is not None and now_ns >= self._retry_ns:
             self._retry_ns = now_ns + RETRY_NS
             self.error = None
         if self.error is None:
             self.flush()
+        if self.error is None:
+            self._merge_when_due(now_ns)
+            if now_ns >= self._reserve_at_ns:
+                self._reserve_at_ns = now_ns + RESERVE_INTERVAL_NS
+                self.reserve.keep()
+        self._sync_when_due(now_ns)
+
+    def _sync_when_due(self, now_ns: int) -> None:
         if self._unsynced_since_ns is not None and now_ns - self._unsynced_since_ns >= SYNC_WITHIN_NS:
             self._start_sync()
-        due = self.entry_count >= ENTRIES_MAX or (
-            self.entry_count > 0
-            and (now_ns - self._used_ns >= MERGE_IDLE_NS or now_ns - self._merged_ns >= MERGE_INTERVAL_NS)
-        )
-        if due and self.error is None:
-            self.merge()
-            self._make_reserve()
 
     def synced(self) -> Ticket:
         """Done when all that was noted so far is on the disk."""
@@ -282,18 +351,18 @@ class ProgressJournal:
         return ticket
 
     def _start_sync(self) -> None:
-        if self._is_syncing or self._is_broken:
+        file = self._file
+        if self._is_syncing or file is None:
             return
         self._is_syncing = True
         self._unsynced_since_ns = None
         awaiting, self._awaiting = self._awaiting, []
-        fd, needs_name = self._fd, not self._is_named
-        number = self._number
+        needs_name, upto = not file.is_named, file.at
         is_data_synced = False
 
         def job() -> None:
             nonlocal is_data_synced
-            self._files.sync_data(fd)
+            self._files.sync_data(file.fd)
             is_data_synced = True
             if needs_name:
                 self._files.sync_directory(self._directory)
@@ -302,8 +371,8 @@ class ProgressJournal:
             self._is_syncing = False
             failure: StorageError | None = None
             if error is None:
-                if number == self._number:
-                    self._is_named = True
+                file.is_named = True
+                file.synced_upto = max(file.synced_upto, upto)
             elif is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
                 # The directory was not even opened: nothing is lost, and it is tried again.
                 self.error = failure = self._failure(error)
@@ -311,132 +380,102 @@ class ProgressJournal:
             else:
                 self._break(error)
             # A merge that came before may have failed to sync the journal that these tickets' entries are in.
-            if self._is_broken:
+            if self._file is not file:
                 failure = self.error or self._failure(error)
             for ticket in awaiting:
                 ticket.resolve() if failure is None else ticket.reject(failure)
             if self._awaiting:
                 self._start_sync()
+            elif self.error is None:
+                self._merge_when_due(self._clock.monotonic_ns())
 
-        self._worker.submit(job, done)
+        self._sync_worker.submit(job, done)
 
     # Merging.
 
+    def _merge_when_due(self, now_ns: int) -> None:
+        is_due = self.entry_count >= ENTRIES_MAX or (
+            self.entry_count > 0
+            and (now_ns - self._used_ns >= MERGE_IDLE_NS or now_ns - self._merged_ns >= MERGE_INTERVAL_NS)
+        )
+        if is_due:
+            self.merge()
+
     def merge(self) -> None:
-        """Begin a new journal, and have the worker put what the old one told into index segments."""
-        if self._is_merging or self._is_syncing or self._is_broken:
+        """Begin a new journal, have the old one synced, and have the worker put what it told into index segments."""
+        if self._is_merging or self._is_syncing or self._file is None:
             return
-        self.flush()
-        if self.error is not None:
+        self._write()
+        old = self._file
+        if self.error is not None or old is None:
             return
-        old_fd, old_number = self._fd, self._number
-        self._number += 1
         try:
-            self._begin_file()
+            self._begin_file({})
         except OSError as exc:
-            self._number -= 1
             self.error = self._failure(exc)
             return
+        assert self._file is not None
         self._is_merging = True
         dirty, self._dirty = self._dirty, {number: set() for number in self._channels}
-        old_journals = [*self._old_journals, old_number]
-        self._old_journals = old_journals
+        self._old_journals[old.number] = 0
         self.entry_count = 0
         self._merged_ns = self._clock.monotonic_ns()
         self._unsynced_since_ns = None
         awaiting, self._awaiting = self._awaiting, []
-        written, removed = self._changes(dirty)
-        floors = [(number, one.floor, one.cursor, one.epoch) for number, one in self._channels.items()]
-        new_number, floors_number = self._number, self._floors_journal
-        base_number = old_journals[0] if floors_number is None else floors_number
-        gone = [number for number in dirty if number not in self._channels]
-        old_is_synced = False
+        merge = ProgressMerge(
+            self._there,
+            self._channels,
+            dirty,
+            old_journals=tuple(self._old_journals),
+            new_journal=self._file.number,
+            files=self._files,
+        )
 
-        def job() -> None:
-            nonlocal old_is_synced, floors_number
-            self._files.sync_data(old_fd)
-            old_is_synced = True
-            if written:
-                self._write_floors_first(base_number, floors)
-                floors_number = base_number
-                self._write_segments(written)
-            self._files.replace(self._floors_path, encode_floors(new_number, floors))
-            floors_number = new_number
-            for number in old_journals:
-                self._unlink(journal_path(self._directory, number))
-            for channel, index in removed:
-                self._unlink(index_path(self._directory, channel, index))
-            for channel in gone:
-                remove_directory(index_directory(self._directory, channel), self._files)
+        is_data_synced = False
+
+        def sync() -> None:
+            nonlocal is_data_synced
+            self._files.sync_data(old.fd)
+            is_data_synced = True
+            # Its name, and that of the new one: the floors are about to tell that it is there.
             self._files.sync_directory(self._directory)
 
-        def done(error: Exception | None) -> None:
-            self._is_merging = False
-            self._floors_journal = floors_number
-            self._files.close_quietly(old_fd)
-            for channel, index, _ in written:
-                # Also when it failed: they may be there, and the next merge must replace or remove them.
-                self._on_disk.setdefault(channel, set()).add(index)
+        def synced(error: Exception | None) -> None:
+            self._files.close_quietly(old.fd)
             if error is None:
-                self._old_journals = [number for number in self._old_journals if number not in old_journals]
-                self._is_named = True
-                for channel, index in removed:
-                    self._on_disk.get(channel, set()).discard(index)
-                for channel in gone:
-                    self._on_disk.pop(channel, None)
-            elif not old_is_synced:
-                self._break(error)
+                self._old_journals[old.number] = old.at
+                for ticket in awaiting:
+                    ticket.resolve()
+                self._worker.submit(merge.run, lambda error: self._merged(merge, error))
+                return
+            if is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                self._merged(merge, error)
             else:
-                # Nothing is lost: the journals stay, and the next merge does this one's work, too.
-                for channel, indexes in dirty.items():
-                    self._dirty.setdefault(channel, set()).update(indexes)
-                self.error = self._failure(error)
-                self.entry_count += 1
+                self._is_merging = False
+                self._note_dirty(dirty)
+                self._break(error)
             for ticket in awaiting:
-                ticket.resolve() if old_is_synced else ticket.reject(self._failure(error))
-            if self._awaiting:
-                self._start_sync()
+                ticket.reject(self._failure(error))
 
-        self._worker.submit(job, done)
+        self._sync_worker.submit(sync, synced)
 
-    def _changes(self, dirty: dict[int, set[int]]) -> tuple[list[tuple[int, int, IndexContent]], list[tuple[int, int]]]:
-        """The segments to write, and those to remove, as of now."""
-        written: list[tuple[int, int, IndexContent]] = []
-        removed: list[tuple[int, int]] = []
+    def _merged(self, merge: ProgressMerge, error: Exception | None) -> None:
+        self._is_merging = False
+        merge.settle(is_done=error is None)
+        if error is None:
+            for number in merge.old_journals:
+                self._old_journals.pop(number, None)
+        else:
+            # Nothing is lost: the journals stay, and the next merge does this one's work, too.
+            self._note_dirty(merge.dirty)
+            self.error = self._failure(error)
+            self.entry_count += 1
+        if self._awaiting:
+            self._start_sync()
+
+    def _note_dirty(self, dirty: Dirty) -> None:
         for channel, indexes in dirty.items():
-            on_disk = self._on_disk.get(channel, set())
-            progress = self._channels.get(channel)
-            if not indexes and progress is not None:
-                continue  # nothing was done to it
-            contents = {} if progress is None else index_contents(progress)
-            written += [(channel, index, contents[index]) for index in sorted(indexes & contents.keys())]
-            for index in sorted(on_disk - contents.keys()):
-                removed.append((channel, index))
-                if progress is not None and (index + 1) * INDEX_OFFSETS > progress.floor:
-                    # Above the floor an old segment would speak for messages that are to come again.
-                    written.append((channel, index, IndexContent({}, {}, {})))
-        return written, removed
-
-    def _write_floors_first(self, base_number: int, floors: Sequence[tuple[int, int, int, int]]) -> None:
-        """Segments tell nothing of what lies below the new floors, so a crash must not find them with older floors.
-        The journals that are being merged still apply."""
-        self._files.replace(self._floors_path, encode_floors(base_number, floors))
-
-    def _write_segments(self, written: list[tuple[int, int, IndexContent]]) -> None:
-        known: set[int] = set()
-        for channel, index, content in written:
-            if channel not in known:
-                known.add(channel)
-                self._files.make_directory(index_directory(self._directory, channel))
-            self._files.replace(index_path(self._directory, channel, index), encode_index(channel, index, content))
-        if known:
-            self._files.sync_directory(self._directory)
-
-    def _unlink(self, path: str) -> None:
-        try:
-            self._files.unlink(path)
-        except FileNotFoundError:
-            pass
+            self._dirty.setdefault(channel, set()).update(indexes)
 
     # Trouble.
 
@@ -444,43 +483,83 @@ class ProgressJournal:
         return StorageError(f"the progress of channels in {self._directory} can't be written: {error}")
 
     def _break(self, error: Exception) -> None:
-        """What the disk holds is unknown from here on: nothing is written any more."""
-        logger.error("progress journal failed directory=%s error=%s", self._directory, error)
-        self._is_broken = True
+        """What the disk holds of the journal is unknown from here on: nothing is written to it any more."""
+        logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
+        self.faults.note(error, self._clock.time_ns())
         self.error = self._failure(error)
-        self._entries.clear()
+        self._let_go()
         self._settle_awaiting(self.error)
+
+    def _let_go(self) -> None:
+        """There is no journal to write to until the next one is begun from memory."""
+        file, self._file = self._file, None
+        if not self._is_renewing:
+            self._entries.clear()
+        self._unsynced_since_ns = None
+        self._renew_at_ns, self._renew_wait_ns = 0, RETRY_NS
+        if file is not None:
+            self._old_journals[file.number] = file.synced_upto
+            # Behind the sync that may be under way.
+            self._sync_worker.submit(lambda: self._files.close_quietly(file.fd), lambda error: None)
+
+    def _renew_when_due(self, now_ns: int) -> None:
+        is_busy = self._is_renewing or self._is_syncing or self._is_merging
+        if is_busy or now_ns < self._renew_at_ns:
+            return
+        self._renew(self._worker)
+
+    def _renew(self, worker: Background) -> None:
+        """Have a new journal begun that tells all that memory knows."""
+        number, directory = self._next_number, self._directory
+        self._next_number += 1
+        channels = [(channel, progress.copy()) for channel, progress in self._channels.items()]
+        self._entries.clear()
+        self._is_renewing = True
+        made: JournalFile | None = None
+
+        def job() -> None:
+            nonlocal made
+            made = JournalFile.begin_with(directory, number, channels, self._files)
+
+        def done(error: Exception | None) -> None:
+            self._is_renewing = False
+            if made is not None:
+                self._renewed(made)
+                return
+            # Its name may be there: it goes with the next merge.
+            self._old_journals[number] = 0
+            self._renew_failed(error)
+
+        worker.submit(job, done)
+
+    def _renew_now(self) -> None:
+        """The same in this thread: the process is about to end."""
+        if not (self._is_renewing or self._is_syncing or self._is_merging):
+            self._renew(InlineBackground())
+
+    def _renewed(self, file: JournalFile) -> None:
+        logger.warning("progress journal begun anew number=%d bytes=%d", file.number, file.at)
+        self._file = file
+        self.error = None
+        self.entry_count += 1
+        self._used_ns = self._clock.monotonic_ns()
+        self._write()
+        if self._awaiting:
+            self._start_sync()
+
+    def _renew_failed(self, error: Exception | None) -> None:
+        self._entries.clear()
+        self.error = self._failure(error)
+        self._renew_at_ns = self._clock.monotonic_ns() + self._renew_wait_ns
+        if isinstance(error, OSError) and error.errno in _FULL:
+            if self.reserve.give_up():
+                self._renew_at_ns = 0
+        else:
+            self._renew_wait_ns = min(2 * self._renew_wait_ns, RENEW_WAIT_MAX_NS)
+            if error is not None:
+                self.faults.note(error, self._clock.time_ns())
 
     def _settle_awaiting(self, error: StorageError | None) -> None:
         awaiting, self._awaiting = self._awaiting, []
         for ticket in awaiting:
             ticket.resolve() if error is None else ticket.reject(error)
-
-    # The reserve.
-
-    def release_reserve(self) -> None:
-        """The disk is full: what was set apart is for whatever helps to make room."""
-        self.may_reserve = False
-        self._give_up_reserve()
-
-    def _make_reserve(self) -> None:
-        if self._has_reserve or not self._reserve_bytes or not self.may_reserve:
-            return
-        self._has_reserve = True
-        path = os.path.join(self._directory, RESERVE_NAME)
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                self._has_reserve = False
-
-        self._worker.submit(lambda: self._files.write_synced(path, bytes(self._reserve_bytes)), done)
-
-    def _give_up_reserve(self) -> bool:
-        if not self._has_reserve:
-            return False
-        self._has_reserve = False
-        try:
-            self._files.unlink(os.path.join(self._directory, RESERVE_NAME))
-        except OSError:
-            return False
-        return True

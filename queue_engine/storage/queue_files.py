@@ -6,10 +6,15 @@ from collections.abc import Container
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.files import Files
+from queue_engine.storage.kept_descriptors import KeptDescriptors
 
 DESCRIPTORS_MAX = 32
 BLOCKS_MAX = 64
+# More files than these are synced with the whole file system: of 10,000 topics each has a file and a directory.
+SYNC_FILES_MAX = 512
 _SMALL_FILE_BYTES_MAX = 256 << 20
+UNITS_SUFFIX = ".queue"
+ASIDE_SUFFIX = ".old"
 
 
 class QueueFiles:
@@ -17,7 +22,7 @@ class QueueFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._descriptors: OrderedDict[str, int] = OrderedDict()
+        self._descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._unsynced: dict[str, None] = {}
 
@@ -30,7 +35,7 @@ class QueueFiles:
             self._blocks.move_to_end((path, at))
             return block
         try:
-            block = self._files.read_at(self._descriptor(path, os.O_RDWR), size, at)
+            block = self._files.read_at(self._descriptors.get(path, os.O_RDWR), size, at)
         except FileNotFoundError:
             return b""
         except OSError as exc:
@@ -60,17 +65,17 @@ class QueueFiles:
 
     def write(self, path: str, data: bytes, at: int) -> None:
         try:
-            fd = self._descriptor(path, os.O_RDWR | os.O_CREAT)
+            fd = self._descriptors.get(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             self._files.make_directory(os.path.dirname(path))
-            fd = self._descriptor(path, os.O_RDWR | os.O_CREAT)
+            fd = self._descriptors.get(path, os.O_RDWR | os.O_CREAT)
         self._forget_blocks(path, at, at + len(data))
         self._unsynced[path] = None
         self._files.write_all(fd, data, at)
 
     def truncate(self, path: str, size: int) -> None:
         try:
-            fd = self._descriptor(path, os.O_RDWR)
+            fd = self._descriptors.get(path, os.O_RDWR)
         except FileNotFoundError:
             return
         self._forget_blocks(path, size, None)
@@ -80,11 +85,12 @@ class QueueFiles:
 
     def replace_small(self, path: str, data: bytes) -> None:
         """Make a file hold exactly `data`."""
-        self._close(path)
+        self._descriptors.close(path)
+        self._forget_blocks(path, 0, None)
         self._files.replace(path, data)
 
     def remove(self, path: str) -> None:
-        self._close(path)
+        self._descriptors.close(path)
         self._forget_blocks(path, 0, None)
         self._unsynced.pop(path, None)
         try:
@@ -112,6 +118,41 @@ class QueueFiles:
             if name not in keep:
                 self.remove_all(os.path.join(directory, name))
 
+    def set_aside(self, directory: str) -> None:
+        """Keep the files of units in a queue's directory under other names, and remove the rest of it. Doing it again
+        after a crash gives the same: a file that was set aside is not replaced by one that was made since."""
+        try:
+            names = self._files.listdir(directory)
+        except FileNotFoundError:
+            return
+        for name in names:
+            path = os.path.join(directory, name)
+            if name.endswith(ASIDE_SUFFIX):
+                continue
+            if name.endswith(UNITS_SUFFIX) and name + ASIDE_SUFFIX not in names:
+                self._descriptors.close(path)
+                self._forget_blocks(path, 0, None)
+                self._files.rename(path, path + ASIDE_SUFFIX)
+            else:
+                self.remove(path)
+
+    def has_aside(self, directory: str) -> bool:
+        """Whether something was set aside in a queue's directory. Raises OSError."""
+        try:
+            return any(name.endswith(ASIDE_SUFFIX) for name in self._files.listdir(directory))
+        except FileNotFoundError:
+            return False
+
+    def remove_aside(self, directory: str) -> None:
+        """Remove what was set aside in a queue's directory."""
+        try:
+            names = self._files.listdir(directory)
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.endswith(ASIDE_SUFFIX):
+                self.remove(os.path.join(directory, name))
+
     # Syncing.
 
     def take_unsynced(self) -> list[str]:
@@ -121,6 +162,9 @@ class QueueFiles:
 
     def sync(self, paths: list[str]) -> None:
         """Make these files and their names durable; for the worker. Raises OSError."""
+        if len(paths) > SYNC_FILES_MAX:
+            self._files.sync_file_system(os.path.dirname(paths[0]))
+            return
         for path in paths:
             try:
                 fd = self._files.open(path, os.O_RDWR)
@@ -137,26 +181,12 @@ class QueueFiles:
                 continue
 
     def close(self) -> None:
-        for path in list(self._descriptors):
-            self._close(path)
+        self._descriptors.close_all()
         self._blocks.clear()
 
-    # Descriptors and blocks.
-
-    def _descriptor(self, path: str, flags: int) -> int:
-        fd = self._descriptors.get(path)
-        if fd is not None:
-            self._descriptors.move_to_end(path)
-            return fd
-        while len(self._descriptors) >= DESCRIPTORS_MAX:
-            self._files.close_quietly(self._descriptors.popitem(last=False)[1])
-        fd = self._descriptors[path] = self._files.open(path, flags)
-        return fd
-
-    def _close(self, path: str) -> None:
-        fd = self._descriptors.pop(path, None)
-        if fd is not None:
-            self._files.close_quietly(fd)
+    def close_idle(self) -> None:
+        """Close descriptors that were not used since the last call."""
+        self._descriptors.close_idle()
 
     def _forget_blocks(self, path: str, start: int, end: int | None) -> None:
         for key in [

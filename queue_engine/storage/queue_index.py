@@ -1,4 +1,4 @@
-"""Queue index segments and the floors file: what every channel had done when the progress journal was merged.
+"""Queue index segments: what every channel had done when the progress journal was merged.
 
     log/progress/CHANNEL/00000007.index      offsets 7 × 16,384 up to 8 × 16,384 of channel number CHANNEL
 
@@ -9,41 +9,33 @@
     many:      | offset u64 | deliveries made u16 |
     deferred:  | offset u64 | due i64, Unix ns, 0 at once |
 
-    log/progress/floors
-
-    | magic "PFLR" | version u8 = 1 | 3 zero | journal u64 | channels u32 | CRC u32 |
-      0              4                5        8             16             20
-    | channel u32 | floor u64 | cursor u64 | epoch u64 | …
-
-Big-endian. The CRCs are CRC-32C over all other bytes of the file. `journal` is the number of the first journal that is
-to be replayed over this. A segment that is absent says that nothing of it was delivered or settled; one that is settled
-altogether is removed only after the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.)
+A start looks for newer versions in the floors file before it changes anything: who raises the version here raises that,
+too. Big-endian. The CRC is CRC-32C over all other bytes of the file. A segment that the floors (`floors.py`) don't list
+and that is absent says that nothing of it was delivered or settled; one that is settled altogether is removed only
+after the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) To change the format: the next
+version number, with magic, version and CRC where they are; read every older version for ever.
 """
 
 import os
 import struct
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from queue_engine.errors import StorageError
-from queue_engine.storage.channel_progress import PAGE_OFFSETS, ChannelProgress
+from queue_engine.errors import NewerFormatError, StorageError
+from queue_engine.storage.channel_progress import PAGE_OFFSETS, SETTLED, ChannelProgress
 from queue_engine.storage.files import Files
 
 INDEX_OFFSETS = 16_384
 _PAGES = INDEX_OFFSETS // PAGE_OFFSETS
 VERSION = 1
 _INDEX_MAGIC = b"PIDX"
-_FLOORS_MAGIC = b"PFLR"
-FLOORS_NAME = "floors"
 _INDEX_SUFFIX = ".index"
 _index_header = struct.Struct(">4sB3xIIHHI")
 _page_header = struct.Struct(">H")
 _many_entry = struct.Struct(">QH")
 _deferred_entry = struct.Struct(">Qq")
-_floors_header = struct.Struct(">4sB3xQI")
-_floor_entry = struct.Struct(">IQQQ")
 _SIZE_MAX = 1 << 30
 
 
@@ -54,6 +46,11 @@ class IndexContent:
     pages: dict[int, bytes]
     many: dict[int, int]
     deferred: dict[int, int]
+
+    @property
+    def settled_count(self) -> int:
+        """How many offsets it tells to be settled."""
+        return sum(page.count(SETTLED) for page in self.pages.values())
 
 
 def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
@@ -90,7 +87,8 @@ def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
 
 
 def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
-    """What an index segment holds; None when its bytes are not what was written for this channel and index."""
+    """What an index segment holds; None when its bytes are not what was written for this channel and index. Raises
+    StorageError for a version that is not known."""
     at = _index_header.size + 4
     if len(data) < at:
         return None
@@ -98,6 +96,8 @@ def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
     if crc32c(rest, crc32c(header)).to_bytes(4, "big") != crc:
         return None
     magic, version, its_channel, its_index, page_count, many_count, deferred_count = _index_header.unpack(header)
+    if magic == _INDEX_MAGIC and version != VERSION:
+        raise NewerFormatError(index_path("log/progress", channel, index), version, VERSION)
     if (magic, version, its_channel, its_index) != (_INDEX_MAGIC, VERSION, channel, index):
         return None
     content = IndexContent({}, {}, {})
@@ -167,37 +167,6 @@ def remove_directory(directory: str, files: Files) -> None:
         files.remove_directory(directory)
     except FileNotFoundError:
         pass
-
-
-@dataclass(frozen=True, slots=True)
-class Floors:
-    """journal: the first to be replayed. channels: number → (floor, cursor, epoch)."""
-
-    journal: int
-    channels: dict[int, tuple[int, int, int]]
-
-
-def encode_floors(journal: int, channels: Iterable[tuple[int, int, int, int]]) -> bytes:
-    entries = [_floor_entry.pack(*entry) for entry in channels]
-    header = _floors_header.pack(_FLOORS_MAGIC, VERSION, journal, len(entries))
-    rest = b"".join(entries)
-    return header + crc32c(rest, crc32c(header)).to_bytes(4, "big") + rest
-
-
-def decode_floors(data: bytes) -> Floors | None:
-    """None when the bytes are not what was written."""
-    at = _floors_header.size + 4
-    if len(data) < at:
-        return None
-    header, crc, rest = data[: at - 4], data[at - 4 : at], data[at:]
-    if crc32c(rest, crc32c(header)).to_bytes(4, "big") != crc:
-        return None
-    magic, version, journal, count = _floors_header.unpack(header)
-    if (magic, version) != (_FLOORS_MAGIC, VERSION) or len(rest) != count * _floor_entry.size:
-        return None
-    return Floors(
-        journal, {number: (floor, cursor, epoch) for number, floor, cursor, epoch in _floor_entry.iter_unpack(rest)}
-    )
 
 
 def read_file(files: Files, path: str) -> bytes:

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NewerFormatError, SegmentUnreadableError, StorageError
 from queue_engine.storage.batch_keys import UNKNOWN_DIGEST, BatchKeys, KeyedRecord, digest_of
-from queue_engine.storage.checkpoint import Checkpoint
+from queue_engine.storage.checkpoint import Checkpoint, QueueState
 from queue_engine.storage.checkpointer import Checkpointer
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.files import Files
 from queue_engine.storage.holes import Holes
+from queue_engine.storage.log_losses import LogLosses, OffsetJump, first_offset_at
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
+from queue_engine.storage.missing_ranges import missing_ranges
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
 from queue_engine.storage.recovery_report import Damage
@@ -69,6 +71,8 @@ class QueueRecovery:
         """
         queues: dict[int, ConsumeQueue] = {}
         counts = {"unknown": 0}
+        jumps: list[OffsetJump] = []
+        last_positions: dict[int, int] = {}
 
         def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
             number = header.topic_number
@@ -78,20 +82,40 @@ class QueueRecovery:
             queue = queues.get(number)
             if queue is None:
                 queue = queues[number] = self._new_queue(number, header.first_offset)
+            if header.first_offset > queue.end_offset and number in last_positions:
+                before = last_positions[number]
+                jumps.append(OffsetJump(number, queue.end_offset, header.first_offset, before, position))
+            last_positions[number] = position
             queue.append(header.first_offset, header.count, position, header.size, dues_ns)
             if header.flags & HAS_BATCH_KEY:
                 self._recover_key(header, position)
 
-        found = self._checkpointer.read()
+        try:
+            found = self._checkpointer.read()
+        except OSError as exc:
+            logger.warning("the log is read from its beginning, since the checkpoint can't be read: %s", exc)
+            found = None
         wanting = self._batch_keys.open(names, is_expected=found is not None and found.has_batch_keys)
         checkpoint: Checkpoint | None = None
-        if found is not None and not wanting and self._is_trusted(found, names, queues):
-            checkpoint = found
+        known: dict[int, ConsumeQueue] = {}
+        if found is not None and not wanting:
+            try:
+                is_trusted = self._is_trusted(found, names, queues)
+            except NewerFormatError:
+                raise
+            except (StorageError, OSError) as exc:
+                # Of what is derived: all of it is made anew.
+                logger.warning("consume queues are made anew from the log, since they can't be read: %s", exc)
+                is_trusted = False
+            checkpoint = found if is_trusted else None
         if checkpoint is None:
-            # Made anew from the log, whatever they held.
+            # Made anew from the log, whatever they held. What they held tells what the log has lost.
             queues.clear()
             self._queue_files.close()
-            self._queue_files.remove_tree(self._directory)
+            if found is not None:
+                known = self._set_aside(found, names)
+            else:
+                self._queue_files.remove_tree(self._directory)
         recovered = recover_log(
             self._segments,
             files=self._files,
@@ -101,21 +125,50 @@ class QueueRecovery:
             on_record=on_record,
             is_dead=lambda header: header.topic_number not in names,
             hole_end_at=self._holes.end_at,
+            first_position=found.first_position if found is not None else None,
         )
+        losses = LogLosses(known, found.position if known and found is not None else 0, jumps, self._segments)
+        recovered.damages[:] = losses.tell(recovered.damages, names)
         if damaged_holes:
-            recovered.damages.append(Damage(0, 0, 0, 0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
+            recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
         if wanting:
             kept = "the keys of batches are those that it still told, and those of the log's records"
-            recovered.damages.append(Damage(0, 0, 0, 0, 0, wanting, kept=kept))
+            recovered.damages.append(Damage(0, 0, wanting, kept=kept))
         self._batch_keys.opened(wanting)
         if checkpoint is not None:
             recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
         elif found is not None:
             # What is lost was told now, and its positions may be given again.
             self._checkpointer.remove()
+            for number in reversed(known):
+                self._queue_files.remove_aside(self._directory_of(number))
         for number in names:
             self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, 0)))
         return RecoveredQueues(queues, recovered, counts["unknown"])
+
+    def _set_aside(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
+        """The consume queues that a checkpoint tells of, of topics that exist, out of the way of those to be made.
+        Raises OSError."""
+        known: dict[int, ConsumeQueue] = {}
+        for number, state in checkpoint.queues.items():
+            if number in names:
+                self._queue_files.set_aside(self._directory_of(number))
+                known[number] = self._queue_of(number, state, is_aside=True)
+        self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, known)))
+        return known
+
+    def _directory_of(self, number: int) -> str:
+        return os.path.join(self._directory, str(number))
+
+    def _queue_of(self, number: int, state: QueueState, *, is_aside: bool = False) -> ConsumeQueue:
+        return ConsumeQueue(
+            self._directory_of(number),
+            self._queue_files,
+            oldest_offset=state.oldest_offset,
+            end_offset=state.end_offset,
+            gaps=state.gaps,
+            is_aside=is_aside,
+        )
 
     def _recover_key(self, header: RecordHeader, position: int) -> None:
         """A record with a batch key was read. Raises StorageError."""
@@ -147,16 +200,14 @@ class QueueRecovery:
         listed = self._segments.list
         if not listed or checkpoint.position > listed[-1].next_position:
             return False
+        used = (number for number, one in checkpoint.queues.items() if one.oldest_offset < one.end_offset)
+        first = next((number for number in used if number in names), None)
+        if first is not None and self._queue_files.has_aside(self._directory_of(first)):
+            return False  # all were being made anew: the first is set aside first, and comes back last
         for number, state in checkpoint.queues.items():
             if number not in names:
                 continue
-            queue = queues[number] = ConsumeQueue(
-                os.path.join(self._directory, str(number)),
-                self._queue_files,
-                oldest_offset=state.oldest_offset,
-                end_offset=state.end_offset,
-                gaps=state.gaps,
-            )
+            queue = queues[number] = self._queue_of(number, state)
             if queue.first_missing() is not None:
                 return False
             self._trim_to_holes(number, queue)
@@ -166,6 +217,17 @@ class QueueRecovery:
             if not is_cut or not self._agrees(number, queue):
                 logger.warning("consume queue disagrees with the log topic=%s", names[number])
                 return False
+        try:
+            missing = list(missing_ranges(self._segments, checkpoint, self._files))
+        except SegmentUnreadableError as exc:
+            # Reading all of the log would end at the same place.
+            logger.warning("it is not looked whether the log lacks something, since %s", exc)
+            missing = []
+        for start, end in missing:
+            for number, queue in queues.items():
+                if first_offset_at(queue, start) < first_offset_at(queue, end):
+                    logger.warning("the log lacks messages topic=%s from=%d to=%d", names[number], start, end)
+                    return False
         self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, queues)))
         return True
 
@@ -185,9 +247,15 @@ class QueueRecovery:
         )
 
     def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
-        """Whether the log has a topic's message at a place."""
+        """Whether the log has a topic's message at a place, as far as it can be read: made anew from a place that can't
+        be, a queue would know less."""
         try:
             header = self._segments.read_record(*place).header
-        except (RecordLostError, StorageError):
+        except RecordLostError:
             return False
+        except StorageError as exc:
+            if self._segments.segment_of(place[0]) is None:
+                return False
+            logger.warning("consume queue not checked against the log topic=%d offset=%d: %s", number, offset, exc)
+            return True
         return header.topic_number == number and header.first_offset <= offset < header.end_offset

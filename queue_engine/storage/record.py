@@ -4,20 +4,25 @@ Big-endian; drawn in the README beside this file. Header and trailer hold the sa
 bound to the segment's salt and the record's position: bytes left over from another use of the place never verify, nor
 does what a publisher puts into a body. The messages stand in the form in which they are sent first, so that a first
 delivery is a slice. (The idea is RocketMQ's commit log; the header is our own.)
+
+Version 2 repeats the table behind the messages. Damage without a gap that reaches both copies of the header, or both
+copies of the table, covers every message between them: it costs the messages that it covers, and no others.
 """
 
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from mmap import mmap
 from typing import Literal, NamedTuple
 
 from crc32c import crc32c
 
+from queue_engine.errors import NewerFormatError
 from queue_engine.message import FRAME_HEADER_BYTES, frame
 from queue_engine.run import Batch, Run
 
-VERSION = 1
+VERSION = 2
 HEADER_MAGIC = b"PREC"
 TRAILER_MAGIC = b"PTRL"
 HEADER_BYTES = 80
@@ -51,7 +56,7 @@ class RecordLostError(Exception):
 
 class RecordHeader(NamedTuple):
     """What a record says of itself. `time_ns` is the publish time (Unix); `durable_upto` the position up to which the
-    log was known to be synced when this was written; `batch_key` 16 bytes, zero for none."""
+    log was known to be synced when this was written; `batch_key` 16 bytes, zero for none. `version` is the format's."""
 
     kind: int
     flags: int
@@ -65,11 +70,13 @@ class RecordHeader(NamedTuple):
     messages_bytes: int
     table_crc: int
     messages_crc: int
+    version: int = VERSION
 
     @property
     def size(self) -> int:
         """Bytes of the whole record."""
-        return SEAL_BYTES + self.table_bytes + self.messages_bytes
+        tables = 1 if self.version == 1 else 2
+        return SEAL_BYTES + tables * self.table_bytes + self.messages_bytes
 
     @property
     def end_offset(self) -> int:
@@ -82,7 +89,7 @@ def record_size(batch: Batch, *, has_due: bool = False, keys: Sequence[bytes] | 
     table_bytes = count * (16 if has_due else 8)
     if keys is not None:
         table_bytes += 4 * count + sum(map(len, keys))
-    return SEAL_BYTES + table_bytes + batch.body_bytes + FRAME_HEADER_BYTES * count
+    return SEAL_BYTES + 2 * table_bytes + batch.body_bytes + FRAME_HEADER_BYTES * count
 
 
 def encode_record(
@@ -102,13 +109,14 @@ def encode_record(
 
     dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED and INTERNAL; the others follow from what is given.
     """
-    frames = batch.run().frames
+    run = batch.run()
+    frames = run.frames
     count = len(batch.ids)
     if count == 1:
         columns = [_pack_entry(len(frames), crc32c(batch.bodies[0]))]
     else:
         columns = [
-            _big_endian("I", accumulate([size + FRAME_HEADER_BYTES for size in batch.body_sizes])),
+            _big_endian("I", run.ends()),
             _big_endian("I", map(crc32c, batch.bodies)),
         ]
     if dues_ns is not None:
@@ -137,7 +145,7 @@ def encode_record(
         0,
     )
     own = fields + _crc_bytes(fields, position, salt)
-    return [HEADER_MAGIC + own + table, frames, TRAILER_MAGIC + own]
+    return [HEADER_MAGIC + own + table, frames, table + TRAILER_MAGIC + own]
 
 
 def encode_seal(*, position: int, salt: int, durable_upto: int, time_ns: int) -> bytes:
@@ -147,17 +155,33 @@ def encode_seal(*, position: int, salt: int, durable_upto: int, time_ns: int) ->
     return HEADER_MAGIC + own + TRAILER_MAGIC + own
 
 
-def parse_header(buffer: bytes, at: int, *, position: int, salt: int) -> RecordHeader | None:
-    """The header that stands at `at`, which is `position` in the log; None when it can't be trusted."""
+def parse_header(buffer: bytes | mmap, at: int, *, position: int, salt: int) -> RecordHeader | None:
+    """The header that stands at `at`, which is `position` in the log; None when it can't be trusted.
+
+    Raises NewerFormatError when it can be trusted and is of a version that this one does not know.
+    """
     return _parse(HEADER_MAGIC, buffer, at, position, salt)
 
 
-def parse_trailer(buffer: bytes, at: int, *, position: int, salt: int) -> RecordHeader | None:
-    """The header of the record that begins at `position`, from its trailer at `at`; None when it can't be trusted."""
+def parse_trailer(buffer: bytes | mmap, at: int, *, position: int, salt: int) -> RecordHeader | None:
+    """The header of the record that begins at `position`, from its trailer at `at`; None when it can't be trusted.
+
+    Raises NewerFormatError as `parse_header` does.
+    """
     return _parse(TRAILER_MAGIC, buffer, at, position, salt)
 
 
-def _parse(magic: bytes, buffer: bytes, at: int, position: int, salt: int) -> RecordHeader | None:
+def start_by_trailer(buffer: bytes | mmap, at: int) -> int | None:
+    """Where in `buffer` the record begins whose trailer stands at `at`, by what that says and nobody has checked yet;
+    None when no trailer can stand there."""
+    fields = bytes(buffer[at + 4 : at + HEADER_BYTES - 4])
+    if at < 0 or len(fields) < HEADER_BYTES - 8:
+        return None
+    version, *rest, _ = _unpack_fields(fields)
+    return at + HEADER_BYTES - RecordHeader._make([*rest, version]).size
+
+
+def _parse(magic: bytes, buffer: bytes | mmap, at: int, position: int, salt: int) -> RecordHeader | None:
     one = bytes(buffer[at : at + HEADER_BYTES])
     if len(one) < HEADER_BYTES or one[:4] != magic:
         return None
@@ -165,8 +189,10 @@ def _parse(magic: bytes, buffer: bytes, at: int, position: int, salt: int) -> Re
     if _crc_bytes(fields, position, salt) != one[-4:]:
         return None
     version, *rest, _ = _unpack_fields(fields)
-    header = RecordHeader(*rest)
-    if version != VERSION or header.kind not in _KINDS or header.table_bytes < 8 * header.count:
+    if version > VERSION:
+        raise NewerFormatError(f"the log's record at position {position}", version, VERSION)
+    header = RecordHeader._make([*rest, version])
+    if not version or header.kind not in _KINDS or header.table_bytes < 8 * header.count:
         return None
     return header
 
@@ -190,8 +216,8 @@ def _column(code: Literal["I", "q"], data: bytes) -> "array[int]":
 class Record:
     """A record read back by `decode_record`. Nothing altered comes out of it: what can't be trusted is in `damaged`.
 
-    damaged: indexes within the batch of messages whose bodies are lost. dues_lost: the table was damaged, and due
-    times with it; the consume queue has them, too.
+    damaged: indexes within the batch of messages whose bodies are lost. dues_lost: all copies of the table were
+    damaged, and due times with them; the consume queue has them, too.
     """
 
     __slots__ = ("_dues", "_ends", "_frames", "_has_ids", "_keys", "damaged", "dues_lost", "header", "position")
@@ -264,8 +290,9 @@ class Record:
 def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     """The record whose bytes are `data`. Raises RecordLostError when neither header nor trailer can be trusted.
 
-    While the batch's CRC holds, all of it does. Where it does not, each message's own CRC tells whether it is one of
-    those that are lost; a damaged table alone costs nothing but due times.
+    While the batch's CRC holds, all of it does. Where it does not, each message's own CRC, from whichever copy of the
+    table holds, tells whether it is one of those that are lost; with all copies damaged, nothing but due times and keys
+    is lost while the batch's CRC holds.
     """
     header = parse_header(data, 0, position=position, salt=salt)
     if header is None:
@@ -273,9 +300,13 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     if header is None or header.size > len(data):
         raise RecordLostError(f"the record at {position} can't be trusted")
     messages_at = HEADER_BYTES + header.table_bytes
+    messages_end = messages_at + header.messages_bytes
     table = data[HEADER_BYTES:messages_at]
-    frames = data[messages_at : messages_at + header.messages_bytes]
+    frames = data[messages_at:messages_end]
     table_holds = crc32c(table) == header.table_crc
+    if not table_holds and header.version > 1:
+        table = data[messages_end : messages_end + header.table_bytes]
+        table_holds = crc32c(table) == header.table_crc
     frames_hold = crc32c(frames) == header.messages_crc
     count = header.count
     ends: Sequence[int]

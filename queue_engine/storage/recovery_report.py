@@ -3,30 +3,79 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# Files and channels that the report names each.
+SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LostMessages:
+    """`count` messages of one topic that are gone, among the offsets from `first_offset` up to but not including
+    `next_offset`. topic: its name, "" where only the number is known."""
+
+    topic_number: int
+    first_offset: int
+    next_offset: int
+    count: int
+    topic: str = ""
+
+    def phrase(self) -> str:
+        topic = f"topic {self.topic}" if self.topic else f"topic number {self.topic_number}"
+        last = self.next_offset - 1
+        offsets = f"offset {last}" if last == self.first_offset else f"offsets {self.first_offset} to {last}"
+        return f"{self.count} of {topic} ({offsets})"
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes below the durable mark that are not what was written. `lost` messages of `topic_number` (0: not known)
-    are gone; with 0 lost, all of them could be saved; None: nobody knows how many there were. kept: where the bytes
-    are now, as a part of a sentence, "" for nowhere."""
+    """Bytes below the durable mark that are not what was written, or are not there any more.
+
+    losses: the messages that are gone, by topic; without any, all of them could be saved. is_exact: whether `losses`
+    are all there are; else they are what the log tells of them. kept: where the bytes are now, as a part of a sentence,
+    "" for nowhere. is_absent: there is no file that should have them.
+    """
 
     position: int
     size: int
-    topic_number: int
-    first_offset: int
-    lost: int | None
     reason: str
+    losses: tuple[LostMessages, ...] = ()
+    is_exact: bool = True
     kept: str = "the bytes are in quarantine"
+    is_absent: bool = False
+
+    @property
+    def lost(self) -> int | None:
+        """How many messages are gone; None when nothing tells."""
+        count = sum(one.count for one in self.losses)
+        return count if count or self.is_exact else None
 
     def sentence(self) -> str:
         if self.lost is None:
             what = "it can't be told how many messages are lost"
         elif self.lost:
-            what = f"{self.lost} messages{f' of topic number {self.topic_number}' if self.topic_number else ''} lost"
+            told = [one.phrase() for one in self.losses[:SHOWN_MAX]]
+            if len(self.losses) > SHOWN_MAX:
+                told.append(f"{sum(one.count for one in self.losses[SHOWN_MAX:])} more")
+            least = "" if self.is_exact else "at least "
+            what = f"{least}{self.lost} message{'' if self.lost == 1 else 's'} lost: {', '.join(told)}"
         else:
             what = "no message lost"
         where = f"{self.size} bytes at position {self.position}: " if self.size else ""
-        return f"Damage, {what}{', ' if self.kept else ''}{self.kept}. {where}{self.reason}."
+        return f"Damage, {what}{'; ' if self.kept else ''}{self.kept}. {where}{self.reason}."
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLoss:
+    """A channel that delivers `count` finished messages again, since the files that knew are damaged. is_exact: whether
+    a clean stop had counted; else it is at most that many."""
+
+    topic: str
+    channel: str
+    count: int
+    is_exact: bool
+
+    def sentence(self) -> str:
+        count = f"{'' if self.is_exact else 'at most '}{self.count}"
+        return f"Damaged progress: channel {self.topic}/{self.channel} delivers {count} finished messages again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +83,8 @@ class RecoveryReport:
     """scanned: what was read of the log. cut_bytes: of a tail that was being written when the process or the machine
     ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
     counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
-    damaged_files: of channels' progress; what only they knew is delivered again. damaged_holds: the file of holds, set
-    aside: they are lost. damaged_cursors: the same of pipeline cursors."""
+    progress_damages: files of channels' progress, each with what is wrong. progress_losses: what that costs.
+    damaged_holds: the file of holds, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
 
     finished_at_ns: int
     took_ms: int
@@ -46,7 +95,8 @@ class RecoveryReport:
     unknown_records: int
     dropped_entries: int
     damages: tuple[Damage, ...] = ()
-    damaged_files: tuple[str, ...] = ()
+    progress_damages: tuple[str, ...] = ()
+    progress_losses: tuple[ProgressLoss, ...] = ()
     damaged_holds: str = ""
     damaged_cursors: str = ""
 
@@ -56,17 +106,43 @@ class RecoveryReport:
 
     @property
     def has_damage(self) -> bool:
-        return bool(self.damages or self.damaged_files or self.damaged_holds or self.damaged_cursors)
+        return bool(
+            self.damages or self.progress_damages or self.progress_losses or self.damaged_holds or self.damaged_cursors
+        )
+
+    @property
+    def redelivered_count(self) -> int:
+        """Finished messages that come again, at most."""
+        return sum(loss.count for loss in self.progress_losses)
+
+    def warnings(self) -> Sequence[str]:
+        """The sentences about damage."""
+        return [sentence for sentence in self.sentences()[1:] if sentence.startswith("Damage")]
+
+    def _of_progress(self) -> list[str]:
+        told = [f"Damaged progress: {damage}." for damage in self.progress_damages[:SHOWN_MAX]]
+        if len(self.progress_damages) > SHOWN_MAX:
+            told.append(f"Damaged progress: {len(self.progress_damages) - SHOWN_MAX} more files.")
+        told += [loss.sentence() for loss in self.progress_losses[:SHOWN_MAX]]
+        rest = self.progress_losses[SHOWN_MAX:]
+        if rest:
+            count = sum(loss.count for loss in rest)
+            told.append(f"Damaged progress: {len(rest)} more channels deliver at most {count} finished messages again.")
+        if told and not self.progress_losses:
+            told.append("Damaged progress: nothing finished is delivered again; attempts and due times may be older.")
+        return told
 
     def sentences(self) -> Sequence[str]:
         """One sentence for each thing worth telling."""
         start = "Clean start" if self.was_clean else "Start after an unclean stop"
+        if self.has_damage:
+            start = "Start after a clean stop, with damage" if self.was_clean else f"{start}, with damage"
         read = f"{self.scanned_records} records, {self.scanned_bytes} bytes of the log read in {self.took_ms} ms"
         told = [f"{start}: {read}."]
         if self.cut_bytes:
             told.append(f"{self.cut_bytes} bytes of an unfinished write were cut off; nothing of it was acknowledged.")
         told += [damage.sentence() for damage in self.damages]
-        told += [f"Damaged progress, what only it knew is delivered again: {path}." for path in self.damaged_files]
+        told += self._of_progress()
         if self.damaged_holds:
             told.append(f"Damaged list of holds, set aside; what was held has to be held again: {self.damaged_holds}.")
         if self.damaged_cursors:

@@ -6,9 +6,9 @@ Changes during a write share the next one.
 import logging
 from collections.abc import Callable
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import OutcomeUnknownError, StorageError
 from queue_engine.storage.background import Background
-from queue_engine.storage.files import Files
+from queue_engine.storage.files import Files, NameNotSyncedError
 from queue_engine.ticket import DONE, Ticket
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,17 @@ class ReplacedFile:
     say what it should; None when it does, or will with the write under way.
     """
 
-    def __init__(self, path: str, compose: Callable[[], Composed], *, files: Files, worker: Background) -> None:
+    def __init__(
+        self,
+        path: str,
+        compose: Callable[[], Composed],
+        *,
+        files: Files,
+        worker: Background,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_refused: called when a write failed, before those who wait are told: what they did is to be undone."""
+        self._on_refused = on_refused
         self.path = path
         self.error: StorageError | None = None
         self._compose = compose
@@ -80,7 +90,14 @@ class ReplacedFile:
             logger.error("file not replaced path=%s error=%s", self.path, error)
             self._is_changed = True  # tried again by `retry`
             failed, self._unwritten = [*waiting, *self._unwritten], []
+            refusal: StorageError = self.error
+            if isinstance(error, NameNotSyncedError):
+                refusal = OutcomeUnknownError(
+                    f"outcome unknown: {self.path} was replaced, and syncing its directory failed ({error}). The "
+                    "server goes on as before it"
+                )
+            self._on_refused()
             for ticket in failed:
-                ticket.reject(self.error)
+                ticket.reject(refusal)
 
         self._worker.submit(lambda: self._files.replace(self.path, content), done)

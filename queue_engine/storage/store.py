@@ -5,12 +5,12 @@ channel (storage kind `diskqueue`) or one copy for all (`log`); delivery can't t
 complete later: its `Ticket` says when.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from queue_engine.run import Batch, Run
-from queue_engine.ticket import DONE, Ticket
+from queue_engine.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,15 @@ class Backlog(Protocol):
     def deferred_count(self) -> int: ...
 
     @property
+    def dropped_count(self) -> int:
+        """Messages that an ephemeral channel had no room for, since the process started; 0 for any other."""
+        ...
+
+    can_reread: bool
+    """Whether what was sent can be read again by its id. Then nobody has to keep its frames: `give_back` needs the ids
+    alone."""
+
+    @property
     def message_count(self) -> int:
         """Messages that ever came to this channel since the process started, redeliveries excluded."""
         ...
@@ -76,11 +85,17 @@ class Backlog(Protocol):
         """The run taken was handed to a transport: the delivery counts from here."""
         ...
 
+    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+        """Of messages of `run` that are in flight: which delivery it is, and the bytes of the body; None where that
+        would cost much reading."""
+        ...
+
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
         """Take messages of `run` back.
 
-        counted: the delivery was made, so the next one has one attempt more, and they queue behind what was
-        given back before; otherwise they were never sent, go to the very front, and keep their attempts.
+        counted: the delivery was made, so the next one has one attempt more, and they stand behind what waits, at most
+        --mem-queue-size of it, and behind what was given back before; otherwise they were never sent, go to the very
+        front, and keep their attempts.
         due_ns: monotonic time before which they must not be taken (deferred until then); None means at once.
         Never fails for want of disk: what can't be written stays in memory.
         """
@@ -102,6 +117,10 @@ class Backlog(Protocol):
         """Let every deferred message wait like the others, due or not; returns how many."""
         ...
 
+    def tidy(self) -> None:
+        """Let go of what only costs memory. Called every few seconds."""
+        ...
+
     def disk_bytes(self) -> int:
         """Bytes on disk that are there for this channel: its files, or the part of a shared log that it needs."""
         ...
@@ -112,6 +131,20 @@ class Backlog(Protocol):
 
     def empty(self) -> EmptyResult:
         """Drop what waits and what is deferred. What is in flight is settled by the caller."""
+        ...
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        """Tell what fails unexpectedly in here outside of the calls above, while messages come or at a start: what was
+        done, and the error. `on_fault` is called at once if something has. Nothing of that is lost by it."""
+        ...
+
+    def start_over(self) -> bool:
+        """A call failed unexpectedly, and the channel is to be tried again: put every message in its place anew from
+        what is known for sure, as a start does.
+
+        True: what is not settled waits or is deferred now, what was taken or in flight included. False: only what the
+        caller gives back comes back. Raises what fails now.
+        """
         ...
 
 
@@ -134,6 +167,15 @@ class TopicStore(Protocol):
     @property
     def deferred_count(self) -> int:
         """The part of `depth` that is deferred."""
+        ...
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages that an ephemeral topic had no room for, since the process started; 0 for any other."""
+        ...
+
+    def deferral_cost(self, bodies: Sequence[bytes]) -> int:
+        """The memory that these messages take in each channel while they are deferred, bytes."""
         ...
 
     def make_batch(self, bodies: Sequence[bytes]) -> Batch:
@@ -161,14 +203,23 @@ class TopicStore(Protocol):
         """
         ...
 
-    def open_channel(self, name: str, number: int = 0) -> Backlog:
-        """The backlog of a channel: what it had before a restart, else nothing; the first channel of a topic
-        gets what waits at the topic, through `pump`. number: the channel's, never another's."""
+    def plan_channel(self, name: str, start: int | None = None) -> int:
+        """The offset a new channel begins at, were it opened now; what lies behind is kept until it is opened or
+        `unplan_channel` is called. start: where it is to begin if that is there. 0 where there are no offsets."""
         ...
 
-    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
-        """Drop a channel's backlog and all that it has on disk; what can't be made again only once `durable` is
-        done: then topology.json does not know the channel any more."""
+    def unplan_channel(self, name: str) -> None:
+        """It is not opened."""
+        ...
+
+    def open_channel(self, name: str, number: int = 0, start: int | None = None) -> Backlog:
+        """The backlog of a channel: what it had before a restart, else nothing; the first channel of a topic
+        gets what waits at the topic, through `pump`. number: the channel's, never another's. start: as `plan_channel`
+        said; None for where the topic is now."""
+        ...
+
+    def delete_channel(self, name: str) -> None:
+        """Drop a channel and all that it has on disk; topology.json does not name it any more."""
         ...
 
     def synced(self) -> Ticket:
@@ -188,15 +239,29 @@ class TopicStore(Protocol):
         """Publish time of the message that waits at the head of the topic."""
         ...
 
-    def empty(self) -> EmptyResult:
-        """Drop what waits at the topic itself; its channels keep theirs."""
+    def empty(self, upto: int | None = None) -> EmptyResult:
+        """Drop what waits at the topic itself; its channels keep theirs. upto: an offset, where there are any: what
+        lies behind stays."""
         ...
 
     def delete(self) -> None:
         """Drop the topic and its channels and all that they have on disk."""
         ...
 
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        """As `Backlog.watch`, for the topic itself."""
+        ...
+
+    def start_over(self) -> None:
+        """As `Backlog.start_over`: a fenced topic is to be tried again. Raises what fails now."""
+        ...
+
+    def begin_close(self) -> None:
+        """The process ends: nothing comes or goes any more, and what belongs to all topics of the kind puts this
+        topic on disk with the others. In-flight messages were given back before."""
+        ...
+
     def close(self) -> None:
-        """Put everything that must outlive the process on disk and sync it. In-flight messages were given
-        back before. Raises StorageError naming what could not be written."""
+        """For one topic alone: put everything that must outlive the process on disk and sync it. In-flight messages
+        were given back before. Raises StorageError naming what could not be written."""
         ...

@@ -4,6 +4,7 @@ Nothing here is ever waited for unless it is wanted at once. Want of room is no 
 while, and whoever needs it before that is told.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 
@@ -37,13 +38,14 @@ class WorkAhead:
         worker: Background,
         segment_bytes: int,
         fill_ahead_bytes: int,
+        room_bytes_min: int,
         created_ns: Callable[[], int],
         on_filled: Callable[[], None],
         on_fault: Callable[[Exception], None],
     ) -> None:
         """opened: the log's list, which what is made is appended to. fill_ahead_bytes: how far zeros are written ahead;
-        0 for not. created_ns: what a segment made now tells as its time, Unix ns. on_filled: called after each step
-        of zeros. on_fault: called with what is no want of room."""
+        0 for not. room_bytes_min: what zeros leave free. created_ns: what a segment made now tells as its time, Unix
+        ns. on_filled: called after each step of zeros. on_fault: called with what is no want of room."""
         self._segments = segments
         self._opened = opened
         self._files = files
@@ -52,6 +54,7 @@ class WorkAhead:
         self._segment_bytes = segment_bytes
         self._fill_ahead_bytes = fill_ahead_bytes
         self._fill_step_bytes = min(FILL_STEP_BYTES, fill_ahead_bytes // 4)
+        self._room_bytes_min = room_bytes_min
         self._created_ns = created_ns
         self._on_filled = on_filled
         self._on_fault = on_fault
@@ -142,7 +145,15 @@ class WorkAhead:
         return None
 
     def _fill(self, segment: OpenSegment) -> None:
-        errand = Errand(lambda: segment.fill(self._fill_step_bytes))
+        def fill() -> None:
+            if self._room_bytes_min:
+                # What is left is for those who make room, and for messages themselves.
+                free = self._files.free_bytes(self._segments.directory)
+                if free < self._room_bytes_min + self._fill_step_bytes:
+                    raise OSError(errno.ENOSPC, f"{free} bytes are free")
+            segment.fill(self._fill_step_bytes)
+
+        errand = Errand(fill)
 
         def done(error: Exception | None) -> None:
             if errand is not self._filling:
