@@ -1,14 +1,20 @@
 """Which topics and channels there are: found by name, made when new, dropped, and told to topology.json.
 
-Numbers and offsets are given only as far as topology.json, on the disk, promises that they may have been.
+Creating, deleting and pausing come into force once topology.json says so on the disk (`topology_log.py`), and not at
+all when the disk refuses. Until then a new topic or channel can't be found, and an old one goes on as it was; a record
+in the log therefore never has a topic number that topology.json did not know first.
 """
 
 import logging
+import os
 from collections.abc import Callable
 
 from queue_engine import log_acts
+from queue_engine.acts_in_turn import Act, ActsInTurn
 from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
@@ -19,25 +25,51 @@ from queue_engine.errors import (
     InvalidTopicError,
     LimitError,
     ReservedTopicError,
+    SegmentUnreadableError,
+    StorageError,
     TopicNotFoundError,
     TopologyError,
 )
+from queue_engine.log_guard import LogGuard, UnknownTopicsError
 from queue_engine.names import is_ephemeral, is_reserved, is_valid_name
 from queue_engine.options import Options
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_survey import SurveyedTopic
 from queue_engine.storage.log_topic_store import KIND as LOG_KIND
+from queue_engine.storage.set_aside import set_aside
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
-from queue_engine.ticket import DONE, Ticket
-from queue_engine.topology import ChannelEntry, TopicEntry, Topology, TopologyFile, load_topology
-from queue_engine.version import VERSION
+from queue_engine.ticket import DONE, Ticket, after
+from queue_engine.topology import (
+    Change,
+    ChannelEntry,
+    TopicEntry,
+    Topology,
+    channel_created,
+    channel_deleted,
+    channel_paused,
+    largest_msg_size_grown,
+    log_joined,
+    numbers_forgotten,
+    numbers_reserved,
+    numbers_unknown,
+    offsets_reserved,
+    released_upto,
+    topic_created,
+    topic_deleted,
+    topic_paused,
+)
+from queue_engine.topology_log import TopologyLog
 
 logger = logging.getLogger(__name__)
 
-RETRY_NS = NS_PER_S
-# topology.json promises that so many numbers more than it was told of may be given.
+# topology.json is ahead of the numbers that were given by at most so many.
 NUMBERS_AHEAD = 65_536
+# How often it is looked for deleted topics that the log has nothing of any more.
+FORGET_NS = 10 * NS_PER_S
+# How often it is looked whether the log has a segment by now, while topology.json does not say so.
+JOIN_NS = NS_PER_S
 
 
 class Catalog:
@@ -56,6 +88,7 @@ class Catalog:
         background: Background,
         stores: Stores,
         workload: Workload,
+        fences: Fences,
         check_open: Callable[[], None],
         on_appended: Callable[[Ticket], None],
         open_store: Callable[[str], TopicStore] | None,
@@ -65,65 +98,157 @@ class Catalog:
         self._clock = clock
         self._stores = stores
         self._workload = workload
+        self._fences = fences
         self.check_open = check_open
         self._on_appended = on_appended
         self._open_store = open_store
-        self._file = TopologyFile(options.data_path, files, background, self._compose)
-        self._retry_ns = 0
+        self._log = TopologyLog(options.data_path, files, background)
+        self._guard = LogGuard(options.data_path, files)
+        self._files = files
+        self._unknown: list[int] = []  # topic numbers that the log has, and that are let go
+        self._gone_at: dict[int, int] = {}  # deleted number → position from which on the log has nothing of it
+        self._acts = ActsInTurn()
+        self._forget_ns = 0
+        self._join_ns = 0
+        self._is_reserving_due = False  # the disk refused it
+        self._creating = 0  # topics that are on their way to the disk
         self._next_number = 1
-        self._durable_number = 0  # numbers below it may be given
-        self._is_closed = False
-        self._largest_msg_size = options.max_msg_size
+        self._promised_number = 1  # that topology.json is ahead by
         self._sorted_names: list[str] | None = None
 
     @property
     def error(self) -> TopologyError | None:
         """Why topology.json could not be written last; None when it was."""
-        return self._file.error
+        return self._log.error
 
     # Start and stop.
 
     def open(self) -> None:
         """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
         disk was changed."""
-        topology = load_topology(self._options.data_path)
-        # Those that nsqd's file names have no number yet; all are durable before anything else is done.
-        self._next_number = topology.next_number
-        self._durable_number = self._next_number + NUMBERS_AHEAD
-        self._largest_msg_size = max(self._options.max_msg_size, topology.largest_msg_size)
-        self._stores.disk_queues.set_largest_msg_size(self._largest_msg_size)
-        self._stores.open(topology.topics)
-        for entry in topology.topics:
-            topic = self._add_topic(entry.name, entry.number or self._take_number(), entry.storage)
-            for channel_entry in entry.channels:
-                channel = topic.open_channel(channel_entry.name, channel_entry.number or self._take_number())
-                channel.paused = channel_entry.paused
+        found = self._log.read()
+        for warning in found.warnings:
+            logger.warning("%s", warning)
+        state = found.state
+        if self._options.set_aside_segment:
+            names = {topic.number: topic.name for topic in state.log_topics}
+            set_aside(self._guard.directory, self._files, self._options.set_aside_segment, names)
+        try:
+            self._open_with(state, found.source)
+        except SegmentUnreadableError as exc:
+            name = os.path.basename(exc.path)
+            raise StorageError(
+                f"{exc}. Nothing was changed. When the disk can't be mended, --set-aside-segment {name} tells what "
+                "would be lost without this file, and how to start without it"
+            ) from exc
+
+    def _open_with(self, state: Topology, source: str) -> None:
+        self._guard.check(state, source)
+        self._unknown = [topic.number for topic in self._unknown_topics(state)]
+        self._next_number = max([state.next_number, *(number + 1 for number in self._unknown)])
+        self._stores.disk_queues.set_largest_msg_size(max(self._options.max_msg_size, state.largest_msg_size))
+        self._stores.open(list(state.topics.values()))
+        for entry in state.topics.values():
+            topic = self._make_topic(entry.name, entry.number, entry.storage)
+            self._add(topic)
+            for channel_entry in entry.channels.values():
+                topic.open_channel(channel_entry.name, channel_entry.number).paused = channel_entry.paused
             if entry.paused:
                 topic.pause()
 
+    def _unknown_topics(self, state: Topology) -> list[SurveyedTopic]:
+        """Those whose messages the log has and nobody knows, when they may be let go. Raises UnknownTopicsError."""
+        unknown = self._guard.unknown(state)
+        if unknown and not self._options.drop_unknown_topics:
+            raise UnknownTopicsError(unknown, self._guard.directory)
+        for topic in unknown:
+            logger.warning("unknown topic let go (--drop-unknown-topics) %s", topic.sentence())
+        return unknown
+
     def begin(self) -> None:
         """Everything is open: promise what may be given from now on."""
-        # Numbers and offsets are promised before they are given; larger messages may come than ever before, and
-        # whoever reads the queues later must know.
+        # Larger messages may come than ever before, and whoever reads the queues later must know.
+        reserving = self._stores.reserving()
+        self._promised_number = self._next_number + NUMBERS_AHEAD
+        changes = [numbers_reserved(self._promised_number)]
+        if self._options.max_msg_size > self._log.state.largest_msg_size:
+            changes.append(largest_msg_size_grown(self._options.max_msg_size))
+        if reserving:
+            changes.append(offsets_reserved(reserving))
+        if self._unknown:
+            changes.append(numbers_unknown(self._unknown))
         try:
-            self._file.write_now()
+            self._log.begin(changes)
         except TopologyError as exc:
             # No room, perhaps: what there is can be consumed, and the write is tried again.
             logger.error("topology not written error=%s", exc)
-            self._durable_number = self._next_number
+            self._is_reserving_due = True
         else:
+            self._stores.reserved(reserving)
             self._stores.remove_unknown()
+            joined = self._join_log()
+            if joined:
+                self._log.append(*joined)
 
-    def close(self) -> Ticket:
-        """Write what there is for the last time, with no numbers ahead."""
-        self._is_closed = True
-        return self._file.save()
+    def _join_log(self) -> list[Change]:
+        """What is to be written once there is a log: that it carries the identity of this data directory."""
+        state = self._log.state
+        if state.has_log or not state.identity or self._stores.log is None:
+            return []
+        try:
+            if not self._guard.has_segments:
+                return []  # no room for one yet; a log that says whose it is has one
+            self._guard.join(state.identity)
+        except (OSError, StorageError) as exc:
+            # It is tried again with the next topic, every few seconds, and at the next start.
+            logger.warning("identity of the log not written error=%s", exc)
+            return []
+        return [log_joined()]
+
+    def close(self) -> None:
+        """Write what there is for the last time, with nothing ahead. Raises TopologyError."""
+        self._log.close(self._finish)
+
+    def _finish(self, state: Topology) -> None:
+        state.next_number = self._next_number
+        for topic in self.topics.values():
+            entry = state.topics.get(topic.number)
+            if entry is not None and entry.id_base:
+                positions = topic.store.positions()
+                entry.reserved_offset, entry.released = positions.reserved_offset, positions.released
+
+    def abandon(self) -> None:
+        """Let go of what was opened, and change nothing."""
+        self._log.abandon()
 
     def tick(self, now_ns: int) -> None:
         """Try again what the disk refused. now_ns: monotonic."""
-        if self._file.error is not None and now_ns >= self._retry_ns:
-            self._retry_ns = now_ns + RETRY_NS
-            self.save()
+        self._log.tick(now_ns)
+        if self._is_reserving_due and self._log.error is None:
+            self.reserve_offsets()
+        if now_ns >= self._join_ns and self._log.error is None:
+            self._join_ns = now_ns + JOIN_NS
+            joined = self._join_log()
+            if joined:
+                self._log.append(*joined)
+        if self._log.state.deleted and now_ns >= self._forget_ns:
+            self._forget_ns = now_ns + FORGET_NS
+            self._forget_deleted()
+
+    def _forget_deleted(self) -> None:
+        """Numbers of deleted topics are kept until the log can't have a record of them."""
+        log = self._stores.log
+        if log is None:
+            return
+        gone: list[int] = []
+        for number in self._log.state.deleted:
+            gone_at = self._gone_at.setdefault(number, log.unused_position)
+            if log.holds_nothing_of(number, before=gone_at):
+                gone.append(number)
+        if gone:
+            for number in gone:
+                del self._gone_at[number]
+            self._log.append(numbers_forgotten(gone))
 
     # What there is.
 
@@ -152,152 +277,332 @@ class Catalog:
 
     # What is made.
 
-    def topic_for(self, name: str, storage: str = "") -> tuple[Topic, Ticket]:
-        """The topic `name`, created when new, and the ticket of its creation. storage: its kind if it is new; ""
-        for the default."""
+    def in_turn(self, topic: str, act: Act) -> Ticket:
+        """Begin an act on a topic, or on one of its channels, behind those that were asked for before."""
+        return self._acts.run(topic, act)
+
+    def topic_ready(self, name: str, storage: str = "") -> Ticket:
+        """Done when the topic is there, created when new. storage: its kind if it is new; "" for the default. Raises
+        InvalidTopicError, LimitError or ClosedError."""
         self.check_open()
         if is_reserved(name):
             raise ReservedTopicError(name)
-        topic = self.topics.get(name)
-        if topic is not None:
-            return topic, self.creation_of(topic)
-        if not is_valid_name(name):
-            raise InvalidTopicError(f"topic name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
-        if len(self.topics) >= self._options.max_topics:
-            raise LimitError(f"topic {name} is not created: {len(self.topics)} exist and the most is --max-topics")
-        topic = self._add_topic(name, self._take_number(), self._stores.kind_of(name, storage))
-        if not is_ephemeral(name):
-            topic.created = self.save()
-        return topic, topic.created
+        return DONE if name in self.topics else self.in_turn(name, lambda: self.create_topic(name, storage))
 
-    def log_topic_for(self, name: str) -> tuple[Topic, Ticket]:
-        """As `topic_for`, but none is created that would be a disk queue. Raises InvalidStorageError."""
+    def log_topic_ready(self, name: str) -> Ticket:
+        """As `topic_ready`, but none is created that would be a disk queue. Raises InvalidStorageError."""
         self.check_open()
         kind = self._stores.kind_of(name)
         is_known = name in self.topics or is_reserved(name)
         if not is_known and is_valid_name(name) and kind != LOG_KIND:
             raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
-        topic, created = self.topic_for(name)
-        log_acts.log_store_of(topic, "keeps keys")
-        return topic, created
+        ready = self.topic_ready(name)
+        if name in self.topics:
+            log_acts.log_store_of(self.topics[name], "keeps keys")
+        return ready
 
-    def channel_for(self, topic: Topic, name: str) -> tuple[Channel, Ticket]:
-        """The channel `name`, created when new, and the ticket of its creation."""
+    def create_topic(self, name: str, storage: str = "", *, channel: str = "") -> Ticket:
+        """In its turn: the topic `name`, when it is new, and with it a channel. The ticket is done when they are
+        there."""
+        if name in self.topics:
+            return self.create_channel(self.topics[name], channel) if channel else DONE
         self.check_open()
-        channel = topic.channels.get(name)
-        if channel is not None:
-            return channel, self.creation_of(channel)
+        if is_reserved(name):
+            raise ReservedTopicError(name)
         if not is_valid_name(name):
-            raise InvalidChannelError(f"channel name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
+            raise InvalidTopicError(f"topic name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
+        if channel:
+            _check_channel_name(channel)
+        count = len(self.topics) + self._creating
+        if count >= self._options.max_topics:
+            raise LimitError(f"topic {name} is not created: {count} exist and the most is --max-topics")
+        topic = self._make_topic(name, self._take_number(), self._stores.kind_of(name, storage))
+        if is_ephemeral(name):
+            self._add(topic)
+            return self.create_channel(topic, channel) if channel else DONE
+        positions = topic.store.positions()
+        entry = TopicEntry(
+            name,
+            number=topic.number,
+            storage=topic.store.kind,
+            id_base=positions.id_base,
+            reserved_offset=positions.reserved_offset,
+            released=positions.released,
+        )
+        changes = [*self._join_log(), topic_created(entry)]
+        number = 0
+        if channel:
+            number = self._take_number()
+            if not is_ephemeral(channel):
+                changes.append(channel_created(topic.number, ChannelEntry(channel, number=number)))
+                changes += _released(topic, None)
+        self._creating += 1
+        created = self._log.append(*changes)
+
+        def settled(done: Ticket) -> None:
+            self._creating -= 1
+            if done.error is not None:
+                self._stores.discard(topic.store)
+                return
+            self._add(topic)
+            if channel:
+                topic.open_channel(channel, number)
+
+        created.when_done(settled)
+        return created
+
+    def create_channel(self, topic: Topic, name: str, start: int | None = None) -> Ticket:
+        """In its turn: the channel `name`, when it is new. start: the offset it begins at, None for what comes from
+        now on, or what waits at the topic. The ticket is done when it is there."""
+        if name in topic.channels:
+            return DONE
+        self.check_open()
+        _check_channel_name(name)
         if len(topic.channels) >= self._options.max_channels_per_topic:
             raise LimitError(
                 f"channel {topic.name}/{name} is not created: {len(topic.channels)} exist "
                 "and the most is --max-channels-per-topic"
             )
         topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
-        channel = topic.open_channel(name, self._take_number())
-        if not (is_ephemeral(name) or is_ephemeral(topic.name)):
-            channel.created = self.save()
-        return channel, channel.created
+        number = self._take_number()
+        begins = topic.store.plan_channel(name, start)
+        if is_ephemeral(name) or is_ephemeral(topic.name):
+            topic.open_channel(name, number, begins)
+            return DONE
+        changes = [channel_created(topic.number, ChannelEntry(name, number=number, start=begins))]
+        if not topic.paused and not _has_lasting_channels(topic):
+            changes += _released(topic, None)
+        created = self._log.append(*changes)
 
-    def creation_of(self, one: Topic | Channel) -> Ticket:
-        """Whether what was created before is on disk by now; it is written once more when that failed."""
-        created = one.created
-        if created.done:
-            one.created = DONE if created.error is None else self.save()
-        return one.created
+        def settled(done: Ticket) -> None:
+            if done.error is None:
+                topic.open_channel(name, number, begins)
+            else:
+                topic.store.unplan_channel(name)
 
-    def _add_topic(self, name: str, number: int, storage: str) -> Topic:
-        topic = Topic(
+        created.when_done(settled)
+        return created
+
+    def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel | None, Ticket]:
+        """Make `consumer` one of the channel's; topic and channel are created when new. The channel is None until
+        the ticket is done."""
+        self.check_open()
+        if is_reserved(topic_name):
+            raise ReservedTopicError(topic_name)
+
+        def attach() -> Ticket:
+            self._attach(self.channel(topic_name, channel_name), consumer)
+            return DONE
+
+        topic = self.topics.get(topic_name)
+        if topic is not None and channel_name in topic.channels and not self._acts.is_busy(topic_name):
+            ticket = attach()
+        else:
+            ticket = self.in_turn(
+                topic_name, lambda: after(self.create_topic(topic_name, channel=channel_name), attach)
+            )
+        topic = self.topics.get(topic_name)
+        return topic.channels.get(channel_name) if topic is not None and ticket.done else None, ticket
+
+    def _attach(self, channel: Channel, consumer: Consumer) -> None:
+        limit = self._options.max_channel_consumers
+        if limit and len(channel.consumers) >= limit:
+            raise LimitError(f"consumers for {channel.topic_name}:{channel.name} exceeds limit of {limit}")
+        channel.add_consumer(consumer)
+        if consumer.is_closing:
+            # Its connection ended while the channel was on its way.
+            self.leave(channel, consumer)
+
+    def leave(self, channel: Channel, consumer: Consumer) -> None:
+        """The consumer's connection ended. What is ephemeral goes with the last one."""
+        gives_back = self._options.requeue_on_disconnect and not channel.is_deleted
+        channel.remove_consumer(consumer, gives_back=gives_back)
+        if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
+            self._workload.flush()
+            self._stores.commit()
+            topic = self.topics[channel.topic_name]
+            self._drop_ephemeral_channel(topic, channel.name)
+            if not topic.channels and is_ephemeral(topic.name):
+                self.drop(topic)
+
+    def _make_topic(self, name: str, number: int, storage: str) -> Topic:
+        return Topic(
             name,
             number,
             self._open_store(name) if self._open_store is not None else self._stores.make(name, number, storage),
-            deferred_max=self._options.max_deferred_per_channel,
+            budgets=self._stores.budgets,
+            gathered_bytes_max=self._options.gathered_bytes_max,
             wake=self._workload.wake,
             schedule=self._workload.schedule,
             pump_later=self._workload.pump_later,
             flush_later=self._workload.flush_later,
             on_appended=self._on_appended,
             time_ns=self._clock.time_ns,
+            fences=self._fences,
         )
-        self.topics[name] = topic
+
+    def _add(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
         self._sorted_names = None
-        return topic
 
     def _take_number(self) -> int:
         number = self._next_number
-        if number >= self._durable_number:
-            raise TopologyError(f"nothing new can be created while topology.json can't be: {self._file.error}")
         self._next_number += 1
+        if self._next_number > self._promised_number:
+            self._promised_number = self._next_number + NUMBERS_AHEAD
+            self._log.append(numbers_reserved(self._promised_number))
         return number
+
+    # What is paused.
+
+    def pause_topic(self, topic: Topic, outcome: Outcome, *, paused: bool) -> Ticket:
+        """In its turn. The outcome tells what waits at the topic."""
+
+        def in_force() -> None:
+            try:
+                if paused:
+                    topic.pause()
+                else:
+                    topic.unpause()
+                outcome.depth = topic.store.depth
+            except Exception as exc:
+                topic.stop("pausing it" if paused else "letting it flow", exc)
+
+        if is_ephemeral(topic.name):
+            in_force()
+            return DONE
+        if paused:
+            topic.hold()  # how far it has come is what is written
+        is_flowing = not paused and _has_lasting_channels(topic)
+        released = None if is_flowing else topic.store.positions().released
+        ticket = self._log.append(topic_paused(topic.number, paused), *_released(topic, released))
+        ticket.when_done(lambda done: topic.resume() if done.error else in_force())
+        return ticket
+
+    def pause_channel(self, channel: Channel, outcome: Outcome, *, paused: bool) -> Ticket:
+        """In its turn. The outcome tells what waits in the channel, and what is in flight."""
+
+        def in_force() -> None:
+            try:
+                if paused:
+                    channel.pause()
+                else:
+                    channel.unpause()
+                outcome.depth, outcome.in_flight = channel.backlog.depth, channel.in_flight_count
+            except Exception as exc:
+                channel.stop("pausing it" if paused else "letting it flow", exc)
+
+        topic = self.topics[channel.topic_name]
+        if is_ephemeral(channel.name) or is_ephemeral(topic.name):
+            in_force()
+            return DONE
+        ticket = self._log.append(channel_paused(topic.number, channel.number, paused))
+        ticket.when_done(lambda done: None if done.error or channel.is_deleted else in_force())
+        return ticket
 
     # What is dropped.
 
-    def drop(self, topic: Topic, durable: Ticket = DONE) -> Outcome:
-        """Drop a topic, its channels and all their messages. durable: when topology.json does not name it any more."""
+    def delete_topic(self, topic: Topic, outcome: Outcome) -> Ticket:
+        """In its turn. The outcome tells what goes with it."""
+        if is_ephemeral(topic.name):
+            outcome.add(self.drop(topic))
+            return DONE
+        ticket = self._log.append(topic_deleted(topic.number))
+        ticket.when_done(lambda done: None if done.error else outcome.add(self.drop(topic)))
+        return ticket
+
+    def drop(self, topic: Topic) -> Outcome:
+        """Drop a topic, its channels and all their messages; topology.json does not name it any more."""
         topic.flush()
-        depth, in_flight, deferred, clients = topic.store.depth, 0, 0, 0
+        depth, in_flight, deferred, clients = 0, 0, 0, 0
+        try:
+            depth = topic.store.depth
+        except Exception as exc:
+            logger.error("topic deleted uncounted topic=%s error=%s", topic.name, exc)
         channels = len(topic.channels)
         for name in list(topic.channels):
-            dropped = topic.delete_channel(name, durable)
+            try:
+                dropped = topic.delete_channel(name)
+            except Exception:
+                logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
+                continue
             depth += dropped.depth
             in_flight += dropped.in_flight
             deferred += dropped.deferred
             clients += dropped.clients
         topic.is_deleted = True
         self._workload.forget(topic)
+        self._fences.lift(topic)
         del self.topics[topic.name]
         self._sorted_names = None
-        topic.store.delete()
+        try:
+            topic.store.delete()
+        except Exception:
+            # No name leads to it any more; what of it is left on the disk, the next start finds and removes.
+            logger.exception("topic not deleted well topic=%s", topic.name)
         return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
+
+    def delete_channel(self, topic: Topic, channel: Channel, outcome: Outcome) -> Ticket:
+        """In its turn. The outcome tells what goes with it."""
+        if is_ephemeral(channel.name) or is_ephemeral(topic.name):
+            outcome.add(self._drop_ephemeral_channel(topic, channel.name))
+            if not topic.channels and is_ephemeral(topic.name):
+                self.drop(topic)
+            return DONE
+        changes = [channel_deleted(topic.number, channel.number)]
+        if not topic.paused and not _has_lasting_channels(topic, besides=channel):
+            # From here on messages wait at the topic. How far it has come is what is written.
+            topic.hold()
+            changes += _released(topic, topic.store.positions().released)
+        ticket = self._log.append(*changes)
+
+        def settled(done: Ticket) -> None:
+            try:
+                if done.error is None:
+                    outcome.add(topic.delete_channel(channel.name))
+            finally:
+                topic.resume()
+
+        ticket.when_done(settled)
+        return ticket
+
+    def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
+        outcome = topic.delete_channel(name)
+        if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
+            # What its last channel had is not the next one's. If this is lost, the next one gets it.
+            self._log.append(*_released(topic, topic.store.positions().released))
+        return outcome
 
     # topology.json.
 
-    def save(self) -> Ticket:
-        """Write the present state; with it, numbers and offsets are promised."""
-        return self._file.save()
+    def released(self, topic: Topic, offset: int) -> Ticket:
+        """A topic of the log that does not flow is to go on at `offset`; done when topology.json says so."""
+        return self._log.append(*_released(topic, offset))
 
     def reserve_offsets(self) -> None:
         """A topic of the log needs more of them."""
-        self.save()
-
-    def save_as(self, durable: Ticket) -> Ticket:
-        """Write what was deleted out of topology.json; that is what `durable` says."""
-        saved = self.save()
-        saved.when_done(lambda done: durable.reject(done.error) if done.error else durable.resolve())
-        return saved
-
-    def _compose(self) -> tuple[bytes, Callable[[], None]]:
-        """topology.json as of now, and what is to be called once it is on the disk: what it promises may be given."""
-        entries = [
-            TopicEntry(
-                name=topic.name,
-                paused=topic.paused,
-                number=topic.number,
-                storage=topic.store.kind,
-                channels=tuple(
-                    ChannelEntry(
-                        name=channel.name,
-                        paused=channel.paused,
-                        number=channel.number,
-                        start=positions.channel_starts.get(channel.name, 0),
-                    )
-                    for channel in topic.channels.values()
-                    if not is_ephemeral(channel.name)
-                ),
-                id_base=positions.id_base,
-                reserved_offset=positions.reserved_offset,
-                released=positions.released,
-            )
-            for topic, positions in [(topic, topic.store.positions()) for topic in self.topics.values()]
-            if not is_ephemeral(topic.name)
-        ]
-        next_number = self._next_number if self._is_closed else self._next_number + NUMBERS_AHEAD
+        self._is_reserving_due = False
         reserving = self._stores.reserving()
 
-        def durable() -> None:
-            self._durable_number = next_number
-            self._stores.reserved(reserving)
+        def settled(done: Ticket) -> None:
+            if done.error is None:
+                self._stores.reserved(reserving)
+            else:
+                self._is_reserving_due = True
 
-        content = Topology(tuple(entries), next_number, self._largest_msg_size).to_json(VERSION)
-        return content, durable
+        if reserving:
+            self._log.append(offsets_reserved(reserving)).when_done(settled)
+
+
+def _check_channel_name(name: str) -> None:
+    if not is_valid_name(name):
+        raise InvalidChannelError(f"channel name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
+
+
+def _has_lasting_channels(topic: Topic, besides: Channel | None = None) -> bool:
+    return any(one is not besides and not is_ephemeral(one.name) for one in topic.channels.values())
+
+
+def _released(topic: Topic, offset: int | None) -> list[Change]:
+    """How far a topic's messages went on to its channels, None: they flow. Only of a topic of the log it is kept."""
+    return [released_upto(topic.number, offset)] if topic.store.positions().id_base else []

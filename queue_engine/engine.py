@@ -10,32 +10,44 @@ from functools import partial
 from itertools import islice
 
 from queue_engine import cursor_acts, log_acts, topic_acts
+from queue_engine.backups import Backups
 from queue_engine.catalog import Catalog
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import CursorStats, EngineSnapshot, InFlightStats, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.errors import (
     ClosedError,
-    LimitError,
+    FencedError,
+    NoRoomError,
     StorageError,
     TopicChangedError,
     TopicNotFoundError,
 )
+from queue_engine.faults import Faults
+from queue_engine.fencing import fencing
 from queue_engine.figures import Client, Figures
-from queue_engine.names import SAMPLES_TOPIC, is_ephemeral, is_reserved
+from queue_engine.names import SAMPLES_TOPIC, is_reserved
 from queue_engine.options import Options
 from queue_engine.sampler import Sampler
+from queue_engine.samples import DIRECTORY as SAMPLES_DIRECTORY
+from queue_engine.stop_progress import StopProgress
 from queue_engine.storage.background import Background
+from queue_engine.storage.backup_files import refuse_incomplete
+from queue_engine.storage.closing import AT_ONCE, Closing
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
+from queue_engine.storage.log_store import LogStore
+from queue_engine.storage.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.record_reader import Records
 from queue_engine.storage.store import TopicStore
-from queue_engine.stores import Stores
-from queue_engine.ticket import DONE, Ticket, all_of
+from queue_engine.storage.sync_place import SyncPlace
+from queue_engine.stores import LOG_DIRECTORY, Stores
+from queue_engine.ticket import Ticket, after
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +61,9 @@ class Engine:
     """All queue state of one process.
 
     on_work: called when `turn` has something to do and had nothing before.
-    background: a thread for slow disk work. sync_background: one for the log's syncs alone; the same when None.
+    background: a thread for slow disk work. sync_background: one for the log's syncs alone,
+    progress_background: one for those of channels' progress; the same when None.
+    sync_place: chooses which of the log's syncs are made on the engine's thread; None: none of them.
     open_store: makes a topic's store; the default is by storage kind in the data directory.
     """
 
@@ -61,6 +75,8 @@ class Engine:
         files: Files,
         background: Background,
         sync_background: Background | None = None,
+        progress_background: Background | None = None,
+        sync_place: SyncPlace | None = None,
         on_work: Callable[[], None] = lambda: None,
         open_store: Callable[[str], TopicStore] | None = None,
     ) -> None:
@@ -78,12 +94,16 @@ class Engine:
             files=files,
             background=background,
             sync_background=sync_background or background,
+            progress_background=progress_background,
+            sync_place=sync_place,
             on_work=lambda: self.on_work(),
             on_reserve=lambda: self._catalog.reserve_offsets(),
         )
         self._sampler = Sampler(options, clock=clock, files=files, background=background)
         self._next_client_key = 1
         self._workload = Workload(clock, on_work=lambda: self.on_work())
+        self.faults = Faults(clock)
+        self._fences = Fences(clock.time_ns)
         self._catalog = Catalog(
             options,
             clock=clock,
@@ -91,6 +111,7 @@ class Engine:
             background=background,
             stores=self._stores,
             workload=self._workload,
+            fences=self._fences,
             check_open=self._check_open,
             on_appended=self.note_append,
             open_store=open_store,
@@ -99,10 +120,20 @@ class Engine:
         self._figures = Figures(
             self._catalog,
             self._stores,
+            workload=self._workload,
+            faults=self.faults,
             clients=self.clients,
             clock=clock,
             started_at_ns=self.started_at_ns,
             health=lambda: self.health,
+        )
+        self._backups = Backups(
+            options.data_path,
+            clock,
+            backgrounds=[background, progress_background or background],
+            topics=lambda: self.topics.values(),
+            logs=self._logs,
+            is_over=lambda: self.is_closing,
         )
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())
@@ -110,16 +141,27 @@ class Engine:
     @property
     def health(self) -> str:
         """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
-        error = self._catalog.error or self._stores.error or self._publish_error or self._workload.error
+        # Want of room is told by the store itself, for as long as it lasts.
+        publish_error = None if isinstance(self._publish_error, NoRoomError) else self._publish_error
+        stores = self._stores
+        error: Exception | str | None = self._catalog.error or stores.error or stores.refusal or publish_error
+        error = error or self._workload.error or self._fences.error or self.faults.error
         return HEALTHY if error is None else f"NOK - {error}"
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the last start found damaged, a sentence each. It is over, so it is no reason to be unhealthy."""
+        return self._stores.report.warnings() if self._stores.report is not None else ()
 
     # Start and stop.
 
     def open(self) -> None:
         """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
         disk was changed, and `close` changes nothing either."""
+        refuse_incomplete(self.options.data_path)
         self._catalog.open()
         self._is_open = True
+        self._backups.open()
         self._catalog.begin()
         if SAMPLES_TOPIC in self.topics:
             # From before the name was reserved. Nothing of it is lost, and nothing is mixed with it.
@@ -131,35 +173,70 @@ class Engine:
         self._sampler.open()
 
     def close(self) -> None:
-        """Put everything on disk. Clients were disconnected before. Raises StorageError, naming what was not
-        kept, after it has tried everything."""
+        """`closing` in one go, with one try for everything."""
+        for _ in self.closing(AT_ONCE):
+            pass
+
+    def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
+        """Put everything on disk. Clients were disconnected before. Yields how far it is; a step with a `reason` is to
+        be followed by a pause. Raises StorageError, naming what was not kept, after it has tried everything."""
         self.is_closing = True
         if not self._is_open:
             # What is on disk was not understood, or not all of it: it stays as it is.
             self._stores.abandon()
+            self._catalog.abandon()
             return
         self.flush()
         self._sampler.close(None if SAMPLES_TOPIC in self.topics else partial(self.stats, include_clients=False))
         errors: list[str] = []
         for topic in self.topics.values():
             try:
-                for channel in topic.channels.values():
-                    channel.give_back_everything()
-                topic.store.close()
+                errors += self._give_back_all_of(topic)
+                topic.store.begin_close()
             except Exception as exc:
                 # Whatever it is, the other topics are still to be kept.
-                if not isinstance(exc, StorageError):
-                    logger.exception("topic not closed topic=%s", topic.name)
+                logger.exception("topic not closed topic=%s", topic.name)
                 errors.append(f"topic {topic.name}: {exc}")
         try:
-            self._stores.close()
-        except StorageError as exc:
+            yield from self._stores.closing(how)
+        except Exception as exc:
+            if not isinstance(exc, StorageError):
+                logger.exception("stores not closed")
             errors.append(str(exc))
-        saved = self._catalog.close()
-        if saved.done and saved.error is not None:
-            errors.append(str(saved.error))
+        if error := (yield from self._saving_topology(how)):
+            errors.append(str(error))
         if errors:
             raise StorageError("; ".join(errors))
+
+    def _saving_topology(self, how: Closing) -> Generator[StopProgress, None, Exception | None]:
+        """Write topology.json for the last time; why the disk refused it to the end."""
+        began_ns = self._clock.monotonic_ns()
+        while True:
+            try:
+                self._catalog.close()
+            except StorageError as exc:
+                if self._clock.monotonic_ns() - began_ns >= how.patience_ns:
+                    return exc
+                reason = str(exc)
+            else:
+                return None
+            yield StopProgress(0, 0, reason)
+
+    @staticmethod
+    def _give_back_all_of(topic: Topic) -> list[str]:
+        """What is in flight waits again, so that the store can keep it; returns what could not be kept, and why."""
+        lost: list[str] = []
+        for channel in topic.channels.values():
+            try:
+                channel.give_back_everything()
+            except FencedError as exc:
+                count = channel.in_flight_count
+                if topic.store.kind == LOG_KIND:
+                    # The log has them, and the progress journal knows which are finished.
+                    logger.warning("%s: %d messages that were in flight come again after the next start", exc, count)
+                else:
+                    lost.append(f"{exc}; {count} messages that were in flight are lost")
+        return lost
 
     # Publishing and subscribing.
 
@@ -169,27 +246,32 @@ class Engine:
         The ticket is done when OK may be said. Raises InvalidTopicError, LimitError or ClosedError.
         """
         topic = self.topics.get(topic_name)
-        created = DONE
-        if topic is None or topic.created is not DONE or self.is_closing:
-            topic, created = self._catalog.topic_for(topic_name)
+        if topic is None or self.is_closing:
+            ready = self._catalog.topic_ready(topic_name)
+            return after(ready, lambda: self._publish(self.topics[topic_name], bodies, defer_ms))
+        return self._publish(topic, bodies, defer_ms)
+
+    def _publish(self, topic: Topic, bodies: Sequence[bytes], defer_ms: int) -> Ticket:
         if defer_ms:
-            ticket = topic.publish_deferred(bodies, self._clock.monotonic_ns() + defer_ms * NS_PER_MS)
-        else:
-            ticket = topic.publish(bodies)
-        return ticket if created is DONE else all_of((created, ticket))
+            return topic.publish_deferred(bodies, self._clock.monotonic_ns() + defer_ms * NS_PER_MS)
+        return topic.publish(bodies)
 
     def publish_turn(self, topic_name: str, bodies: Sequence[bytes]) -> Ticket:
         """The same for what all of a turn's single messages are: they go to the store at once."""
         topic = self.topics.get(topic_name)
-        if topic is None or topic.created is not DONE or self.is_closing:
+        if topic is None or self.is_closing:
             return self.publish(topic_name, bodies)
         return topic.publish_at_once(bodies)
 
     def publish_keyed(self, topic_name: str, body: bytes, key: bytes) -> Ticket:
         """`publish` of one message with a key; only a topic of the log keeps one. Raises InvalidStorageError, and as
         `publish`."""
-        topic, created = self._catalog.log_topic_for(topic_name)
-        return all_of((created, log_acts.publish_keyed(topic, body, key)))
+        ready = self._catalog.log_topic_ready(topic_name)
+        return after(ready, lambda: log_acts.publish_keyed(self.topics[topic_name], body, key))
+
+    def log_topic_ready(self, topic_name: str) -> Ticket:
+        """Done when a topic that keeps keys is there, created when new. Raises as `publish_keyed`."""
+        return self._catalog.log_topic_ready(topic_name)
 
     def write_batch(
         self,
@@ -202,7 +284,8 @@ class Engine:
         number: int | None = None,
     ) -> tuple[log_acts.WrittenBatch, Ticket]:
         """Publish messages once per `batch_key`, 16 bytes and not zero: as one record, all or nothing. Asked again,
-        it answers what the first got; the topic is created when new.
+        it answers what the first got. A new topic is created first where that is done at once; otherwise
+        TopicNotFoundError is raised (`log_topic_ready`).
 
         keys: of each message, of no bytes for none. number: of the topic that is meant, None for any. Raises
         TopicChangedError when the topic has another number, BatchKeyConflictError when the key was used for other
@@ -212,38 +295,28 @@ class Engine:
         if number is not None and (there is None or there.number != number):
             now = "does not exist" if there is None else f"has number {there.number}"
             raise TopicChangedError(f"topic {topic_name} {now}, and number {number} is meant")
-        topic, created = self._catalog.log_topic_for(topic_name)
+        ready = self._catalog.log_topic_ready(topic_name)
+        if ready.done and ready.error is not None:
+            raise ready.error
         if keys is not None and not any(keys):
             keys = None
-        written, ticket = log_acts.write_batch(topic, bodies, batch_key, keys, is_replayed=is_replayed)
-        return written, all_of((created, ticket))
+        return log_acts.write_batch(self.topic(topic_name), bodies, batch_key, keys, is_replayed=is_replayed)
 
     def note_append(self, ticket: Ticket) -> None:
         """Learn from a settled append whether the disk takes what is published."""
         self._publish_error = ticket.error
 
-    def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel, Ticket]:
-        """Make `consumer` one of the channel's; topic and channel are created when new.
+    def subscribe(self, topic_name: str, channel_name: str, consumer: Consumer) -> tuple[Channel | None, Ticket]:
+        """Make `consumer` one of the channel's; topic and channel are created when new. The channel is None until the
+        ticket is done; when that is rejected, nothing was made.
 
         Raises InvalidTopicError, InvalidChannelError, LimitError or ClosedError.
         """
-        topic, topic_created = self._catalog.topic_for(topic_name)
-        channel, channel_created = self._catalog.channel_for(topic, channel_name)
-        limit = self.options.max_channel_consumers
-        if limit and len(channel.consumers) >= limit:
-            raise LimitError(f"consumers for {topic_name}:{channel_name} exceeds limit of {limit}")
-        channel.add_consumer(consumer)
-        return channel, all_of((topic_created, channel_created))
+        return self._catalog.subscribe(topic_name, channel_name, consumer)
 
     def unsubscribe(self, channel: Channel, consumer: Consumer) -> None:
         """The consumer's connection ended."""
-        channel.remove_consumer(consumer, gives_back=self.options.requeue_on_disconnect and not channel.is_deleted)
-        if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
-            self.flush()
-            topic = self.topics[channel.topic_name]
-            topic.delete_channel(channel.name)
-            if not topic.channels and is_ephemeral(topic.name):
-                self._catalog.drop(topic)
+        self._catalog.leave(channel, consumer)
 
     def add_client(self, client: Client) -> int:
         """Know a connection; returns its key, which is never used again."""
@@ -278,6 +351,7 @@ class Engine:
         kind, or the topic exists and has another."""
         return topic_acts.create_topic(self._catalog, topic, storage=storage)
 
+    @fencing
     def create_channel(
         self, topic: str, channel: str, *, start: log_acts.Target | None = None
     ) -> tuple[Outcome, Ticket]:
@@ -285,45 +359,67 @@ class Engine:
         or with what waits at the topic when it is the first. Raises InvalidStorageError."""
         return topic_acts.create_channel(self._catalog, topic, channel, start=start)
 
+    @fencing
     def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Drop a topic, its channels and all their messages; their consumers are disconnected."""
         return topic_acts.delete_topic(self._catalog, topic)
 
+    @fencing
     def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Drop a channel with all it holds; its consumers are disconnected."""
         return topic_acts.delete_channel(self._catalog, topic, channel)
 
+    @fencing
     def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
         """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
         return topic_acts.empty_topic(self._catalog, topic, channels_too=channels_too)
 
+    @fencing
     def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Drop all that a channel holds: waiting, deferred and in flight."""
         return topic_acts.empty_channel(self._catalog, topic, channel)
 
+    @fencing
     def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the topic to its channels."""
         return topic_acts.pause_topic(self._catalog, topic)
 
+    @fencing
     def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         return topic_acts.unpause_topic(self._catalog, topic)
 
+    @fencing
     def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the channel to its consumers; what is in flight stays so."""
         return topic_acts.pause_channel(self._catalog, topic, channel)
 
+    @fencing
     def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         return topic_acts.unpause_channel(self._catalog, topic, channel)
 
+    @fencing
     def requeue_in_flight(
         self, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
     ) -> tuple[Outcome, Ticket]:
         """Put messages in flight back in the queue now: one, one client's, or all."""
         return topic_acts.requeue_in_flight(self._catalog, topic, channel, client_key=client_key, message_id=message_id)
 
+    @fencing
     def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Let all deferred messages of a channel wait like the others now."""
         return topic_acts.release_deferred(self._catalog, topic, channel)
+
+    @fencing
+    def retry_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Let a fenced topic go on: publishes are taken, and what waits goes on to its channels. Raises FencedError
+        when it fails again."""
+        return topic_acts.retry_topic(self._catalog, topic, self._workload)
+
+    @fencing
+    def retry_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Let a fenced channel go on: what is not finished waits again, what was in flight included. Raises FencedError
+        when it fails again."""
+        return topic_acts.retry_channel(self._catalog, topic, channel, self._workload)
 
     # Reading and rewinding, on topics of the log.
 
@@ -382,19 +478,27 @@ class Engine:
         self._check_open()
         return self._stores.give_back(name)
 
+    @fencing
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """What a channel would deliver next, without consuming. Raises as `read_messages`."""
         return log_acts.peek(self.topic(topic), self.channel(topic, channel), count_max)
 
+    @fencing
     def seek_preview(self, topic: str, channel: str, target: log_acts.Target) -> log_acts.SeekPreview:
         """What `seek_channel` would do. Raises as `read_messages`."""
         return log_acts.seek_preview(self.topic(topic), self.channel(topic, channel), target)
 
+    @fencing
     def seek_channel(self, topic: str, channel: str, *, target: log_acts.Target) -> tuple[Outcome, Ticket]:
         """Move a channel back or forth. The outcome tells what waits then, and what was in flight. Raises as
         `read_messages`."""
         self._check_open()
-        return log_acts.seek(self.topic(topic), self.channel(topic, channel), target)
+        outcome = Outcome()
+
+        def act() -> Ticket:
+            return log_acts.seek(self.topic(topic), self.channel(topic, channel), target, outcome)
+
+        return outcome, self._catalog.in_turn(topic, act)
 
     # Pipeline cursors, on topics of the log. No act on channels concerns them.
 
@@ -403,8 +507,7 @@ class Engine:
         is there stays as it is. Raises TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
         self._check_open()
         owner = self.topic(topic)
-        outcome, ticket = cursor_acts.create(owner, cursor, start or log_acts.Target(word=log_acts.START))
-        return outcome, all_of((self._catalog.creation_of(owner), ticket))
+        return cursor_acts.create(owner, cursor, start or log_acts.Target(word=log_acts.START))
 
     def move_cursor(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
         """The reader has everything before `offset` for good; `number` is the topic's as it knows it. Raises
@@ -431,6 +534,7 @@ class Engine:
             tuple(one for one in ended if topic in ("", one.cursor.topic)),
         )
 
+    @fencing
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first."""
         return self.channel(topic, channel).in_flight_stats(self._clock.monotonic_ns(), limit)
@@ -449,9 +553,12 @@ class Engine:
     def turn(self) -> None:
         """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
         next turn (`has_work`)."""
-        self.flush()
-        self._workload.turn(delivers=not self.is_closing)
-        self._stores.end_turn()
+        try:
+            self.flush()
+            self._workload.turn(delivers=not self.is_closing)
+        finally:
+            # What was done is noted and written, whatever failed.
+            self._stores.end_turn()
 
     def scan_pass(self) -> tuple[int, int]:
         """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.
@@ -467,11 +574,25 @@ class Engine:
     def tick(self) -> None:
         """Start the syncs whose time has come, and try again what the disk refused."""
         now_ns = self._clock.monotonic_ns()
-        self._stores.tick(now_ns)
-        self._catalog.tick(now_ns)
-        self._workload.retry_stalled()
-        self._sampler.tick(now_ns)
-        self._tidy(now_ns)
+        for what, step in (
+            ("looking after the stores", self._stores.tick),
+            ("looking after topology.json", self._catalog.tick),
+            ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
+            ("looking after the samples", self._sampler.tick),
+            ("looking after backups", self._backups.tick),
+            ("tidying up", self._tidy),
+        ):
+            try:
+                step(now_ns)
+            except Exception as exc:
+                self.faults.note(what, exc)
+            else:
+                self.faults.ended(what)
+
+    def _logs(self) -> dict[str, LogStore]:
+        """By their directories in the data directory."""
+        found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
+        return {name: log for name, log in found.items() if log is not None}
 
     def _tidy(self, now_ns: int) -> None:
         """Tidy every channel once per TIDY_INTERVAL_NS, a few at a time."""

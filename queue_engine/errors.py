@@ -109,6 +109,13 @@ class LimitError(RequestError):
     code = "LIMIT_REACHED"
 
 
+class FencedError(RequestError):
+    """The topic or channel stopped, because something failed in it unexpectedly; the text says what. What was asked is
+    not done, or nobody knows whether it is; an operator can let it try again."""
+
+    code = "FENCED"
+
+
 class ClosedError(PenstockError):
     """The engine, topic or queue is closing; the text is nsqd's word for it."""
 
@@ -120,8 +127,34 @@ class StorageError(PenstockError):
     """The disk refused; what was to be written is not acknowledged."""
 
 
+class NoRoomError(StorageError):
+    """The disk has no room for what was to be published, for now: nothing of it is stored, everything else goes on."""
+
+
+class SegmentUnreadableError(StorageError):
+    """A file of the log can't be read at a place; the text names both. path: of the file."""
+
+    def __init__(self, path: str, position: int, error: OSError) -> None:
+        super().__init__(f"{path} can't be read at {position}: {error}")
+        self.path = path
+
+
 class CorruptError(StorageError):
     """Stored bytes are not what was written; the text says file, position, found and expected."""
+
+
+class NewerFormatError(StorageError):
+    """A file of the data directory is of a format version that this version of Penstock does not know."""
+
+    def __init__(self, what: str, version: int, known: int) -> None:
+        """what: which file, or which part of it. version: its own. known: the newest that can be read."""
+        super().__init__(
+            f"{what} has format version {version}, and this version of Penstock reads versions up to {known}. "
+            "Nothing was changed. Start the version of Penstock that wrote it, or restore a backup."
+        )
+        self.what = what
+        self.version = version
+        self.known = known
 
 
 class DirectoryLockedError(StorageError):
@@ -130,6 +163,14 @@ class DirectoryLockedError(StorageError):
 
 class TopologyError(StorageError):
     """topology.json can't be read or written; the file is left as it is."""
+
+
+class NewerTopologyError(TopologyError):
+    """A newer version wrote topology.json or topology.changes: this version neither reads nor repairs them."""
+
+
+class OutcomeUnknownError(StorageError):
+    """An act was written and the disk did not confirm it: the next start may find it done, or not."""
 
 
 class OptionsError(PenstockError):

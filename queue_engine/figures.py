@@ -7,7 +7,11 @@ from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.clock import Clock
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import ClientStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.topic import Topic
+from queue_engine.delivery.workload import Workload
+from queue_engine.faults import Faults
+from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
 from queue_engine.version import VERSION
 
@@ -36,6 +40,8 @@ class Figures:
         catalog: Catalog,
         stores: Stores,
         *,
+        workload: Workload,
+        faults: Faults,
         clients: Mapping[int, Client],
         clock: Clock,
         started_at_ns: int,
@@ -43,6 +49,8 @@ class Figures:
     ) -> None:
         self._catalog = catalog
         self._stores = stores
+        self._workload = workload
+        self._faults = faults
         self._clients = clients
         self._clock = clock
         self._started_at_ns = started_at_ns
@@ -72,14 +80,15 @@ class Figures:
                 each = one.channels.get(channel_name)
                 if each is None:
                     continue  # deleted between two slices
-                channels.append(each.stats(self._clients_of(each) if wants_clients(name, channel_name) else None))
+                clients = self._clients_of(each) if wants_clients(name, channel_name) else None
+                channels.append(each.stats(clients, self._unreadable(each)))
                 sliced += 1
                 if sliced >= SNAPSHOT_SLICE_CHANNELS:
                     sliced = 0
                     yield
             if one.is_deleted:
                 continue
-            listed.append(one.stats(tuple(channels), cursor_acts.stats_of_topic(one)))
+            listed.append(one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one)))
             sliced += 1
         producers = [client for client in self._clients.values() if client.is_producer]
         self._sequence += 1
@@ -93,7 +102,7 @@ class Figures:
             producer_count=len(producers),
             topics=tuple(listed),
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
-            log=self._stores.log_stats(),
+            log=self._log_stats(),
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:
@@ -105,6 +114,30 @@ class Figures:
             except StopIteration as stop:
                 snapshot: EngineSnapshot = stop.value
                 return snapshot
+
+    def _unreadable(self, one: Topic | Channel) -> str:
+        failure = self._workload.failure_of(one)
+        return "" if failure is None else str(failure)
+
+    def _cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
+        """Of the cursors that can be told; () when something unexpected is in the way, which `faults` then shows."""
+        what = f"making the figures of the cursors of {topic.name}"
+        try:
+            found = cursor_acts.stats_of_topic(topic)
+        except Exception as exc:
+            self._faults.note(what, exc)
+            return ()
+        self._faults.ended(what)
+        return found
+
+    def _log_stats(self) -> LogStats | None:
+        try:
+            found = self._stores.log_stats()
+        except Exception as exc:
+            self._faults.note("making the figures of the log", exc)
+            return None
+        self._faults.ended("making the figures of the log")
+        return found
 
     def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
         return tuple(self._clients[key].stats() for key in channel.consumers if key in self._clients)

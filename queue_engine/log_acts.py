@@ -16,7 +16,7 @@ from queue_engine.storage.log_leases import Lease, leased_segments
 from queue_engine.storage.log_reader import Frames, LogReader, MessagePage
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.record_reader import Records
-from queue_engine.ticket import Ticket
+from queue_engine.ticket import Ticket, after, or_unknown
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
@@ -110,7 +110,8 @@ def publish_keyed(topic: Topic, body: bytes, key: bytes) -> Ticket:
     return topic.publish_alone([body], lambda batch: store.append_keyed(batch, keys=[key]))
 
 
-def _resolved(store: LogTopicStore, target: Target) -> int:
+def resolved(store: LogTopicStore, target: Target) -> int:
+    """The offset of a place. Raises LimitError or StorageError."""
     if target.word == START:
         return store.oldest_offset
     if target.word == END:
@@ -126,19 +127,19 @@ def _resolved(store: LogTopicStore, target: Target) -> int:
 def read_page(topic: Topic, target: Target, count_max: int) -> MessagePage:
     """Messages from a place on, without consuming. Raises InvalidStorageError, LimitError or StorageError."""
     store = log_store_of(topic)
-    return LogReader(store).page(_resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
+    return LogReader(store).page(resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
 
 
 def read_frames(topic: Topic, offset: int, bytes_max: int) -> Frames:
     """Messages in bulk. Raises InvalidStorageError, LimitError or StorageError."""
     store = log_store_of(topic)
-    return LogReader(store).frames(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+    return LogReader(store).frames(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
 
 def read_records(topic: Topic, offset: int, bytes_max: int) -> Records:
     """Whole records as the log has them, unchecked. Raises InvalidStorageError, LimitError or StorageError."""
     store = log_store_of(topic)
-    return store.record_reader().read(_resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+    return store.record_reader().read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
 
 def log_place(topic: Topic, time_ns: int | None) -> LogPlace:
@@ -173,7 +174,7 @@ def renew_lease(topic: Topic, hold: Hold, offset: int, ttl_ms: int, segments_max
 
 
 def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
-    _resolved(store, Target(offset))
+    resolved(store, Target(offset))
     if offset < store.oldest_offset:
         raise LimitError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     segments = leased_segments(store, offset, segments_max)
@@ -197,7 +198,7 @@ def _both(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
 
 def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
     store, backlog = _both(topic, channel)
-    offset = min(max(_resolved(store, target), store.oldest_offset), store.released)
+    offset = min(max(resolved(store, target), store.oldest_offset), store.released)
     return SeekPreview(
         offset,
         store.oldest_offset,
@@ -207,13 +208,18 @@ def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
     )
 
 
-def seek(topic: Topic, channel: Channel, target: Target) -> tuple[Outcome, Ticket]:
+def seek(topic: Topic, channel: Channel, target: Target, outcome: Outcome) -> Ticket:
     """Move a channel's cursor: all from there on is delivered (again), all before it is done. What is in flight is
-    taken from its consumers; their FIN comes too late."""
+    taken from its consumers; their FIN comes too late. Nothing of it is done before it is durable."""
     store, backlog = _both(topic, channel)
-    offset = _resolved(store, target)
-    in_flight = channel.in_flight_count
-    channel.forget_in_flight()
-    ticket = backlog.seek(offset)
-    channel.has_moved()
-    return Outcome(depth=backlog.depth, in_flight=in_flight, deferred=backlog.deferred_count), ticket
+    offset = resolved(store, target)
+
+    def in_force() -> Ticket:
+        outcome.in_flight = channel.in_flight_count
+        channel.forget_in_flight()
+        backlog.seek(offset)
+        channel.has_moved()
+        outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
+        return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
+
+    return after(backlog.prepare_seek(offset), in_force)

@@ -55,8 +55,12 @@ def _option(
     return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
 
 
-# What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and 65 in a record.
+# What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and at most 67 in a record.
 LOG_BYTES_PER_BODY_BYTE_MAX = 16
+# What a message costs in an MPUB's body beside its own bytes.
+MPUB_SIZE_BYTES = 4
+# Messages that came one by one and are appended together are at most so many bytes, counted as an MPUB counts them.
+GATHERED_BYTES_MAX = 1 << 20
 
 
 def _node_id() -> int:
@@ -87,6 +91,10 @@ class Options:
     sync_interval_bytes: int = _option(4 << 20, "with --sync interval: most bytes between syncs", low=1)
     log_segment_bytes: int = _option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
 
+    # Six MPUBs of --max-body-size, so that as many channels may lag by different amounts without reading them twice.
+    log_cache_bytes: int = _option(
+        32 << 20, "bytes of the log kept in memory for the channels that want them next", low=0
+    )
     log_retention_ms: int = _option(0, "keep what all channels have finished so long (0: let it go)", low=0)
     log_retention_bytes: int = _option(0, "keep it while the log is smaller than so many bytes", low=0)
     pipeline_retention_bytes: int = _option(
@@ -94,15 +102,35 @@ class Options:
         "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
         low=0,
     )
+    set_aside_segment: str = _option(
+        "", "a file of the log that can't be read: tells what would be lost without it; NAME:COUNT sets it aside"
+    )
+    drop_unknown_topics: bool = _option(
+        False, "start though the log has messages of topics that topology.json does not know, and let them go"
+    )
     samples_interval_ms: int = _option(
         10_000, "how often the server's figures are sampled, each second at most (0: never)", low=0
     )
     samples_retention_ms: int = _option(604_800_000, "how long samples are kept", low=60_000)
     samples_retention_bytes: int = _option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
-    http_token: str = _option("", "who sends it as Authorization: Bearer TOKEN may read bodies by HTTP")
+    http_token: str = _option(
+        "", "by HTTP, only who sends it as Authorization: Bearer TOKEN may read bodies, publish or change anything"
+    )
+
+    stop_timeout_ms: int = _option(
+        60_000, "how long a stop tries on while the disk refuses and nothing advances", low=0
+    )
 
     # Queues.
-    mem_queue_size: int = _option(10_000, "messages kept in memory per topic and per channel", low=0)
+    mem_queue_size: int = _option(
+        10_000,
+        "messages kept in memory per topic and per channel; one that comes back waits behind at most so many",
+        low=0,
+    )
+    # 10,000 messages of 6 KiB: where those are larger, their bytes decide.
+    mem_queue_bytes: int = _option(64 << 20, "bytes of them kept in memory per topic and per channel", low=0)
+    # Four full queues. A message that several channels have is counted for each.
+    mem_queue_total_bytes: int = _option(256 << 20, "bytes of them kept in memory in all; beyond, disk", low=0)
     max_bytes_per_file: int = _option(100 << 20, "bytes per disk queue file before it rolls", low=1 << 10)
     sync_every: int = _option(2_500, "disk queue writes per fsync", low=1)
     sync_timeout_ms: int = _option(2_000, "longest time between fsyncs of a written disk queue", low=1)
@@ -112,6 +140,10 @@ class Options:
     max_msg_timeout_ms: int = _option(900_000, "how long TOUCH may prolong that in all", low=1)
     max_msg_size: int = _option(1 << 20, "largest message body in bytes", low=1, high=1 << 30)
     max_body_size: int = _option(5 << 20, "largest command body in bytes", low=1, high=1 << 30)
+    # A dozen of the largest at once keep any disk busy; more would only wait in memory.
+    max_pending_body_bytes: int = _option(
+        64 << 20, "bytes of unfinished bodies in all, TCP and HTTP; beyond, reading them waits", low=1
+    )
     max_req_timeout_ms: int = _option(3_600_000, "longest delay of REQ and DPUB", low=0)
 
     # Clients.
@@ -122,7 +154,9 @@ class Options:
     max_output_buffer_timeout_ms: int = _option(30_000, "longest output buffer timeout a client may ask for", low=1)
     output_buffer_timeout_ms: int = _option(250, "output buffer timeout a client gets without asking", low=0)
     max_channel_consumers: int = _option(0, "consumers per channel (0: unlimited)", low=0)
-    max_connections: int = _option(10_000, "TCP and HTTP connections at once, each", low=1)
+    max_connections: int = _option(
+        10_000, "TCP and HTTP connections at once, each; fewer where descriptors are few", low=1
+    )
     magic_timeout_ms: int = _option(5_000, "how long a new connection may take to send its magic", low=100)
     command_timeout_ms: int = _option(
         10_000, "how long a command and its body may take from first byte to last, per MiB begun", low=100
@@ -142,6 +176,16 @@ class Options:
     max_topics: int = _option(10_000, "topics", low=1)
     max_channels_per_topic: int = _option(1_000, "channels per topic", low=1)
     max_deferred_per_channel: int = _option(1_000_000, "deferred messages per channel: they cost memory", low=0)
+    # Two channels of the log at the limit above, or 500 messages of 1 MiB on `diskqueue`, whose bodies are in memory.
+    max_deferred_bytes: int = _option(
+        512 << 20,
+        "bytes of memory for deferred messages in all; beyond, DPUB is refused and REQ slows its channel",
+        low=0,
+    )
+    # What is in flight on `diskqueue` is in memory alone. As much as waits in all memory queues together.
+    max_in_flight_bytes: int = _option(
+        256 << 20, "bytes of messages in flight in all, on diskqueue; beyond, channels wait for FIN", low=0
+    )
 
     def validate(self) -> None:
         """Check every limit at once. Raises OptionsError with all complaints, each naming flag, value and limit."""
@@ -175,6 +219,12 @@ class Options:
             )
         if complaints:
             raise OptionsError(complaints)
+
+    @property
+    def gathered_bytes_max(self) -> int:
+        """Most bytes of messages that came one by one and are appended together, each counted with MPUB_SIZE_BYTES:
+        no more than an MPUB may have, so that the record fits a file of the log."""
+        return min(GATHERED_BYTES_MAX, self.max_body_size)
 
     @property
     def effective_node_id(self) -> int:

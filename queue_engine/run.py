@@ -7,7 +7,7 @@ made, so every channel of a topic may share them.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain, groupby, repeat
+from itertools import accumulate, chain, groupby
 
 from queue_engine.message import (
     ATTEMPTS_MAX,
@@ -62,10 +62,18 @@ _frame_start = _FrameStarts().__getitem__
 _next_attempts = _NextAttempts().__getitem__
 
 
+def _by_turns(*columns: Sequence[bytes]) -> bytes:
+    """The first of every column, then the second of every column, and so on, in one buffer. All are of one length."""
+    parts = [b""] * (len(columns) * len(columns[0]))
+    for at, column in enumerate(columns):
+        parts[at :: len(columns)] = column
+    return b"".join(parts)
+
+
 class Batch:
     """The messages of one publish: ids and bodies side by side, one publish time."""
 
-    __slots__ = ("_run", "_stored", "bodies", "body_bytes", "body_sizes", "ids", "timestamp_ns")
+    __slots__ = ("_is_even", "_run", "_stored", "bodies", "body_bytes", "body_sizes", "ids", "timestamp_ns")
 
     def __init__(self, timestamp_ns: int, ids: list[bytes], bodies: Sequence[bytes]) -> None:
         assert len(ids) == len(bodies) > 0
@@ -73,7 +81,10 @@ class Batch:
         self.ids = ids
         self.bodies = bodies
         self.body_sizes = list(map(len, bodies))
-        self.body_bytes = self.body_sizes[0] if len(ids) == 1 else sum(self.body_sizes)
+        size = self.body_sizes[0]
+        # Bodies of one size are put together with less work.
+        self._is_even = self.body_sizes.count(size) == len(ids)
+        self.body_bytes = size * len(ids) if self._is_even else sum(self.body_sizes)
         self._run: Run | None = None
         self._stored: tuple[bytes, list[int]] | None = None
 
@@ -85,12 +96,18 @@ class Batch:
         if self._run is None and len(self.ids) == 1:
             self._run = Run(frame(self.timestamp_ns, 1, self.ids[0], self.bodies[0]), self.ids, self.timestamp_ns)
         elif self._run is None:
-            # Timestamp and attempts are the same for the whole batch.
+            # Timestamp and attempts are the same for the whole batch, and often the size.
+            count = len(self.ids)
+            first = _frame_start(self.body_sizes[0])
             middle = pack_frame_prefix(0, FRAME_TYPE_MESSAGE, self.timestamp_ns, 1)[TIMESTAMP_AT:]
-            starts = map(_frame_start, self.body_sizes)
-            parts = zip(starts, repeat(middle), self.ids, self.bodies, strict=False)
-            self._run = Run(b"".join(chain.from_iterable(parts)), self.ids, self.timestamp_ns)
-            self._run.set_sizes([size + FRAME_HEADER_BYTES for size in self.body_sizes])
+            if self._is_even:
+                self._run = Run(_by_turns([first + middle] * count, self.ids, self.bodies), self.ids, self.timestamp_ns)
+                frame_bytes = self.body_sizes[0] + FRAME_HEADER_BYTES
+                self._run.set_ends(range(frame_bytes, frame_bytes * count + 1, frame_bytes))
+            else:
+                starts = list(map(_frame_start, self.body_sizes))
+                self._run = Run(_by_turns(starts, [middle] * count, self.ids, self.bodies), self.ids, self.timestamp_ns)
+                self._run.set_sizes([size + FRAME_HEADER_BYTES for size in self.body_sizes])
         assert self._run is not None
         return self._run
 
@@ -102,8 +119,12 @@ class Batch:
                 record = _stored_size(self.body_bytes) + prefix + self.ids[0] + self.bodies[0]
                 self._stored = record, [len(record)]
                 return self._stored
-            parts = zip(map(_stored_size, self.body_sizes), repeat(prefix), self.ids, self.bodies, strict=False)
-            records = b"".join(chain.from_iterable(parts))
+            count = len(self.ids)
+            if self._is_even:
+                prefix = _stored_size(self.body_sizes[0]) + prefix
+                records = _by_turns([prefix] * count, self.ids, self.bodies)
+            else:
+                records = _by_turns(list(map(_stored_size, self.body_sizes)), [prefix] * count, self.ids, self.bodies)
             self._stored = records, [size + STORED_HEADER_BYTES + 4 for size in self.body_sizes]
         return self._stored
 
@@ -158,7 +179,7 @@ class Run:
         self.frames = frames
         self.ids = ids
         self.published_ns = published_ns
-        self._ends: list[int] | None = None
+        self._ends: Sequence[int] | None = None
         self._sizes: list[int] | None = None
         self._times = times
         self._index: dict[bytes, int] | None = None
@@ -170,7 +191,11 @@ class Run:
         """Tell the bytes of each frame where they are known, so that nobody has to walk the frames."""
         self._sizes = sizes
 
-    def ends(self) -> list[int]:
+    def set_ends(self, ends: Sequence[int]) -> None:
+        """Tell where each frame ends, instead."""
+        self._ends = ends
+
+    def ends(self) -> Sequence[int]:
         """Where each frame ends within `frames`; found once, when first asked for."""
         if self._ends is None and self._sizes is not None:
             self._ends = list(accumulate(self._sizes))
@@ -195,11 +220,16 @@ class Run:
         return Run(frames, self.ids[start:stop], self.published_ns)
 
     def count_within(self, start: int, bytes_max: int) -> int:
-        """How many messages from `start` on fit in `bytes_max` bytes of frames."""
+        """How many messages from `start` on fit in `bytes_max` bytes of frames; 0 when the first of them does not.
+
+        bytes_max: may be below 0, as what is left of a budget is after a message that is larger than all of it.
+        """
+        if bytes_max <= 0:
+            return 0
         if start == 0 and len(self.frames) <= bytes_max:
             return len(self.ids)
         ends = self.ends()
-        return bisect_right(ends, (ends[start - 1] if start else 0) + bytes_max) - start
+        return bisect_right(ends, (ends[start - 1] if start else 0) + bytes_max, start) - start
 
     def frame_at(self, index: int) -> bytes:
         """One message's frame."""
@@ -223,6 +253,10 @@ class Run:
             starts = [0, *self.ends()[:-1]]
             self._times = times_of([unpack_timestamp(self.frames, start + TIMESTAMP_AT)[0] for start in starts])
         return self._times
+
+    def time_at(self, index: int) -> int:
+        """When one message was published, Unix ns."""
+        return self.published_ns if self.published_ns is not None else self.times().between(index, index + 1)[0][1]
 
     def known_times(self) -> "PublishTimes | None":
         """The same; None when only the frames know."""
@@ -252,6 +286,31 @@ class Run:
         lengths = [len(message).to_bytes(4, "big") for message in messages]
         records = b"".join(chain.from_iterable(zip(lengths, messages, strict=True)))
         return records, [len(message) + 4 for message in messages]
+
+
+class SentRun(Run):
+    """What is kept of a run in flight whose frames its store can read again: ids, publish times, and how many bytes
+    the frames had in all."""
+
+    __slots__ = ("frames_bytes",)
+
+    def __init__(
+        self, ids: list[bytes], published_ns: int | None, times: PublishTimes | None, frames_bytes: int
+    ) -> None:
+        super().__init__(b"", ids, published_ns, times)
+        self.frames_bytes = frames_bytes
+
+    @classmethod
+    def of(cls, run: Run) -> "SentRun":
+        times = run.times() if run.published_ns is None else None
+        return cls(run.ids, run.published_ns, times, len(run.frames))
+
+    def select(self, indexes: Sequence[int]) -> "Run":
+        times = None
+        if self.published_ns is None:
+            times = times_of([self.time_at(index) for index in indexes])
+        frames_bytes = self.frames_bytes * len(indexes) // len(self.ids)
+        return SentRun([self.ids[index] for index in indexes], self.published_ns, times, frames_bytes)
 
 
 def join_runs(runs: Sequence[Run]) -> Run:
@@ -294,14 +353,13 @@ def run_of_stored(messages: Sequence[bytes]) -> Run:
     """A run of messages read back from a disk queue, for their next delivery."""
     body_sizes = [len(stored) - STORED_HEADER_BYTES for stored in messages]
     stamps = [stored[:8] for stored in messages]
-    parts = zip(
-        map(_frame_start, body_sizes),
+    frames = _by_turns(
+        list(map(_frame_start, body_sizes)),
         stamps,
-        map(_next_attempts, [stored[8:10] for stored in messages]),
+        list(map(_next_attempts, [stored[8:10] for stored in messages])),
         [stored[10:] for stored in messages],
-        strict=False,
     )
     times = times_of([int.from_bytes(stamp, "big", signed=True) for stamp in stamps])
-    run = Run(b"".join(chain.from_iterable(parts)), [stored[10:26] for stored in messages], None, times)
+    run = Run(frames, [stored[10:26] for stored in messages], None, times)
     run.set_sizes([size + FRAME_HEADER_BYTES for size in body_sizes])
     return run

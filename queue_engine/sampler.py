@@ -17,6 +17,7 @@ from queue_engine.sample_format import ProcessFigures, compose_sample, encode_sa
 from queue_engine.samples import SamplesLog
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
+from queue_engine.storage.log_store import LogStore
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,11 @@ class Sampler:
     def topic(self) -> Topic | None:
         """The samples, to be read; None while they are not kept."""
         return self._log.topic
+
+    @property
+    def log(self) -> LogStore | None:
+        """What the samples are written to; None while they are not kept."""
+        return self._log.log
 
     def open(self) -> None:
         if self._interval_ns:

@@ -16,7 +16,8 @@ kept as long as it is young and small enough; whichever limit is passed first le
 it back. Of what is too old but shares a file with what is not, only the bytes stay: it can't be read any more.
 
 No error of this log reaches anybody: `append` raises it to the sampler, which leaves the sample out, and a start that
-finds something it can't use sets it aside and begins anew.
+finds something it can't use sets it aside and begins anew. Only what a newer version of Penstock wrote stays in its
+place, unread; until that is back no samples are kept.
 """
 
 import logging
@@ -24,18 +25,22 @@ import os
 import secrets
 from dataclasses import dataclass
 
+from queue_engine.byte_budget import MemoryBudgets
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
-from queue_engine.errors import CorruptError, StorageError
+from queue_engine.errors import CorruptError, NewerFormatError, StorageError
 from queue_engine.names import SAMPLES_TOPIC
+from queue_engine.options import Options
 from queue_engine.storage.background import Background
-from queue_engine.storage.checked_line import decode_line, encode_line
+from queue_engine.storage.checked_line import decode_versioned, encode_line
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.files import Files
 from queue_engine.storage.log_reader import LogReader
 from queue_engine.storage.log_store import LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.open_segment import is_passing
+from queue_engine.storage.progress_journal import RESERVE_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +50,8 @@ VERSION = 1
 TOPIC_NUMBER = 1
 SEGMENT_BYTES = 16 << 20
 CACHE_BYTES = 1 << 20
+# What samples leave free on the disk: as much as the log of messages wants to go on after the disk was full.
+ROOM_BYTES_MIN = 2 * RESERVE_BYTES
 # Beside full segments there is the one that is written to, one that was full a moment ago, and the consume queue.
 SEGMENTS_BESIDE = 3
 # How often a log that could not be opened is tried again, and samples that are too old are passed.
@@ -94,6 +101,11 @@ class SamplesLog:
         self._is_promising = False
         self._is_promise_due = False
 
+    @property
+    def log(self) -> LogStore | None:
+        """What they are written to; None while there is none."""
+        return self._log
+
     # Start and stop.
 
     def open(self) -> None:
@@ -104,8 +116,8 @@ class SamplesLog:
                 self._open()
             except Exception as exc:
                 self._let_go()
-                if is_passing(exc):
-                    raise
+                if is_passing(exc) or isinstance(exc, NewerFormatError):
+                    raise  # what a newer version wrote stays as it is
                 self._set_aside(exc)
                 self._open()
         except Exception as exc:
@@ -135,6 +147,7 @@ class SamplesLog:
             worker=self._background,
             on_reserve=self._promise,
             journal_reserve_bytes=0,  # there are no channels
+            room_bytes_min=ROOM_BYTES_MIN,
             retention_ms=self._retention_ms,
             retention_bytes=max(self._retention_bytes - SEGMENTS_BESIDE * self._segment_bytes, self._segment_bytes),
             cache_bytes=CACHE_BYTES,
@@ -154,13 +167,14 @@ class SamplesLog:
             SAMPLES_TOPIC,
             identity.number,
             self._store,
-            deferred_max=0,
+            budgets=MemoryBudgets(Options()),
             wake=_nothing,
             schedule=_nothing,
             pump_later=_nothing,
             flush_later=_nothing,
             on_appended=_nothing,
             time_ns=self._clock.time_ns,
+            fences=Fences(self._clock.time_ns),  # no operator is asked: each sample tries again
         )
 
     def _read_identity(self) -> Identity | None:
@@ -210,6 +224,12 @@ class SamplesLog:
         log = self._log
         if log is None or self._is_closed:
             raise StorageError("the log of samples is not open")
+        free = self._files.free_bytes(self._directory)
+        if free < ROOM_BYTES_MIN:
+            raise StorageError(
+                f"a sample is refused: {free / 1e6:.1f} MB are free, "
+                f"and the last {ROOM_BYTES_MIN / 1e6:.1f} MB are for messages"
+            )
         ticket = self._store.append(self._store.make_batch([body]))
         log.end_turn()
         if not ticket.done:
@@ -283,10 +303,8 @@ def encode_identity(identity: Identity) -> bytes:
 
 
 def decode_identity(data: bytes, path: str) -> Identity:
-    """The identity of the file's content. Raises CorruptError when it is not what was written."""
-    content = decode_line(data)
+    """The identity of the file's content. Raises CorruptError when it is not what was written, and NewerFormatError."""
+    content = decode_versioned(data, path, VERSION)
     if content is None:
         raise CorruptError(f"{path} does not agree with its checksum")
-    if content["version"] != VERSION:
-        raise CorruptError(f"{path} has version {content['version']}, and this program knows {VERSION}")
     return Identity(content["number"], content["id_base"], content["reserved_offset"])

@@ -3,14 +3,17 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 
+from queue_engine.byte_budget import MemoryBudgets
 from queue_engine.clock import NS_PER_MS, Clock
 from queue_engine.errors import LeaseNotFoundError, StorageError
 from queue_engine.names import is_ephemeral
 from queue_engine.options import Options
+from queue_engine.stop_progress import StopProgress
 from queue_engine.storage.background import Background
+from queue_engine.storage.closing import Closing
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.cursors import Cursor, EndedCursor
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
@@ -20,8 +23,10 @@ from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.storage.log_topic_store import KIND as LOG_KIND
+from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
+from queue_engine.storage.sync_place import SyncPlace
 from queue_engine.ticket import Ticket
 from queue_engine.topology import TopicEntry
 
@@ -34,8 +39,9 @@ LOG_DIRECTORY = "log"
 class Stores:
     """Makes the stores of topics. Belongs to the engine's thread.
 
-    sync_background: a thread for the log's syncs alone. on_work: called when something waits for `end_turn`.
-    on_reserve: called when topology.json has to be written because a topic of the log needs more offsets.
+    sync_background: a thread for the log's syncs alone. progress_background: one for those of channels' progress.
+    sync_place: as of CommitLog. on_work: called when something waits for `end_turn`. on_reserve: called when
+    topology.json has to be written because a topic of the log needs more offsets.
     """
 
     def __init__(
@@ -46,10 +52,13 @@ class Stores:
         files: Files,
         background: Background,
         sync_background: Background,
+        progress_background: Background | None = None,
         on_work: Callable[[], None],
         on_reserve: Callable[[], None],
+        sync_place: SyncPlace | None = None,
     ) -> None:
-        self.disk_queues = DiskQueueFolder(options.data_path, options, files, background, clock)
+        self.budgets = MemoryBudgets(options)
+        self.disk_queues = DiskQueueFolder(options.data_path, options, files, background, clock, self.budgets)
         self.log: LogStore | None = None  # none is made where no topic needs one
         self.report: RecoveryReport | None = None
         self._options = options
@@ -57,6 +66,8 @@ class Stores:
         self._files = files
         self._background = background
         self._sync_background = sync_background
+        self._progress_background = progress_background
+        self._sync_place = sync_place
         self._on_work = on_work
         self._on_reserve = on_reserve
         self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
@@ -94,11 +105,15 @@ class Stores:
             memory_count_max=options.mem_queue_size,
             sync_background=self._sync_background,
             worker=self._background,
+            progress_background=self._progress_background,
             on_work=self._on_work,
             on_reserve=self._on_reserve,
             retention_ms=options.log_retention_ms,
             retention_bytes=options.log_retention_bytes,
             pipeline_retention_bytes=options.pipeline_retention_bytes,
+            cache_bytes=options.log_cache_bytes,
+            deferred_budget=self.budgets.deferred,
+            sync_place=self._sync_place,
         )
         opened = log.open([_opening(entry) for entry in entries])
         self.log, self._opened = log, opened
@@ -109,13 +124,18 @@ class Stores:
     def make(self, name: str, number: int, kind: str) -> TopicStore:
         """The store of a topic, with what the disk has of it. Raises StorageError."""
         if kind == DISK_QUEUE_KIND:
-            return DiskQueueStore(name, self.disk_queues, self._options.mem_queue_size)
+            return DiskQueueStore(name, self.disk_queues)
         if self.log is None:
             self._open_log([])
         assert self.log is not None
         known = self._opened.topics.pop(number, None) if self._opened is not None else None
         # 0 is no base: it says that a topic has none.
         return known or self.log.open_topic(name, number, id_base=secrets.randbelow((1 << 62) - 1) + 1)
+
+    def discard(self, store: TopicStore) -> None:
+        """A new topic is not created: nothing was published to it."""
+        if isinstance(store, LogTopicStore):
+            store.delete()
 
     # What topology.json has to say before offsets are given.
 
@@ -158,6 +178,11 @@ class Stores:
         """Why something is not on disk as it should be; None when all is."""
         return self.disk_queues.sync_error or (self.log.error if self.log is not None else None)
 
+    @property
+    def refusal(self) -> StorageError | None:
+        """Why publishes to the log are refused for want of room; None while they are not."""
+        return self.log.log.refusal if self.log is not None else None
+
     def hold(self, name: str) -> Hold:
         """Raises LeaseNotFoundError."""
         if self.log is None:
@@ -184,10 +209,22 @@ class Stores:
         """The figures of the log; None where there is none."""
         return self.log.stats(self.report) if self.log is not None else None
 
-    def close(self) -> None:
-        """Put what topics share on disk; each topic's own store was closed before. Raises StorageError."""
-        if self.log is not None:
-            self.log.close()
+    def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
+        """Put everything on disk, after each topic's store was told by `begin_close`. Yields how far it is. Raises
+        StorageError with all that could not be kept, after it has tried everything."""
+        errors: list[str] = []
+        try:
+            yield from self.disk_queues.closing(how)
+        except StorageError as exc:
+            errors.append(str(exc))
+        yield StopProgress(0, 0)
+        try:
+            if self.log is not None:
+                self.log.close()
+        except StorageError as exc:
+            errors.append(str(exc))
+        if errors:
+            raise StorageError("; ".join(errors))
 
     def abandon(self) -> None:
         """Let go of what was opened, and change nothing."""
@@ -203,8 +240,9 @@ def _opening(entry: TopicEntry) -> TopicOpening:
         entry.id_base,
         entry.reserved_offset,
         entry.released,
-        {channel.number: channel.start for channel in entry.channels},
-        {channel.name: channel.start for channel in entry.channels},
+        {channel.number: channel.start for channel in entry.channels.values()},
+        {channel.name: channel.start for channel in entry.channels.values()},
+        {channel.number: channel.name for channel in entry.channels.values()},
     )
 
 
@@ -219,7 +257,8 @@ def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryRe
         unknown_records=opened.unknown_records,
         dropped_entries=opened.progress.dropped,
         damages=tuple(opened.log.damages),
-        damaged_files=tuple(opened.progress.damaged),
+        progress_damages=tuple(f"{damage.path}: {damage.reason}" for damage in opened.progress.damages),
+        progress_losses=opened.progress_losses,
         damaged_holds=opened.damaged_holds,
         damaged_cursors=opened.damaged_cursors,
     )

@@ -1,6 +1,11 @@
 """A ticket: the promise that something will be durable enough to say OK, now or later."""
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable
+
+from queue_engine.errors import OutcomeUnknownError
+
+logger = logging.getLogger(__name__)
 
 
 class Ticket:
@@ -30,7 +35,11 @@ class Ticket:
         self.error = error
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:
+                # Others wait for this ticket, too; whoever settles it can't help this one.
+                logger.exception("a listener of a ticket failed callback=%r", callback)
 
     def when_done(self, callback: Callable[["Ticket"], None]) -> None:
         """Call `callback(ticket)` once settled: at once if it already is."""
@@ -57,26 +66,41 @@ def failed(error: Exception) -> Ticket:
     return ticket
 
 
-def all_of(tickets: Iterable[Ticket]) -> Ticket:
-    """Done when all are done; rejected with the first error among them, once all are settled."""
-    waiting = [ticket for ticket in tickets if not (ticket.done and ticket.error is None)]
-    if not waiting:
-        return DONE
-    if len(waiting) == 1:
-        return waiting[0]
+def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
+    """What `then` promises, asked for once `before` is done; rejected when `before` is, or with what `then` raises.
+
+    Raises it here when `before` is done already.
+    """
+    if before.done:
+        return before if before.error is not None else then()
     result = Ticket()
-    left = len(waiting)
 
-    def one_settled(_: Ticket) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            error = next((ticket.error for ticket in waiting if ticket.error is not None), None)
-            if error is None:
-                result.resolve()
-            else:
-                result.reject(error)
+    def settled(done: Ticket) -> None:
+        if done.error is not None:
+            result.reject(done.error)
+            return
+        try:
+            next_one = then()
+        except Exception as exc:
+            result.reject(exc)
+            return
+        next_one.when_done(lambda last: result.reject(last.error) if last.error else result.resolve())
 
-    for ticket in waiting:
-        ticket.when_done(one_settled)
+    before.when_done(settled)
+    return result
+
+
+def or_unknown(ticket: Ticket, what: str) -> Ticket:
+    """The same, rejected with OutcomeUnknownError: what was asked for may have been done all the same."""
+    if ticket.done and ticket.error is None:
+        return ticket
+    result = Ticket()
+
+    def settled(done: Ticket) -> None:
+        if done.error is None:
+            result.resolve()
+        else:
+            result.reject(OutcomeUnknownError(f"outcome unknown: {what} ({done.error})"))
+
+    ticket.when_done(settled)
     return result

@@ -1,16 +1,20 @@
-"""A channel: one backlog shared out among its consumers, what they hold, and what became of it."""
+"""A channel: one backlog shared out among its consumers, what they hold, and what became of it.
+
+A call that fails unexpectedly fences the channel (`fences.py`): it sends nothing and times nothing out until `retry`.
+What then happens to each command stands in the README of this package's parent.
+"""
 
 from collections.abc import Callable
 
+from queue_engine.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
-from queue_engine.errors import LimitError, RequestError
-from queue_engine.message import ATTEMPTS_AT, FRAME_HEADER_BYTES, TIMESTAMP_AT, unpack_attempts, unpack_timestamp
-from queue_engine.run import Run
+from queue_engine.errors import RequestError, StorageError
+from queue_engine.run import Run, SentRun
 from queue_engine.storage.store import Backlog
-from queue_engine.ticket import DONE
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
 # reading costs little beyond its output buffer.
@@ -29,6 +33,7 @@ class Channel:
 
     wake: called when there may be something to deliver; the owner then calls `deliver` once in this turn.
     schedule: called when the earliest deadline may have come nearer. time_ns: the wall clock, for latencies.
+    fences: is told when something in here fails unexpectedly.
     """
 
     def __init__(
@@ -38,10 +43,11 @@ class Channel:
         number: int,
         backlog: Backlog,
         *,
-        deferred_max: int,
+        budgets: MemoryBudgets,
         wake: Callable[["Channel"], None],
         schedule: Callable[["Channel"], None],
         time_ns: Callable[[], int],
+        fences: Fences,
     ) -> None:
         self.topic_name = topic_name
         self.name = name
@@ -49,24 +55,65 @@ class Channel:
         self.backlog = backlog
         self.paused = False
         self.is_deleted = False
-        self.created = DONE  # belongs to the engine: done when the topology on disk knows this channel
+        self.fence: Fence | None = None
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the DeadlineIndex
         self._latency = LatencyHistogram(time_ns)
-        self._in_flight = InFlightTable(self._latency)
-        self._deferred_max = deferred_max
+        self._budgets = budgets
+        self._in_flight = InFlightTable(self._latency, budgets.in_flight)
         self._wake = wake
         self._schedule = schedule
+        self._fences = fences
+        # What was taken out of the backlog or of the map, and could not be put anywhere: it waits for `retry`.
+        self._stranded: list[tuple[Run, list[bytes]]] = []
+        self._counts = (0, 0, 0, 0)  # as they were told last
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
         self.disconnect_count = 0
+        backlog.watch(self.stop)
+
+    @property
+    def title(self) -> str:
+        return f"channel {self.topic_name}/{self.name}"
 
     @property
     def in_flight_count(self) -> int:
-        return len(self._in_flight)
+        """What consumers hold, and what a fence keeps from going back."""
+        return len(self._in_flight) + sum(len(ids) for _, ids in self._stranded)
+
+    # Fences.
+
+    def stop(self, doing: str, error: Exception) -> RequestError:
+        """`doing` failed unexpectedly: nothing moves until `retry`. Returns what to answer who asked for it."""
+        return self._fences.stop(self, doing, error)
+
+    def retry(self) -> Outcome:
+        """Let a fenced channel go on: what is not finished waits again, what was in flight included, attempts kept.
+
+        The outcome tells how much was in flight. Raises FencedError when it fails again."""
+        if self.fence is None:
+            self._wake(self)
+            return Outcome()
+        try:
+            self._stranded += self._in_flight.take_apart()
+            in_flight = sum(len(ids) for _, ids in self._stranded)
+            if self.backlog.start_over():
+                self._stranded.clear()
+            while self._stranded:
+                run, ids = self._stranded[0]
+                self.backlog.give_back(run, ids, counted=True)
+                del self._stranded[0]
+            for consumer in self.consumers.values():
+                consumer.in_flight_count = 0
+            depth = self.backlog.depth
+        except Exception as exc:
+            raise self._fences.stop_anew(self, "trying it again", exc) from exc
+        self._fences.lift(self)
+        self.has_moved()
+        return Outcome(depth=depth, in_flight=in_flight)
 
     # Consumers.
 
@@ -81,7 +128,14 @@ class Channel:
         """
         if self.consumers.pop(consumer.key, None) is None or not gives_back:
             return 0
-        count = self._give_back_all(self._in_flight.pop_all(consumer))
+        if self.fence is not None:
+            return 0
+        try:
+            count = self._give_back_all(self._in_flight.pop_all(consumer))
+        except Exception as exc:
+            # The connection is gone, whatever becomes of what it held.
+            self.stop("taking back what a consumer held", exc)
+            return 0
         self.disconnect_count += count
         return count
 
@@ -98,7 +152,25 @@ class Channel:
 
         Raises StorageError when what waits can't be read now; nothing is lost, a later call goes on.
         """
-        if self.paused or not self.consumers or self.backlog.depth == 0:
+        if self.paused or not self.consumers or self.fence is not None:
+            return False
+        try:
+            return self._deliver(now_ns)
+        except StorageError:
+            raise
+        except Exception as exc:
+            self.stop("delivering", exc)
+            return False
+
+    def _deliver(self, now_ns: int) -> bool:
+        if self.backlog.depth == 0:
+            return False
+        if self._has_spent_in_flight():
+            self._budgets.in_flight.when_free(self._wake_again)
+            return False
+        if self._has_too_many_deferred():
+            # Its own being due wakes it, too.
+            self._budgets.deferred.when_free(self._wake_again)
             return False
         consumers = [c for c in self.consumers.values() if c.ready_count > c.in_flight_count and c.sink.is_writable]
         if not consumers:
@@ -110,7 +182,7 @@ class Channel:
         runs_left = TURN_RUNS_MAX
         is_more = True
         try:
-            while consumers and is_more and runs_left > 0:
+            while consumers and is_more and runs_left > 0 and not self._has_spent_in_flight():
                 # What waits is shared out evenly, so that the first does not take it all.
                 share = -(-self.backlog.depth // len(consumers))
                 still_ready: list[Consumer] = []
@@ -128,18 +200,57 @@ class Channel:
             self._schedule(self)
         return bool(consumers) and is_more
 
+    def _has_spent_in_flight(self) -> bool:
+        """Whether no more may be sent for now, because what is in flight costs too much memory. Something of each
+        channel always may."""
+        budget = self._budgets.in_flight
+        return budget.used >= budget.bytes_max and len(self._in_flight) > 0 and not self.backlog.can_reread
+
+    def _has_too_many_deferred(self) -> bool:
+        """Whether nothing new may be sent for now: so much was given back by REQ, which is not refused, that there is
+        no room for more. DPUB alone stays within the limits."""
+        count = self.backlog.deferred_count
+        return count > 0 and (count > self._budgets.deferred_count_max or self._budgets.deferred.is_exceeded)
+
+    def _reason_to_hold_back(self) -> str:
+        """Why nothing is delivered now, though something waits; "" when nothing speaks against it."""
+        if self._has_too_many_deferred():
+            reached = deferred_limit_reached(self._budgets, self.backlog.deferred_count)
+            return f"{reached}: nothing is delivered until some are due"
+        if self._has_spent_in_flight():
+            budget = self._budgets.in_flight
+            return (
+                f"messages in flight take {budget.used} bytes of memory and the most is {budget.bytes_max} "
+                "(--max-in-flight-bytes): nothing more is delivered until some are finished"
+            )
+        return ""
+
+    def _wake_again(self) -> None:
+        self._wake(self)
+
     def _send(self, consumer: Consumer, count_max: int, now_ns: int) -> bool:
         run = self.backlog.take(count_max, RUN_BYTES_MAX)
         if run is None:
             return False
-        if not self._in_flight.may_add(run.ids):
-            run = self._without_repeated(run, now_ns)
-            if run is None:
-                return True
+        taken = run
+        try:
+            if not self._in_flight.may_add(run.ids):
+                run = self._without_repeated(run, now_ns)
+                if run is None:
+                    return True
+            # What the log has need not be kept here as well.
+            self._in_flight.add(consumer, SentRun.of(run) if self.backlog.can_reread else run, now_ns)
+        except Exception:
+            self._stranded.append((taken, [one for one in taken.ids if one not in self._in_flight]))
+            raise
         consumer.in_flight_count += len(run)
         consumer.message_count += len(run)
-        self._in_flight.add(consumer, run, now_ns)
-        self.backlog.sent(run)
+        try:
+            self.backlog.sent(run)
+        except Exception as exc:
+            # In flight, and not sent: it waits for `retry`, not for its timeout.
+            self.stop("noting a delivery", exc)
+            return False
         consumer.sink.send_run(run)
         return True
 
@@ -164,9 +275,14 @@ class Channel:
 
     def finish(self, consumer: Consumer, ids: list[bytes]) -> list[tuple[bytes, RequestError]]:
         """FIN of one or many; returns those that could not be finished, each with its error."""
-        done, errors = self._in_flight.finish(consumer, ids)
+        try:
+            done, errors = self._in_flight.finish(consumer, ids)
+            self.backlog.settle(done)
+        except Exception as exc:
+            # A message may be finished or not: one that is not comes again when the channel goes on.
+            error = self.stop("finishing messages", exc)
+            return [(one, error) for one in ids]
         count = len(done)
-        self.backlog.settle(done)
         self.finish_count += count
         consumer.finish_count += count
         consumer.in_flight_count -= count
@@ -175,54 +291,83 @@ class Channel:
         return errors
 
     def requeue(self, consumer: Consumer, message_id: bytes, delay_ns: int, now_ns: int) -> None:
-        """REQ: wait again, at once or after a delay. Raises NotInFlightError, NotOwnerError or LimitError."""
-        if delay_ns and self.backlog.deferred_count >= self._deferred_max:
+        """REQ: wait again, at once or after a delay. Never refused for want of room: the consumer could only hold it.
+        Raises NotInFlightError, NotOwnerError or FencedError."""
+        if self.fence is not None:
             self._in_flight.owned(consumer, message_id)
-            raise LimitError(
-                f"{self.backlog.deferred_count} messages are deferred in {self.topic_name}/{self.name}: "
-                f"the most is {self._deferred_max}"
-            )
+            raise refusal(self)
+        try:
+            self._requeue(consumer, message_id, delay_ns, now_ns)
+        except RequestError:
+            raise
+        except Exception as exc:
+            raise self.stop("requeuing", exc) from exc
+
+    def _requeue(self, consumer: Consumer, message_id: bytes, delay_ns: int, now_ns: int) -> None:
         delivery = self._in_flight.remove(consumer, message_id)
         consumer.in_flight_count -= 1
         consumer.requeue_count += 1
         self.requeue_count += 1
         due_ns = now_ns + delay_ns if delay_ns else None
-        self.backlog.give_back(delivery.run, delivery.ids, counted=True, due_ns=due_ns)
+        try:
+            self.backlog.give_back(delivery.run, delivery.ids, counted=True, due_ns=due_ns)
+        except Exception:
+            self._stranded.append((delivery.run, delivery.ids))
+            raise
         if due_ns is not None:
             self._schedule(self)
         self._wake(self)
 
     def touch(self, consumer: Consumer, message_id: bytes, now_ns: int) -> None:
-        """TOUCH. Raises NotInFlightError or NotOwnerError."""
-        self._in_flight.touch(consumer, message_id, now_ns)
+        """TOUCH. Raises NotInFlightError or NotOwnerError; a fence does not matter, nothing times out behind it."""
+        try:
+            self._in_flight.touch(consumer, message_id, now_ns)
+        except RequestError:
+            raise
+        except Exception as exc:
+            raise self.stop("giving a message more time", exc) from exc
 
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """The earliest of all deadlines, in flight or deferred; None when there is none."""
-        in_flight_ns = self._in_flight.next_deadline_ns()
-        due_ns = self.backlog.next_due_ns()
+        """The earliest of all deadlines, in flight or deferred; None when there is none, or a fence holds them."""
+        if self.fence is not None:
+            return None
+        try:
+            in_flight_ns = self._in_flight.next_deadline_ns()
+            due_ns = self.backlog.next_due_ns()
+        except Exception as exc:
+            self.stop("looking for the next deadline", exc)
+            return None
         if in_flight_ns is None or due_ns is None:
             return due_ns if in_flight_ns is None else in_flight_ns
         return min(in_flight_ns, due_ns)
 
     def expire(self, now_ns: int) -> int:
         """Time out and release what is due, up to a bound; returns how many messages moved."""
-        moved = 0
-        for delivery, ids in self._in_flight.pop_expired(now_ns, EXPIRED_DELIVERIES_MAX):
-            delivery.consumer.in_flight_count -= len(ids)
-            delivery.consumer.timeout_count += len(ids)
-            self.timeout_count += len(ids)
-            self.backlog.give_back(delivery.run, ids, counted=True)
-            moved += len(ids)
-        moved += self.backlog.release_due(now_ns, DUE_MESSAGES_MAX)
+        if self.fence is not None:
+            return 0
+        try:
+            expired = self._in_flight.pop_expired(now_ns, EXPIRED_DELIVERIES_MAX)
+            for delivery, ids in expired:
+                delivery.consumer.timeout_count += len(ids)
+                self.timeout_count += len(ids)
+            moved = self._put_back(expired)
+            moved += self.backlog.release_due(now_ns, DUE_MESSAGES_MAX)
+        except Exception as exc:
+            self.stop("timing out what is due", exc)
+            return 0
         if moved:
             self._wake(self)
         return moved
 
     def tidy(self) -> None:
         """Let go of what only costs memory. Called every few seconds."""
-        self._in_flight.shed()
+        try:
+            self._in_flight.shed()
+            self.backlog.tidy()
+        except Exception as exc:
+            self.stop("tidying up", exc)
 
     # Acts of operators.
 
@@ -265,7 +410,10 @@ class Channel:
             if client_key is not None and consumer is None:
                 return Outcome()
             popped = self._in_flight.pop_all(consumer)
-        count = self._give_back_all(popped)
+        try:
+            count = self._give_back_all(popped)
+        except Exception as exc:
+            raise self.stop("requeuing what is in flight", exc) from exc
         self.requeue_count += count
         return Outcome(in_flight=count)
 
@@ -279,39 +427,82 @@ class Channel:
 
     def release_deferred(self) -> Outcome:
         """Let all deferred messages wait like the others now."""
-        count = self.backlog.release_all_deferred()
+        try:
+            count = self.backlog.release_all_deferred()
+        except StorageError:
+            raise
+        except Exception as exc:
+            raise self.stop("releasing deferred messages", exc) from exc
         self._wake(self)
         return Outcome(deferred=count)
 
+    def runs_in_flight(self) -> list[Run]:
+        """What consumers hold, for a backup."""
+        return self._in_flight.runs()
+
     def give_back_everything(self) -> int:
-        """Before a stop: what is in flight waits again, so that the store can keep it."""
-        return self._give_back_all(self._in_flight.pop_all())
+        """Before a stop: what is in flight waits again, so that the store can keep it. Raises FencedError where that
+        fails."""
+        if self.fence is not None:
+            return self.retry().in_flight
+        try:
+            return self._give_back_all(self._in_flight.pop_all())
+        except Exception as exc:
+            raise self.stop("taking back what is in flight", exc) from exc
 
     def _give_back_all(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
-        count = 0
-        for delivery, ids in popped:
-            delivery.consumer.in_flight_count -= len(ids)
-            self.backlog.give_back(delivery.run, ids, counted=True)
-            count += len(ids)
+        count = self._put_back(popped)
         if count:
             self._wake(self)
         return count
 
+    def _put_back(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
+        """What was popped waits again; what fails on the way is stranded with all behind it."""
+        count = at = 0
+        try:
+            for at, (delivery, ids) in enumerate(popped):  # noqa: B007  (needed where it fails)
+                delivery.consumer.in_flight_count -= len(ids)
+                self.backlog.give_back(delivery.run, ids, counted=True)
+                count += len(ids)
+        except Exception:
+            self._stranded += [(delivery.run, ids) for delivery, ids in popped[at:]]
+            raise
+        return count
+
     # Figures.
 
-    def stats(self, clients: tuple[ClientStats, ...] | None = None) -> ChannelStats:
+    def stats(self, clients: tuple[ClientStats, ...] | None = None, unreadable: str = "") -> ChannelStats:
+        """unreadable: why the disk refuses the channel as far as its owner knows. Never fails: what can't be told now
+        is as it was, or None."""
         backlog = self.backlog
+        try:
+            counts = backlog.depth, backlog.backend_depth, backlog.deferred_count, backlog.message_count
+            self._counts = counts
+        except Exception as exc:
+            counts = self._counts
+            self.stop("counting what waits", exc)
+        try:
+            oldest_ns = backlog.oldest_ns()
+            disk_bytes: int | None = backlog.disk_bytes()
+            next_due_ns = backlog.next_due_ns()
+        except StorageError as exc:
+            oldest_ns, disk_bytes, next_due_ns = None, None, None
+            unreadable = unreadable or str(exc)
+        except Exception as exc:
+            oldest_ns, disk_bytes, next_due_ns = None, None, None
+            self.stop("making its figures", exc)
+        depth, backend_depth, deferred_count, message_count = counts
         ready_count = 0
         for consumer in self.consumers.values():
             ready_count += consumer.ready_count
         return ChannelStats(
             topic_name=self.topic_name,
             channel_name=self.name,
-            depth=backlog.depth,
-            backend_depth=backlog.backend_depth,
-            in_flight_count=len(self._in_flight),
-            deferred_count=backlog.deferred_count,
-            message_count=backlog.message_count,
+            depth=depth,
+            backend_depth=backend_depth,
+            in_flight_count=self.in_flight_count,
+            deferred_count=deferred_count,
+            message_count=message_count,
             finish_count=self.finish_count,
             requeue_count=self.requeue_count,
             timeout_count=self.timeout_count,
@@ -319,32 +510,37 @@ class Channel:
             client_count=len(self.consumers),
             ready_count=ready_count,
             paused=self.paused,
-            oldest_ns=backlog.oldest_ns(),
-            next_due_ns=backlog.next_due_ns(),
-            disk_bytes=backlog.disk_bytes(),
+            oldest_ns=oldest_ns,
+            next_due_ns=next_due_ns,
+            disk_bytes=disk_bytes,
+            dropped_count=backlog.dropped_count,
             clients=clients,
             number=self.number,
             latency=self._latency.lend(),
+            held_back=self._reason_to_hold_back() if depth and self.fence is None else "",
+            fenced="" if self.fence is None else self.fence.reason,
+            unreadable=unreadable,
         )
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""
         listed: list[InFlightStats] = []
         for delivery in self._in_flight.deliveries():
-            index_of = {message_id: index for index, message_id in enumerate(delivery.run.ids)}
-            for message_id in self._in_flight.remaining_ids(delivery):
-                if len(listed) == limit:
-                    return listed
-                one = delivery.run.frame_at(index_of[message_id])
+            run = delivery.run
+            ids = self._in_flight.remaining_ids(delivery)[: limit - len(listed)]
+            index_of = run.index()
+            for message_id, (attempts, body_bytes) in zip(ids, self.backlog.sent_figures(run, ids), strict=True):
                 listed.append(
                     InFlightStats(
                         message_id=message_id.decode("ascii", "replace"),
                         client_key=delivery.consumer.key,
-                        attempts=unpack_attempts(one, ATTEMPTS_AT)[0],
-                        body_bytes=len(one) - FRAME_HEADER_BYTES,
-                        published_at_ns=unpack_timestamp(one, TIMESTAMP_AT)[0],
+                        attempts=attempts,
+                        body_bytes=body_bytes,
+                        published_at_ns=run.time_at(index_of[message_id]),
                         held_ms=(now_ns - delivery.sent_ns) // 1_000_000,
                         deadline_in_ms=(delivery.deadline_ns - now_ns) // 1_000_000,
                     )
                 )
+            if len(listed) == limit:
+                break
         return listed

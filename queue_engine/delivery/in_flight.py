@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import repeat
 
+from queue_engine.byte_budget import ByteBudget
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.errors import NotInFlightError, NotOwnerError, RequestError
@@ -20,6 +21,7 @@ from queue_engine.run import Run
 _STALE_MIN = 64
 # A run this small is not worth cutting down to what is still held of it.
 _SHED_BYTES_MIN = 4 << 10
+_SHED_MESSAGES_MIN = 64
 
 _NO_RUN = Run(b"", [])
 
@@ -27,12 +29,23 @@ _NO_RUN = Run(b"", [])
 class Delivery:
     """Messages of one run in flight to one consumer under one deadline (monotonic ns)."""
 
-    __slots__ = ("consumer", "deadline_ns", "ids", "in_order", "latest_ns", "outstanding", "run", "sent_ns")
+    __slots__ = (
+        "bytes",
+        "consumer",
+        "deadline_ns",
+        "ids",
+        "in_order",
+        "latest_ns",
+        "outstanding",
+        "run",
+        "sent_ns",
+    )
 
     def __init__(self, consumer: Consumer, run: Run, ids: list[bytes], sent_ns: int) -> None:
         self.consumer = consumer
         self.run = run
         self.ids = ids
+        self.bytes = 0  # so many of the table's are for this one
         self.sent_ns = sent_ns
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
@@ -41,10 +54,12 @@ class Delivery:
 
 
 class InFlightTable:
-    """All messages of one channel that are in flight. latency: is told of each that is finished."""
+    """All messages of one channel that are in flight. latency: is told of each that is finished. budget: counts the
+    frames that are kept for them, of all channels."""
 
-    def __init__(self, latency: LatencyHistogram) -> None:
+    def __init__(self, latency: LatencyHistogram, budget: ByteBudget) -> None:
         self.latency = latency
+        self._budget = budget
         self._delivery_of: dict[bytes, Delivery] = {}
         self._heap: list[tuple[int, int, Delivery]] = []
         self._order = 0
@@ -52,6 +67,13 @@ class InFlightTable:
 
     def __len__(self) -> int:
         return len(self._delivery_of)
+
+    def runs(self) -> list[Run]:
+        """All messages, as they would be delivered again; they stay in flight."""
+        ids_of: dict[Delivery, list[bytes]] = {}
+        for message_id, delivery in self._delivery_of.items():
+            ids_of.setdefault(delivery, []).append(message_id)
+        return [delivery.run.for_next_attempt(ids) for delivery, ids in ids_of.items()]
 
     @property
     def entry_count(self) -> int:
@@ -70,8 +92,21 @@ class InFlightTable:
         """Note that `run` was sent. None of its ids may be in flight, and none may stand in it twice."""
         delivery = Delivery(consumer, run, run.ids, sent_ns)
         self._delivery_of.update(zip(run.ids, repeat(delivery)))
+        size = delivery.bytes = len(run.frames)
+        if size:
+            self._budget.add(size)
         self._push(delivery)
         return delivery
+
+    def _hold(self, delivery: Delivery, run: Run) -> None:
+        """What is kept for a delivery is the frames of `run` now."""
+        delivery.run = run
+        size = len(run.frames)
+        if size > delivery.bytes:
+            self._budget.add(size - delivery.bytes)
+        elif size < delivery.bytes:
+            self._budget.free(delivery.bytes - size)
+        delivery.bytes = size
 
     def _push(self, delivery: Delivery) -> None:
         self._order += 1
@@ -183,6 +218,9 @@ class InFlightTable:
         Raises as `owned` does.
         """
         touched = self.remove(consumer, message_id)
+        run = touched.run
+        # One message is not to keep the others of its run.
+        self._hold(touched, run if len(run) == 1 else run.select([run.index()[message_id]]))
         touched.deadline_ns = min(now_ns + consumer.msg_timeout_ns, touched.latest_ns)
         self._delivery_of[message_id] = touched
         self._push(touched)
@@ -195,6 +233,9 @@ class InFlightTable:
             # Its entry stays in the heap for a while; the frames need not.
             delivery.run = _NO_RUN
             delivery.ids = []
+            if delivery.bytes:
+                self._budget.free(delivery.bytes)
+                delivery.bytes = 0
             self._stale += 1
             self._compact()
 
@@ -235,6 +276,10 @@ class InFlightTable:
         for message_id in ids:
             del self._delivery_of[message_id]
         delivery.outstanding = 0
+        if delivery.bytes:
+            # The caller gives the run back to the channel's backlog, which counts for itself.
+            self._budget.free(delivery.bytes)
+            delivery.bytes = 0
         return ids
 
     def shed(self) -> None:
@@ -242,16 +287,32 @@ class InFlightTable:
         and then: FIN does not look, since most runs are finished as a whole before long."""
         for _, _, delivery in self._heap:
             run = delivery.run
-            if delivery.outstanding * 2 <= len(run) and len(run.frames) > _SHED_BYTES_MIN:
+            is_large = len(run.frames) > _SHED_BYTES_MIN or len(run) > _SHED_MESSAGES_MIN
+            if is_large and delivery.outstanding * 2 <= len(run):
                 ids = self.remaining_ids(delivery)
                 held = set(ids)
-                delivery.run = run.select([index for index, one in enumerate(run.ids) if one in held])
+                self._hold(delivery, run.select([index for index, one in enumerate(run.ids) if one in held]))
                 delivery.ids = ids
                 delivery.in_order = 0
 
     def deliveries(self) -> list[Delivery]:
         """What has anything outstanding, oldest deadline first."""
         return [entry[2] for entry in sorted(entry for entry in self._heap if entry[2].outstanding)]
+
+    def take_apart(self) -> list[tuple[Run, list[bytes]]]:
+        """Remove everything though deliveries and map may not agree: the map says what is in flight. A message whose
+        bytes are gone is left out."""
+        held: dict[Delivery, list[bytes]] = {}
+        for message_id, delivery in self._delivery_of.items():
+            held.setdefault(delivery, []).append(message_id)
+        for delivery in {*held, *(entry[2] for entry in self._heap)}:
+            self._budget.free(delivery.bytes)
+            delivery.bytes = 0
+        self._delivery_of = {}
+        self._heap = []
+        self._stale = 0
+        parts = [(one.run, [id_ for id_ in ids if id_ in one.run.index()]) for one, ids in held.items()]
+        return [(run, ids) for run, ids in parts if ids]
 
     def pop_all(self, consumer: Consumer | None = None) -> list[tuple[Delivery, list[bytes]]]:
         """Remove everything, or everything that one consumer holds, in the order it was sent."""

@@ -40,7 +40,8 @@ class ClientStats:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStats:
-    """One channel of one topic."""
+    """One channel of one topic. The counts are kept in memory; where even counting fails they are the last ones, and
+    `fenced` says so. What would have to be read and can't be is None."""
 
     topic_name: str
     channel_name: str
@@ -56,12 +57,16 @@ class ChannelStats:
     client_count: int
     ready_count: int  # sum of the consumers' RDY
     paused: bool
-    oldest_ns: int | None  # publish time of the message that waits at the head; None when nothing waits
+    oldest_ns: int | None  # publish time of the message that waits at the head; None when nothing waits, or unknown
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message
-    disk_bytes: int  # its files, or the part of the log that is kept for it
+    disk_bytes: int | None  # its files, or the part of the log that is kept for it
+    dropped_count: int = 0  # an ephemeral channel's, for which there was no room
     clients: tuple[ClientStats, ...] | None = None
     number: int = 0  # of the channel itself: another one of the same name has another
+    held_back: str = ""  # why nothing is delivered though something waits: a sentence
     latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
+    fenced: str = ""  # why it stopped until an operator lets it try again
+    unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +115,13 @@ class TopicStats:
     message_bytes: int
     paused: bool
     oldest_ns: int | None
-    disk_bytes: int  # the files of what waits at the topic, or the part of the log that is kept for it
+    disk_bytes: int | None  # the files of what waits at the topic, or the part of the log that is kept for it
     channels: tuple[ChannelStats, ...]
+    dropped_count: int = 0  # an ephemeral topic's, for which there was no room
     cursors: tuple[CursorStats, ...] = ()
     number: int = 0  # of the topic itself: another one of the same name has another
+    fenced: str = ""  # as a channel's
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +147,15 @@ class InFlightStats:
     message_id: str
     client_key: int
     attempts: int
-    body_bytes: int
+    body_bytes: int | None
     published_at_ns: int  # Unix nanoseconds
     held_ms: int
     deadline_in_ms: int  # until its timeout; negative when overdue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
-    """What an act did, in counts; a field that does not apply is 0."""
+    """What an act did, in counts; a field that does not apply is 0. Filled in by the time the act's ticket is done."""
 
     depth: int = 0  # waiting messages concerned
     in_flight: int = 0
@@ -155,6 +163,14 @@ class Outcome:
     channels: int = 0
     clients: int = 0
     created: bool = False  # the thing did not exist before
+
+    def add(self, other: "Outcome") -> None:
+        self.depth += other.depth
+        self.in_flight += other.in_flight
+        self.deferred += other.deferred
+        self.channels += other.channels
+        self.clients += other.clients
+        self.created = self.created or other.created
 
 
 @dataclass(frozen=True, slots=True)

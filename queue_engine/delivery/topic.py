@@ -1,19 +1,28 @@
-"""A topic: what is published to it, and the channels that each get all of it."""
+"""A topic: what is published to it, and the channels that each get all of it.
 
+A call that fails unexpectedly fences the topic (`fences.py`): it refuses what is published and passes nothing on until
+`retry`. Its channels deliver what they have.
+"""
+
+import logging
 from collections.abc import Callable, Sequence
 
+from queue_engine.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.stats import ChannelStats, CursorStats, Outcome, TopicStats
-from queue_engine.errors import LimitError
+from queue_engine.errors import FencedError, LimitError, StorageError
+from queue_engine.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
 from queue_engine.run import Batch
 from queue_engine.storage.store import TopicStore
-from queue_engine.ticket import DONE, Ticket
+from queue_engine.ticket import DONE, Ticket, failed
+
+logger = logging.getLogger(__name__)
 
 # What one turn of the loop moves from the topic to its channels.
 PUMP_MESSAGES_MAX = 2_000
 # So many messages are appended without waiting for the end of the turn.
 GATHERED_MESSAGES_MAX = 4_096
-GATHERED_BYTES_MAX = 1 << 20
 
 
 class Topic:
@@ -22,7 +31,8 @@ class Topic:
     pump_later: called when messages wait at the topic that could go on to its channels; the owner then calls
     `pump` once in each turn until it returns False.
     flush_later: called with the first publish of a turn; the owner then calls `flush` at the turn's end.
-    on_appended: told of every append, once it is settled, well or not. time_ns: the wall clock.
+    on_appended: told of every append, once it is settled, well or not. time_ns: the wall clock. fences: is told when
+    something in here or in a channel fails unexpectedly.
     """
 
     def __init__(
@@ -31,34 +41,66 @@ class Topic:
         number: int,
         store: TopicStore,
         *,
-        deferred_max: int,
+        budgets: MemoryBudgets,
+        gathered_bytes_max: int = GATHERED_BYTES_MAX,
         wake: Callable[[Channel], None],
         schedule: Callable[[Channel], None],
         pump_later: Callable[["Topic"], None],
         flush_later: Callable[["Topic"], None],
         on_appended: Callable[[Ticket], None],
         time_ns: Callable[[], int],
+        fences: Fences,
     ) -> None:
         self.name = name
         self.number = number
         self.store = store
         self.paused = False
         self.is_deleted = False
-        self.created = DONE  # belongs to the engine: done when the topology on disk knows this topic
+        self.fence: Fence | None = None
         self.channels: dict[str, Channel] = {}
-        self._deferred_max = deferred_max
+        self._budgets = budgets
+        self._gathered_bytes_max = gathered_bytes_max
         self._wake = wake
         self._schedule = schedule
         self._pump_later = pump_later
         self._flush_later = flush_later
         self._on_appended = on_appended
         self._time_ns = time_ns
+        self._fences = fences
         self._gathered: list[bytes] | None = None  # bodies of this turn
         self._gathered_bytes = 0
         self._gathered_ticket = DONE
+        self._deferring_count = 0  # on their way to the store
         self.message_count = 0
         self.message_bytes = 0
+        self._counts = (0, 0)  # as they were told last
+        store.watch(self.stop)
         store.set_flowing(True)
+
+    @property
+    def title(self) -> str:
+        return f"topic {self.name}"
+
+    def stop(self, doing: str, error: Exception) -> FencedError:
+        """`doing` failed unexpectedly: nothing comes and nothing goes until `retry`."""
+        return self._fences.stop(self, doing, error)
+
+    def retry(self) -> Outcome:
+        """Let a fenced topic go on. Raises FencedError when it fails again."""
+        if self.fence is not None:
+            try:
+                self.store.start_over()
+                self.store.set_flowing(not self.paused)
+                depth = self.store.depth
+            except Exception as exc:
+                raise self._fences.stop_anew(self, "trying it again", exc) from exc
+            self._fences.lift(self)
+            for channel in self.channels.values():
+                channel.has_moved()
+            if self.channels and not self.paused and depth:
+                self._pump_later(self)
+            return Outcome(depth=depth)
+        return Outcome()
 
     def publish(self, bodies: Sequence[bytes]) -> Ticket:
         """Take messages for all channels, all or nothing, at the end of this turn (`flush`).
@@ -67,9 +109,9 @@ class Topic:
         message costs its place in a list. The ticket, which they share, is done when OK may be said, and
         rejected with StorageError when it may not.
         """
-        size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        size = (len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))) + MPUB_SIZE_BYTES * len(bodies)
         gathered = self._gathered
-        if gathered is not None and self._gathered_bytes + size > GATHERED_BYTES_MAX:
+        if gathered is not None and self._gathered_bytes + size > self._gathered_bytes_max:
             # What a client sent at once stays whole, and alone where it is large: it must fit a file of the log.
             self.flush()
             gathered = None
@@ -94,10 +136,7 @@ class Topic:
     def publish_alone(self, bodies: Sequence[bytes], append: Callable[[Batch], Ticket]) -> Ticket:
         """The same for what may not become one batch with anything else; `append` gives it to the store."""
         self.flush()  # what came before comes before
-        batch = self.store.make_batch(bodies)
-        stored = append(batch)
-        stored.when_done(lambda settled: self._appended(batch, settled))
-        return stored
+        return self._store(bodies, append, lambda batch, stored: self._appended(batch, stored))
 
     def flush(self) -> None:
         """Append what this turn brought."""
@@ -113,12 +152,28 @@ class Topic:
             stored.when_done(lambda settled: ticket.reject(settled.error) if settled.error else ticket.resolve())
 
     def _append(self, bodies: Sequence[bytes]) -> Ticket:
-        batch = self.store.make_batch(bodies)
-        stored = self.store.append(batch)
+        return self._store(bodies, self.store.append, self._appended)
+
+    def _store(
+        self,
+        bodies: Sequence[bytes],
+        append: Callable[[Batch], Ticket],
+        then: Callable[[Batch, Ticket], None],
+    ) -> Ticket:
+        """Have a batch of `bodies` appended, and call `then` with it and the settled ticket, which is returned."""
+        if self.fence is not None:
+            return failed(refusal(self))
+        try:
+            batch = self.store.make_batch(bodies)
+            stored = append(batch)
+        except StorageError as exc:
+            return failed(exc)
+        except Exception as exc:
+            return failed(self.stop("appending what was published", exc))
         if stored is DONE:
-            self._appended(batch, stored)
+            then(batch, stored)
         else:
-            stored.when_done(lambda settled: self._appended(batch, settled))
+            stored.when_done(lambda settled: then(batch, settled))
         return stored
 
     def _appended(self, batch: Batch, stored: Ticket) -> None:
@@ -129,26 +184,54 @@ class Topic:
     def publish_deferred(self, bodies: Sequence[bytes], due_ns: int) -> Ticket:
         """Take messages that no channel may deliver before `due_ns` (monotonic). Raises LimitError beyond the
         deferred limit; otherwise as `publish`, but at once."""
+        if self.fence is not None:
+            return failed(refusal(self))
         # Those that wait here are for each channel to come.
-        withheld = self.store.deferred_count
-        if withheld >= self._deferred_max:
-            raise LimitError(f"{withheld} messages are deferred in {self.name}: the most is {self._deferred_max}")
+        try:
+            withheld = self.store.deferred_count + self._deferring_count
+            cost = self.store.deferral_cost(bodies) * max(1, len(self.channels))
+        except Exception as exc:
+            return failed(self.stop("counting what is deferred", exc))
+        self._check_deferred(self.name, withheld, cost)
         for channel in self.channels.values():
-            waiting = withheld + channel.backlog.deferred_count
-            if waiting >= self._deferred_max:
-                raise LimitError(
-                    f"{waiting} messages are deferred in {self.name}/{channel.name}: the most is {self._deferred_max}"
-                )
+            try:
+                waiting = withheld + channel.backlog.deferred_count
+            except Exception as exc:
+                channel.stop("counting what is deferred", exc)
+                continue
+            self._check_deferred(f"{self.name}/{channel.name}", waiting, cost)
         self.flush()  # what came before comes before
-        batch = self.store.make_batch(bodies)
-        ticket = self.store.append(batch, due_ns)
-        ticket.when_done(self._on_appended)
-        ticket.when_done(lambda settled: None if settled.error else self._published(batch, is_deferred=True))
+        # Counted here until it is in its channels, which count it then.
+        self._budgets.deferred.add(cost)
+        self._deferring_count += len(bodies)
+        ticket = self._store(bodies, lambda batch: self.store.append(batch, due_ns), self._appended_deferred)
+        ticket.when_done(lambda _: self._deferral_ended(len(bodies), cost))
         return ticket
+
+    def _deferral_ended(self, count: int, cost: int) -> None:
+        self._deferring_count -= count
+        self._budgets.deferred.free(cost)
+
+    def _appended_deferred(self, batch: Batch, stored: Ticket) -> None:
+        self._on_appended(stored)
+        if stored.error is None:
+            self._published(batch, is_deferred=True)
+
+    def _check_deferred(self, where: str, count: int, cost: int) -> None:
+        budgets = self._budgets
+        if count >= budgets.deferred_count_max or not budgets.deferred.has_room_for(cost):
+            raise LimitError(f"{where}: {deferred_limit_reached(budgets, count)}; the message is not taken")
 
     def _published(self, batch: Batch, *, is_deferred: bool) -> None:
         self.message_count += len(batch.ids)
         self.message_bytes += batch.body_bytes
+        try:
+            self._pass_on(is_deferred=is_deferred)
+        except Exception as exc:
+            # It is published all the same.
+            self.stop("passing messages on to its channels", exc)
+
+    def _pass_on(self, *, is_deferred: bool) -> None:
         for channel in self.channels.values():
             if is_deferred:
                 self._schedule(channel)
@@ -157,46 +240,73 @@ class Topic:
         if self.channels and not self.paused and self.store.depth:
             self._pump_later(self)
 
-    def open_channel(self, name: str, number: int) -> Channel:
-        """The channel `name`, which must be new, with what its backlog has kept."""
+    def open_channel(self, name: str, number: int, start: int | None = None) -> Channel:
+        """The channel `name`, which must be new, with what its backlog has kept. start: where a new one begins, as
+        `plan_channel` of the store said."""
         assert name not in self.channels, name
         channel = Channel(
             self.name,
             name,
             number,
-            self.store.open_channel(name, number),
-            deferred_max=self._deferred_max,
+            self.store.open_channel(name, number, start),
+            budgets=self._budgets,
             wake=self._wake,
             schedule=self._schedule,
             time_ns=self._time_ns,
+            fences=self._fences,
         )
         self.channels[name] = channel
         self._schedule(channel)  # what it kept over a restart may be deferred
-        if not self.paused and self.store.depth:
-            self._pump_later(self)
+        try:
+            if not self.paused and self.store.depth:
+                self._pump_later(self)
+        except Exception as exc:
+            self.stop("counting what waits", exc)
         return channel
 
-    def delete_channel(self, name: str, durable: Ticket = DONE) -> Outcome:
-        """Drop a channel with all it holds; its consumers are disconnected. durable: that it is gone."""
+    def delete_channel(self, name: str) -> Outcome:
+        """Drop a channel with all it holds; its consumers are disconnected. topology.json does not name it any more."""
         channel = self.channels.pop(name)
         channel.is_deleted = True
         clients = len(channel.consumers)
         for consumer in list(channel.consumers.values()):
             consumer.sink.close_consumer()
-        dropped = channel.empty()
-        self.store.delete_channel(name, durable)
+        try:
+            dropped = channel.empty()
+        except Exception as exc:
+            # What can't be counted goes with the rest.
+            logger.error("channel deleted uncounted topic=%s channel=%s error=%s", self.name, name, exc)
+            dropped = Outcome()
+        self._fences.lift(channel)
+        self.store.delete_channel(name)
         return Outcome(depth=dropped.depth, in_flight=dropped.in_flight, deferred=dropped.deferred, clients=clients)
 
     def pump(self) -> bool:
         """Move what waits here on to the channels; returns whether there is more to move. Raises StorageError."""
+        if self.fence is not None:
+            return False
+        moved = 0
         try:
             moved = self.store.pump(PUMP_MESSAGES_MAX)
+        except StorageError:
+            raise
+        except Exception as exc:
+            self.stop("passing messages on to its channels", exc)
         finally:
             # Also when the disk refused in the middle: what was moved before is there.
             for channel in self.channels.values():
                 self._wake(channel)
                 self._schedule(channel)
-        return moved > 0 and self.store.depth > 0
+        return self.fence is None and moved > 0 and self.store.depth > 0
+
+    def hold(self) -> None:
+        """Keep here what is published, until it is clear whether an act comes into force."""
+        self.store.set_flowing(False)
+
+    def resume(self) -> None:
+        """It is clear: let it flow unless the topic is paused."""
+        if not self.paused:
+            self.unpause()
 
     def pause(self) -> None:
         """Hold what is published from now on here, instead of giving it to the channels."""
@@ -209,18 +319,38 @@ class Topic:
         if self.channels and self.store.depth:
             self._pump_later(self)
 
-    def stats(self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = ()) -> TopicStats:
+    def stats(
+        self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = (), unreadable: str = ""
+    ) -> TopicStats:
+        """Never fails, as a channel's."""
+        store = self.store
+        try:
+            self._counts = store.depth, store.backend_depth
+        except Exception as exc:
+            self.stop("counting what waits", exc)
+        try:
+            oldest_ns = store.oldest_ns()
+            disk_bytes: int | None = store.disk_bytes()
+        except StorageError as exc:
+            oldest_ns, disk_bytes = None, None
+            unreadable = unreadable or str(exc)
+        except Exception as exc:
+            oldest_ns, disk_bytes = None, None
+            self.stop("making its figures", exc)
         return TopicStats(
             topic_name=self.name,
-            storage=self.store.kind,
-            depth=self.store.depth,
-            backend_depth=self.store.backend_depth,
+            storage=store.kind,
+            depth=self._counts[0],
+            backend_depth=self._counts[1],
             message_count=self.message_count,
             message_bytes=self.message_bytes,
             paused=self.paused,
-            oldest_ns=self.store.oldest_ns(),
-            disk_bytes=self.store.disk_bytes(),
+            oldest_ns=oldest_ns,
+            disk_bytes=disk_bytes,
+            dropped_count=self.store.dropped_count,
             channels=channels,
             cursors=cursors,
             number=self.number,
+            fenced="" if self.fence is None else self.fence.reason,
+            unreadable=unreadable,
         )

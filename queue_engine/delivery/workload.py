@@ -6,7 +6,7 @@ Everything is noted when it happens and done once a turn, however often it was n
 import logging
 from collections.abc import Callable
 
-from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.deadlines import DeadlineIndex
 from queue_engine.delivery.topic import Topic
@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 
 # After so long a turn leaves the rest to the next: between two turns the sockets are served.
 TURN_NS_MAX = 2 * NS_PER_MS
+# How long after the disk refused it is asked again: at once, then after these, twice as long each time.
+STALL_NS_MIN = 200 * NS_PER_MS
+STALL_NS_MAX = 10 * NS_PER_S
 
 
 class Workload:
@@ -30,9 +33,10 @@ class Workload:
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
         self._pumping: dict[Topic, None] = {}
-        # The disk refused them, and why: tried again by `retry_stalled`, and forgotten when that succeeds.
-        self._stalled: dict[Topic | Channel, None] = {}
+        # The disk refused them, and when they are tried again; why, until that succeeds, and how long they waited last.
+        self._stalled: dict[Topic | Channel, int] = {}
         self._failures: dict[Topic | Channel, StorageError] = {}
+        self._waits_ns: dict[Topic | Channel, int] = {}
         self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
 
     @property
@@ -76,11 +80,9 @@ class Workload:
 
     def forget(self, topic: Topic) -> None:
         """The topic and its channels were deleted."""
-        self._failures = {
-            one: error
-            for one, error in self._failures.items()
-            if one is not topic and not (isinstance(one, Channel) and one.is_deleted)
-        }
+        for one in list(self._failures):
+            if one is topic or (isinstance(one, Channel) and one.is_deleted):
+                self._recovered(one)
 
     # Doing.
 
@@ -106,7 +108,7 @@ class Workload:
         left = iter(woken)
         for channel in left:
             if channel.is_deleted:
-                self._failures.pop(channel, None)
+                self._recovered(channel)
             else:
                 self._deliver(channel, now_ns)
                 now_ns = self._clock.monotonic_ns()
@@ -127,33 +129,49 @@ class Workload:
             if channel.deliver(now_ns):
                 self._woken[channel] = None
         except StorageError as exc:
-            logger.error("channel not read topic=%s channel=%s error=%s", channel.topic_name, channel.name, exc)
             self._stall(channel, exc)
         else:
             if self._failures:
-                self._failures.pop(channel, None)
+                self._recovered(channel)
 
     def _pump(self, topic: Topic) -> None:
         try:
             if topic.pump():
                 self._pumping[topic] = None
         except StorageError as exc:
-            logger.error("topic not pumped topic=%s error=%s", topic.name, exc)
             self._stall(topic, exc)
         else:
             if self._failures:
-                self._failures.pop(topic, None)
+                self._recovered(topic)
 
     def _stall(self, one: Topic | Channel, error: StorageError) -> None:
+        """The disk refused: it is tried again soon, and then less and less often. Each reason is logged once."""
+        known = self._failures.get(one)
+        if known is None or str(known) != str(error):
+            logger.error("%s waits for the disk error=%s", one.title, error)
         self._failures[one] = error
-        self._stalled[one] = None
+        wait_ns = self._waits_ns.get(one, 0)
+        self._waits_ns[one] = min(2 * wait_ns, STALL_NS_MAX) if wait_ns else STALL_NS_MIN
+        self._stalled[one] = self._clock.monotonic_ns() + wait_ns
 
-    def retry_stalled(self) -> None:
-        """Try again what the disk refused."""
-        stalled, self._stalled = self._stalled, {}
-        for one in stalled:
+    def _recovered(self, one: Topic | Channel) -> None:
+        if self._failures.pop(one, None) is not None and not one.is_deleted:
+            logger.info("%s goes on", one.title)
+        self._waits_ns.pop(one, None)
+
+    def failure_of(self, one: Topic | Channel) -> StorageError | None:
+        """Why the disk refuses it; None when it does not."""
+        return self._failures.get(one)
+
+    def retry_stalled(self, *, is_asked: Topic | Channel | None = None) -> None:
+        """Try again what the disk refused, where it is time; is_asked: in any case."""
+        if not self._stalled:
+            return
+        now_ns = self._clock.monotonic_ns()
+        for one in [one for one, at_ns in self._stalled.items() if at_ns <= now_ns or one is is_asked]:
+            del self._stalled[one]
             if one.is_deleted:
-                self._failures.pop(one, None)
+                self._recovered(one)
             elif isinstance(one, Channel):
                 self.wake(one)
             else:

@@ -1,0 +1,81 @@
+"""Acts on one name are done one after the other: each begins when the one before it is in force, or was refused.
+
+So no act meets another half done: a channel is not created on a topic that is being deleted, and a pause and its end
+come in the order they were asked for. Acts on different names don't wait for each other.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from queue_engine.errors import PenstockError
+from queue_engine.ticket import Ticket
+
+logger = logging.getLogger(__name__)
+
+Act = Callable[[], Ticket]
+"""Begins an act; its ticket is done when it is in force. May raise PenstockError."""
+
+
+class ActsInTurn:
+    """The acts of one engine that are under way, by name. Belongs to the engine's thread."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[tuple[Act, Ticket]]] = {}
+
+    def is_busy(self, name: str) -> bool:
+        """Whether an act on this name is under way."""
+        return name in self._lines
+
+    def run(self, name: str, act: Act) -> Ticket:
+        """Begin `act` now, or when those before it are settled. What it raises is raised here when it begins now;
+        otherwise the ticket is rejected with it."""
+        line = self._lines.get(name)
+        if line is not None:
+            ticket = Ticket()
+            line.append((act, ticket))
+            return ticket
+        line = self._lines[name] = deque()
+        try:
+            begun = act()
+        except BaseException:
+            self._next(name)
+            raise
+        if begun.done:
+            self._next(name)
+            return begun
+        # The next act begins when those who wait for this one have been told: what they do then comes before it.
+        ticket = Ticket()
+        begun.when_done(partial(self._ended, name, ticket))
+        return ticket
+
+    def _next(self, name: str) -> None:
+        line = self._lines[name]
+        while line:
+            act, ticket = line.popleft()
+            try:
+                begun = act()
+            except Exception as exc:
+                if not isinstance(exc, PenstockError):
+                    logger.exception("act failed name=%s", name)
+                ticket.reject(exc)
+                continue
+            if not begun.done:
+                begun.when_done(partial(self._ended, name, ticket))
+                return
+            _settle(ticket, begun)
+        del self._lines[name]
+
+    def _ended(self, name: str, ticket: Ticket, done: Ticket) -> None:
+        try:
+            _settle(ticket, done)
+        finally:
+            self._next(name)
+
+
+def _settle(ticket: Ticket, like: Ticket) -> None:
+    if like.error is None:
+        ticket.resolve()
+    else:
+        ticket.reject(like.error)

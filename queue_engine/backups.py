@@ -1,0 +1,233 @@
+"""Backups of a running server: at one moment everything stands still and gets a second name; then all goes on.
+
+Who wants one leaves a request in the data directory (drawn in `storage/backup_files.py`): whoever may read the
+directory may copy it, and nobody else. The background threads are held between two jobs, the engine's own thread does
+the linking, so the moment is the same for all files: what a kill would leave, with what disk queues have in memory
+written beside it, as a clean stop does. What is staged goes when nobody touches the request for a while.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.delivery.topic import Topic
+from queue_engine.storage.background import Background
+from queue_engine.storage.backup_files import DIRECTORY, Staging, remove_left
+from queue_engine.storage.disk_queue_backup import QueueCopy
+from queue_engine.storage.disk_queue_store import DiskQueueStore
+from queue_engine.storage.log_store import LogStore
+
+logger = logging.getLogger(__name__)
+
+LOOK_INTERVAL_NS = NS_PER_S
+LEASE_NS = 60 * NS_PER_S
+# A thread that waits for the others goes on by itself after so long.
+GATE_S = 30.0
+
+
+class _Gate:
+    """Holds background threads between two jobs. is_over: whether the process ends, and nobody may be held."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self._engine_thread = threading.get_ident()
+        self._open = threading.Event()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self.is_broken = False  # somebody went on by itself
+
+    def hold(self) -> None:
+        """A background's job."""
+        with self._lock:
+            self._waiting += 1
+        if threading.get_ident() == self._engine_thread:
+            return  # there is no other thread
+        ends_at = time.monotonic() + GATE_S
+        while not self._open.wait(0.1):
+            if self._is_over() or time.monotonic() > ends_at:
+                self.is_broken = True
+                return
+
+    def holds(self, count: int) -> bool:
+        return self._waiting == count and not self.is_broken
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@dataclass(slots=True)
+class _Backup:
+    name: str
+    gate: _Gate | None
+    touched: int  # the request's time, as the file system tells it
+    ends_ns: int
+    others: dict[str, int]  # requests that were there as well, and their times
+    writer: threading.Thread | None = None  # writes what disk queues have in memory
+    error: Exception | None = None  # that it met
+    is_over: bool = False
+
+
+class Backups:
+    """At most one at a time. Belongs to the engine's thread.
+
+    backgrounds: all that write to the data directory. logs: its logs, by their directories in it. is_over: whether
+    the process ends.
+    """
+
+    def __init__(
+        self,
+        data_path: str,
+        clock: Clock,
+        *,
+        backgrounds: Sequence[Background],
+        topics: Callable[[], Iterable[Topic]],
+        logs: Callable[[], dict[str, LogStore]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._data_path = data_path
+        self._directory = os.path.join(data_path, DIRECTORY)
+        self._clock = clock
+        self._backgrounds = list(dict.fromkeys(backgrounds))
+        self._topics = topics
+        self._logs = logs
+        self._is_over = is_over
+        self._look_at_ns = 0
+        self._now: _Backup | None = None
+
+    def open(self) -> None:
+        """What another process staged is of no use."""
+        remove_left(self._data_path)
+
+    def tick(self, now_ns: int) -> None:
+        """Look for requests, and go on with what there is. now_ns: monotonic."""
+        one = self._now
+        if one is not None and one.gate is not None:
+            if one.gate.is_broken:
+                one.gate = None
+                self._fail(one, TimeoutError(f"the disk was busy for {GATE_S:g} s"))
+            elif one.gate.holds(len(self._backgrounds)):
+                self._take(one, one.gate)
+        if one is not None and one.error is not None:
+            error, one.error = one.error, None
+            self._fail(one, error)
+        if now_ns < self._look_at_ns:
+            return
+        self._look_at_ns = now_ns + LOOK_INTERVAL_NS
+        if one is not None:
+            self._keep(one, now_ns)
+        elif os.path.isdir(self._directory):
+            self._look(now_ns)
+
+    def _look(self, now_ns: int) -> None:
+        waiting: dict[str, int] = {}
+        for file_name in sorted(os.listdir(self._directory)):
+            name, end = os.path.splitext(file_name)
+            touched = self._touched(name) if end == ".request" else None
+            if touched is not None and not os.path.exists(os.path.join(self._directory, f"{name}.error")):
+                waiting[name] = touched
+        if not waiting:
+            return
+        # Who waits touches its request again and again: the newest is not one that a killed command left.
+        name = max(waiting, key=waiting.__getitem__)
+        touched = waiting.pop(name)
+        logger.info("backup %s is wanted", name)
+        gate = _Gate(self._is_over)
+        self._now = _Backup(name, gate, touched, now_ns + LEASE_NS, waiting)
+        for log in self._logs().values():
+            log.space.is_frozen = True
+        for background in self._backgrounds:
+            background.submit(gate.hold, lambda error: None)
+
+    def _touched(self, name: str) -> int | None:
+        try:
+            return os.stat(os.path.join(self._directory, f"{name}.request")).st_mtime_ns
+        except OSError:
+            return None
+
+    def _keep(self, one: _Backup, now_ns: int) -> None:
+        touched = self._touched(one.name)
+        if touched is not None and touched != one.touched:
+            one.touched, one.ends_ns = touched, now_ns + LEASE_NS
+        if touched is None or now_ns >= one.ends_ns:
+            logger.info("backup %s %s", one.name, "is over" if touched is None else "was given up: nobody waits for it")
+            self._end(one)
+            if touched is not None:
+                # Those that nobody touched either in all that time are not staged one after the other.
+                for name in [name for name, before in one.others.items() if self._touched(name) == before]:
+                    os.unlink(os.path.join(self._directory, f"{name}.request"))
+
+    def _end(self, one: _Backup) -> None:
+        self._now = None
+        if one.gate is not None:
+            one.gate.open()
+        for log in self._logs().values():
+            log.space.is_frozen = False
+        one.is_over = True
+        for end in (".request", ".error"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._directory, f"{one.name}{end}"))
+
+        def remove() -> None:
+            if one.writer is not None:
+                one.writer.join()
+            shutil.rmtree(os.path.join(self._directory, one.name), ignore_errors=True)
+
+        threading.Thread(target=remove, name="penstock-backup", daemon=True).start()
+
+    def _take(self, one: _Backup, gate: _Gate) -> None:
+        """The moment: nothing else writes now."""
+        began_ns = self._clock.monotonic_ns()
+        copies: list[QueueCopy] = []
+        try:
+            staging = Staging(self._data_path, one.name)
+            staging.take({name: log.log.visible_end for name, log in self._logs().items()})
+            for copy in self._queue_copies():
+                copy.stage(staging)
+                copies.append(copy)
+            if gate.is_broken:
+                raise TimeoutError(f"taking its files lasted longer than {GATE_S:g} s")
+        except Exception as exc:
+            logger.exception("backup %s was not taken", one.name)
+            self._fail(one, exc)
+            return
+        finally:
+            one.gate = None
+            gate.open()
+        took_ms = (self._clock.monotonic_ns() - began_ns) // NS_PER_MS
+        logger.info("backup %s: its files were taken in %d ms, in which nothing else was done", one.name, took_ms)
+
+        def write() -> None:
+            try:
+                for copy in copies:
+                    if one.is_over:
+                        return
+                    copy.write(staging)
+                staging.finish()
+            except Exception as exc:
+                one.error = exc  # told at the next tick
+
+        # A thread of its own: the disk's other work goes on.
+        one.writer = threading.Thread(target=write, name="penstock-backup", daemon=True)
+        one.writer.start()
+
+    def _fail(self, one: _Backup, error: Exception) -> None:
+        path = os.path.join(self._directory, f"{one.name}.error")
+        with open(f"{path}.tmp", "w") as target:
+            target.write(f"the server could not take it: {error}\n")
+        os.rename(f"{path}.tmp", path)
+
+    def _queue_copies(self) -> Iterator[QueueCopy]:
+        """All disk queues that last, each with what it has in memory."""
+        for topic in self._topics():
+            store = topic.store
+            if not isinstance(store, DiskQueueStore):
+                continue
+            copies = [store.copy()]
+            copies += [store.copy_channel(name, channel.runs_in_flight()) for name, channel in topic.channels.items()]
+            yield from (copy for copy in copies if copy is not None)

@@ -1,0 +1,78 @@
+"""Fences: a topic or channel in which something fails unexpectedly stops, and nothing else does.
+
+Such an error is a mistake of ours, so it may come at every try: nothing is tried until an operator asks for it.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from queue_engine.errors import FencedError
+from queue_engine.faults import told
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """reason: one sentence, what failed and how. at_ns: when, Unix."""
+
+    reason: str
+    at_ns: int
+
+
+class Fenced(Protocol):
+    """A topic or channel. title: such as "channel orders/billing"."""
+
+    fence: Fence | None
+
+    @property
+    def title(self) -> str: ...
+
+
+class Fences:
+    """What is fenced in one engine. time_ns: the wall clock."""
+
+    def __init__(self, time_ns: Callable[[], int]) -> None:
+        self._time_ns = time_ns
+        self._fenced: dict[Fenced, None] = {}
+
+    def stop(self, one: Fenced, doing: str, error: Exception) -> FencedError:
+        """Fence `one` because `doing` failed, such as "delivering"; returns what to answer who asked for that.
+
+        The traceback is logged. What is fenced already keeps its first reason."""
+        if one.fence is None:
+            self._put(one, doing, error)
+        return refusal(one)
+
+    def stop_anew(self, one: Fenced, doing: str, error: Exception) -> FencedError:
+        """The same after it was tried again: there is another reason, and another line in the log."""
+        self._put(one, doing, error)
+        return refusal(one)
+
+    def _put(self, one: Fenced, doing: str, error: Exception) -> None:
+        one.fence = Fence(f"{doing} failed unexpectedly: {told(error)}", self._time_ns())
+        self._fenced[one] = None
+        logger.error("%s is fenced: %s", one.title, one.fence.reason, exc_info=error)
+
+    def lift(self, one: Fenced) -> None:
+        """It goes on, or is deleted."""
+        if one.fence is not None:
+            one.fence = None
+            self._fenced.pop(one, None)
+
+    @property
+    def error(self) -> str | None:
+        """The first, and how many more there are; None when nothing is fenced."""
+        first = next(iter(self._fenced), None)
+        if first is None or first.fence is None:
+            return None
+        more = f" (and {len(self._fenced) - 1} more)" if len(self._fenced) > 1 else ""
+        return f"{first.title} is fenced{more}: {first.fence.reason}"
+
+
+def refusal(one: Fenced) -> FencedError:
+    """What is answered to who asks a fenced topic or channel for something."""
+    assert one.fence is not None
+    return FencedError(f"{one.title} is fenced until an operator lets it try again: {one.fence.reason}")
