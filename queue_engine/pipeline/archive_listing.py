@@ -59,7 +59,7 @@ class ArchiveListing:
         for place in self._places():
             path = f"{DIRECTORY}/{place}/{MANIFEST_NAME}"
             try:
-                status = os.stat(self._lake_path / path)
+                status = os.lstat(self._lake_path / path)
                 sign = (status.st_ino, status.st_mtime_ns, status.st_size)
                 known = self._known.get(path)
                 if known is None or known[0] != sign:

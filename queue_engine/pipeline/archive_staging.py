@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from queue_engine.errors import ArchiveMismatchError
 from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.storage.own_files import check_own, read_own
 
 ROWS = "rows"
 MISSING = "missing"
@@ -109,6 +110,7 @@ def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:
 
 def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
     """A file, and its offsets."""
+    check_own(path)
     with pq.ParquetFile(path) as file:
         table = file.read(columns=["offset", "published_at", "replayed"])
     offsets = table.column("offset").to_numpy()
@@ -132,6 +134,6 @@ def _reports(root: Path) -> Iterator[tuple[int, int, int, str]]:
     if not root.is_dir():
         return
     for path in sorted(root.glob("*.json")):
-        told = orjson.loads(path.read_bytes())
+        told = orjson.loads(read_own(path))
         for one in told["missing"]:
             yield told["number"], one["first_offset"], one["next_offset"], one["reason"]

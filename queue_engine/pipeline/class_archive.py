@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.clock import NS_PER_S, Clock
+from queue_engine.storage.own_files import open_own
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class ClassRecorder:
             said = _have_written(self._spark, self._temporary)
             if not self._temporary.is_file():
                 raise OSError(f"Java wrote none, and said: {said[-200:]}")
-            with self._temporary.open("rb") as file:
+            with os.fdopen(open_own(self._temporary, os.O_RDONLY), "rb") as file:
                 os.fsync(file.fileno())
             path = self._temporary.with_name(f"{self._temporary.stem}-{_crc_of(self._temporary):08x}.jsa")
             os.replace(self._temporary, path)
@@ -149,7 +150,7 @@ def _is_mapped(pid: int, path: str) -> bool:
 
 def _crc_of(path: Path) -> int:
     crc = 0
-    with path.open("rb") as file:
+    with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
         while block := file.read(_BLOCK_BYTES):
             crc = zlib.crc32(block, crc)
     return crc

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from queue_engine.pipeline.history_manifest import HistoryFile
 from queue_engine.pipeline.history_schema import ORDER, WINDOW_S
 from queue_engine.pipeline.lake import Lake
+from queue_engine.storage.own_files import check_own
 
 ROW_GROUP_ROWS = 65_536
 
@@ -67,6 +68,7 @@ def described(
 ) -> HistoryFile:
     """What a manifest says of a staged file, from its own footer."""
     place = lake.within(staged)
+    check_own(place)
     with pq.ParquetFile(place) as opened:
         footer = opened.metadata
         at = opened.schema_arrow.get_field_index("t")

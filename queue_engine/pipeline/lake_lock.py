@@ -19,6 +19,7 @@ import orjson
 
 from queue_engine.clock import NS_PER_MS, Clock
 from queue_engine.errors import LakeHeldError, StorageError
+from queue_engine.storage.own_files import open_own
 
 LOCK_NAME = "lock"
 TEXT_BYTES_MAX = 1 << 16
@@ -50,7 +51,7 @@ class LakeLock:
         path = os.path.join(directory, LOCK_NAME)
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = open_own(path, os.O_RDWR | os.O_CREAT)
         except OSError as exc:
             raise StorageError(f"cannot open lock {path}: {exc.strerror}") from exc
         try:
@@ -84,7 +85,7 @@ class LakeLock:
 def holder_of(directory: str) -> LakeHolder | None:
     """Who holds the lake in `directory` now; None when nobody does. Raises OSError."""
     try:
-        fd = os.open(os.path.join(directory, LOCK_NAME), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_own(os.path.join(directory, LOCK_NAME), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:

@@ -117,7 +117,7 @@ class LogClient:
     """
 
     def __init__(self, url: str, token: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
-        """url: http://HOST:PORT of the engine's HTTP API. token: what it wants for bodies, "" for none."""
+        """url: http://HOST:PORT of the engine's HTTP API. token: of its --http-token, "" for none."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
             raise EngineUnreachableError(f"url={url} is not an address such as http://127.0.0.1:4151")

@@ -15,6 +15,7 @@ import orjson
 
 from queue_engine.errors import PipelineError
 from queue_engine.pipeline.record_columns import MissingRange, WantedRange
+from queue_engine.storage.own_files import open_own
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def _write(folder: str, one: WantedRange, gaps: list[MissingRange]) -> None:
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(temporary, "wb") as file:
+        with os.fdopen(open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(text)
         os.replace(temporary, path)
     except OSError as exc:

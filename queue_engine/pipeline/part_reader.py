@@ -2,6 +2,7 @@
 
 import logging
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from queue_engine.pipeline.missing_report import report_missing
 from queue_engine.pipeline.read_options import FILES, REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import LEASE_TTL_MS, HttpPart, LeasedRange, Part, SegmentPart
 from queue_engine.pipeline.record_columns import MissingRange, RecordColumns, WantedRange
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, parse_segment_header
+from queue_engine.storage.own_files import open_own
+from queue_engine.storage.segment import HEAD_BYTES_MAX, parse_segment_head
 
 logger = logging.getLogger(__name__)
 
@@ -73,31 +75,34 @@ class PartReader:
     # From a file.
 
     def _file(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
-        data = self._mapped(part)
-        if data is None:
+        mapped = self._mapped(part)
+        if mapped is None:
             for one in part.ranges:
                 yield from self._pages(one.wanted)
             return
+        data, records_at = mapped
         columns = self._columns(part.ranges)
         yield from columns.segment(
             data,
             position=part.position,
             salt=part.salt,
+            records_at=records_at,
             first_bytes=[one.first_byte for one in part.ranges],
             end_byte=part.end_byte,
         )
         columns.finish()
         self.missing += columns.missing
 
-    def _mapped(self, part: SegmentPart) -> mmap.mmap | None:
-        """The file; None when it is not on this machine, or another, and need not be."""
+    def _mapped(self, part: SegmentPart) -> tuple[mmap.mmap, int] | None:
+        """The file, and where its first record begins; None when it is not on this machine, or another, and need not
+        be."""
         try:
-            with open(part.path, "rb") as file:
-                found = parse_segment_header(file.read(SEGMENT_HEADER_BYTES), part.path)
+            with os.fdopen(open_own(part.path, os.O_RDONLY), "rb") as file:
+                found = parse_segment_head(file.read(HEAD_BYTES_MAX), part.path)
                 if found is not None and (found.position, found.salt) == (part.position, part.salt):
                     data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                     data.madvise(mmap.MADV_SEQUENTIAL)
-                    return data
+                    return data, found.head_bytes
                 reason = "is not the segment that was leased"
         except OSError as exc:
             reason = exc.strerror or str(exc)

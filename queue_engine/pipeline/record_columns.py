@@ -29,19 +29,16 @@ from queue_engine.storage.record import (
     HAS_DUE,
     HAS_KEYS,
     HEADER_BYTES,
-    HEADER_MAGIC,
     KIND_MESSAGES,
     KIND_SEAL,
     REPLAYED,
-    SEAL_BYTES,
-    TRAILER_MAGIC,
     RecordHeader,
     decode_record,
     message_ids,
     parse_header,
     parse_trailer,
 )
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES
+from queue_engine.storage.record_scan import next_record
 
 DAMAGED = "damaged"
 ABSENT = "absent"
@@ -50,9 +47,6 @@ REPLACED = "replaced"
 
 _unpack_envelope = struct.Struct(">QQI").unpack_from
 _ENVELOPE_BYTES = 20
-# Where the two sizes stand in a header or trailer.
-_unpack_sizes = struct.Struct(">II").unpack_from
-_SIZES_AT = 56
 # Arrow counts a binary column's bytes in 32 bits; what one batch is taken out of must lie within.
 _SPAN_BYTES_MAX = 1 << 30
 # What is kept of each record until its batch is made.
@@ -161,24 +155,32 @@ class RecordColumns:
         yield from self._flush()
 
     def segment(
-        self, data: "mmap | bytes", *, position: int, salt: int, first_bytes: Sequence[int], end_byte: int
+        self,
+        data: "mmap | bytes",
+        *,
+        position: int,
+        salt: int,
+        records_at: int,
+        first_bytes: Sequence[int],
+        end_byte: int,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a segment file.
 
-        position: of its first byte in the log. first_bytes: where the wanted ranges begin, if that can be believed:
-        each is believed when the right record stands there. end_byte: behind the last record that is wanted; reading
-        goes on behind it while something is missing.
+        position: of its first byte in the log. records_at: where its first record begins. first_bytes: where the wanted
+        ranges begin, if that can be believed: each is believed when the right record stands there. end_byte: behind the
+        last record that is wanted; reading goes on behind it while something is missing.
         """
         self._begin(data)
         source = self._data
-        at = self._start_of(first_bytes, position, salt)
+        at = self._start_of(first_bytes, position, salt, records_at)
         while at < len(data) and (at < end_byte or not self.is_complete):
             header = parse_header(source, at, position=position + at, salt=salt)
             if header is None:
                 self._hole_count += 1
-                at, header = self._next_trusted(at, position, salt)
-                if header is None:
+                found = next_record(source, at, position=position, salt=salt)
+                if found is None:
                     break
+                at, header = found
             if header.kind == KIND_SEAL:
                 break
             yield from self._record(header, at, position + at, salt)
@@ -190,7 +192,7 @@ class RecordColumns:
         self._view = memoryview(data)
         self._batch_start = 0
 
-    def _start_of(self, first_bytes: Sequence[int], position: int, salt: int) -> int:
+    def _start_of(self, first_bytes: Sequence[int], position: int, salt: int, records_at: int) -> int:
         found: set[int] = set()
         for at in first_bytes:
             header = parse_header(self._data, at, position=position + at, salt=salt)
@@ -199,27 +201,7 @@ class RecordColumns:
                 continue
             if header.first_offset <= topic.expected < header.end_offset:
                 found.add(header.topic_number)
-        return min(first_bytes) if found == self._topics.keys() else SEGMENT_HEADER_BYTES
-
-    def _next_trusted(self, at: int, position: int, salt: int) -> tuple[int, RecordHeader | None]:
-        """The first record from `at` on whose header or trailer holds, and what that says."""
-        data = self._data
-        head_at, trail_at = data.find(HEADER_MAGIC, at), data.find(TRAILER_MAGIC, at)
-        while head_at >= 0 or trail_at >= 0:
-            if trail_at < 0 or 0 <= head_at < trail_at:
-                header = parse_header(data, head_at, position=position + head_at, salt=salt)
-                if header is not None:
-                    return head_at, header
-                head_at = data.find(HEADER_MAGIC, head_at + 1)
-                continue
-            if trail_at + HEADER_BYTES <= len(data):
-                start = trail_at + HEADER_BYTES - SEAL_BYTES - sum(_unpack_sizes(data, trail_at + _SIZES_AT))
-                if start >= at:
-                    header = parse_trailer(data, trail_at, position=position + start, salt=salt)
-                    if header is not None:
-                        return start, header
-            trail_at = data.find(TRAILER_MAGIC, trail_at + 1)
-        return len(data), None
+        return min(first_bytes) if found == self._topics.keys() else records_at
 
     # One record.
 

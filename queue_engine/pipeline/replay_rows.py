@@ -16,6 +16,7 @@ from queue_engine.pipeline.arrow_schemas import TIMESTAMP
 from queue_engine.pipeline.expression_rows import row_predicate
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.replay_plan import ReplayPlan, ReplayStep
+from queue_engine.storage.own_files import check_own
 
 _US_PER_MS = 1000
 
@@ -74,6 +75,7 @@ class ReplayRows:
             return
         self.close()
         path = Path(self._lake.within(self._plan.files[number][0]))
+        check_own(path)
         self._file = pq.ParquetFile(path)
         self._file_number = number
         self._starts = [0]

@@ -25,6 +25,7 @@ from queue_engine.pipeline.history_writer import described, spark_path, stage
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.samples_topic import Samples, SamplesTopic
+from queue_engine.storage.own_files import check_own, read_own
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +133,8 @@ def merge_closed_windows(lake: Lake) -> int:
 
 
 def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
+    for one in parts:
+        check_own(lake.within(f"history/{one.path}"))
     table = pa.concat_tables(
         pq.read_table(lake.within(f"history/{one.path}")).cast(HISTORY_ROWS) for one in parts
     ).sort_by([(name, "ascending") for name in ORDER])
@@ -154,14 +157,13 @@ def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
 
 def checkpoint_id(lake: Lake) -> str:
     """The name that Spark gave the stream's checkpoint when it made it. Raises OSError."""
-    with open(os.path.join(lake.within(CHECKPOINT), "metadata"), "rb") as file:
-        return str(orjson.loads(file.readline())["id"])
+    first_line = read_own(os.path.join(lake.within(CHECKPOINT), "metadata")).partition(b"\n")[0]
+    return str(orjson.loads(first_line)["id"])
 
 
 def samples_offset(lake: Lake, batch: int) -> int | None:
     """Up to where batch number `batch` has read its topic, from the checkpoint; None of a source without numbers."""
-    with open(os.path.join(lake.within(CHECKPOINT), "offsets", str(batch)), "rb") as file:
-        last = file.read().rstrip().rsplit(b"\n", 1)[-1]
+    last = read_own(os.path.join(lake.within(CHECKPOINT), "offsets", str(batch))).rstrip().rsplit(b"\n", 1)[-1]
     try:
         offsets = orjson.loads(last)
     except orjson.JSONDecodeError:

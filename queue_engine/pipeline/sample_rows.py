@@ -74,7 +74,9 @@ def _rows(sample: dict[str, Any]) -> pa.RecordBatch:
     for name in _TOPIC_GAUGES:
         own = topics[name]
         of_channels = channels["depth" if name == "waiting" else name]
-        arrays[name] = pa.array([float(sum(own)), *own, *of_channels], pa.float64())
+        # Where one of them is not known, all together are not.
+        total = None if None in own else float(sum(own))
+        arrays[name] = pa.array([total, *own, *of_channels], pa.float64())
     ages = channels["oldest_age_ms"]
     arrays["oldest_age_ms"] = pa.array([*_worst_ages(ages, topic_of, topic_count), *ages], pa.float64())
     for name in COUNTERS:

@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+from queue_engine.storage.own_files import open_own
+
 NAME = "worker.log"
 BYTES_MAX = 5_000_000
 
@@ -17,17 +19,18 @@ class WorkerLog:
 
     def __init__(self, lake_path: Path) -> None:
         self.path = lake_path / NAME
-        if self.path.exists():
+        if os.path.lexists(self.path):
             os.replace(self.path, self._before)
         # Appending: several processes write, and after a truncation all of them go on at its beginning.
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(self._descriptor, 1)
         os.dup2(self._descriptor, 2)
 
     def keep_small(self) -> None:
         """Begin anew when it has grown too large. A line written at this very moment may be lost."""
         if os.fstat(self._descriptor).st_size > BYTES_MAX:
-            shutil.copyfile(self.path, self._before)
+            self._before.unlink(missing_ok=True)  # a link there would have something else overwritten
+            shutil.copyfile(self.path, self._before, follow_symlinks=False)
             os.ftruncate(self._descriptor, 0)
 
     @property

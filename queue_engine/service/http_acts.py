@@ -1,4 +1,5 @@
-"""Acts on topics and channels over HTTP: nsqd's, and moving a channel of the log. All are audited."""
+"""Acts on topics and channels over HTTP: nsqd's, moving a channel of the log, and letting what is fenced go on. All are
+audited."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from queue_engine.service.http_refusals import Refusal, act_refusal
 from queue_engine.ticket import Ticket
 
 # The acts, by the last part of their path, in the engine's words.
-_VERBS = ("create", "delete", "empty", "pause", "unpause")
+_VERBS = ("create", "delete", "empty", "pause", "unpause", "retry")
 
 _EMPTY = Response(200, b"")
 
@@ -123,11 +124,13 @@ class ActRoutes:
             "empty_topic": engine.empty_topic,
             "pause_topic": engine.pause_topic,
             "unpause_topic": engine.unpause_topic,
+            "retry_topic": engine.retry_topic,
             "create_channel": engine.create_channel,
             "delete_channel": engine.delete_channel,
             "empty_channel": engine.empty_channel,
             "pause_channel": engine.pause_channel,
             "unpause_channel": engine.unpause_channel,
+            "retry_channel": engine.retry_channel,
             "seek_channel": engine.seek_channel,
         }
         names = (topic, channel) if channel else (topic,)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Generator
 
 import orjson
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S
+from queue_engine.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.options import Options
+from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.http_access import HostCheck
 from queue_engine.service.http_acts import ActRoutes
 from queue_engine.service.http_audit import HttpAudit
@@ -30,15 +31,17 @@ from queue_engine.service.http_connection import (
     Response,
     Route,
     error_response,
+    internal_error,
 )
-from queue_engine.service.http_log import BodyAccess
 from queue_engine.service.http_metrics import CONTENT_TYPE as METRICS
 from queue_engine.service.http_metrics import metrics_text
 from queue_engine.service.http_publish import PublishRoutes
 from queue_engine.service.http_query import BOOLEANS, parse_query
 from queue_engine.service.http_reads import ReadRoutes
 from queue_engine.service.http_refusals import Refusal
+from queue_engine.service.http_rules import TokenCheck
 from queue_engine.service.http_stats import COLLECTOR_PAUSES, stats_json, stats_text
+from queue_engine.service.refused_connections import RefusedConnections
 from queue_engine.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -58,32 +61,54 @@ class HttpApi:
         addresses: Callable[[], tuple[int, int]],
         on_act: Callable[[ActRecord], None] | None = None,
         limits: ConnectionLimits | None = None,
+        notices: Callable[[], list[str]] = list,
+        refused: RefusedConnections | None = None,
+        bodies: BodyBudget | None = None,
     ) -> None:
         """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
 
-        limits: other deadlines than the options'.
+        notices: lines that /readyz adds, of what is beside the engine.
+
+        limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
+        beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
+        side's included; by default it has none.
         """
         self._engine = engine
         self._options = options
         self._addresses = addresses
+        self._notices = notices
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
+        self._refused = refused or RefusedConnections("the HTTP API", options.max_connections, SystemClock())
+        self._bodies = bodies or BodyBudget(options.max_pending_body_bytes, options.command_timeout_ms)
         self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,
             read_timeout_ms=options.command_timeout_ms,
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         audit = HttpAudit(on_act)
+        self._token_check = TokenCheck(options.http_address, options.http_token, audit, SystemClock())
         self._routes: dict[str, Route] = {
             "/ping": ("GET", self._ping),
+            "/livez": ("GET", self._live),
+            "/readyz": ("GET", self._ready),
             "/info": ("GET", self._info),
             "/stats": ("GET", self._stats),
             "/metrics": ("GET", self._metrics),
             **PublishRoutes(engine, options).routes,
-            **ReadRoutes(engine, BodyAccess(options.http_address, options.http_token), audit).routes,
+            **ReadRoutes(engine, audit).routes,
             **ActRoutes(engine, audit).routes,
         }
         COLLECTOR_PAUSES.watch()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every path that is answered."""
+        return frozenset(self._routes)
+
+    def method_of(self, path: str) -> str:
+        """GET or POST: the one that a path takes."""
+        return self._routes[path][0]
 
     @property
     def connection_count(self) -> int:
@@ -91,7 +116,7 @@ class HttpApi:
 
     def protocol_factory(self) -> HttpConnection:
         """The protocol of one new connection."""
-        return HttpConnection(self, self._connection_limits, self._connections, self._options.max_connections)
+        return HttpConnection(self, self._connection_limits, self._connections, self._refused, self._bodies)
 
     def close_connections(self) -> None:
         """Close every connection: now, or after the answer it waits for."""
@@ -109,6 +134,9 @@ class HttpApi:
             return error_response(404, "NOT_FOUND")
         if head.method != route[0]:
             return error_response(405, "METHOD_NOT_ALLOWED")
+        refusal = self._token_check.refusal(head)
+        if refusal is not None:
+            return refusal
         if head.path == "/pub":
             limit = self._options.max_msg_size
             return BodyLimit(limit, self._too_big("MSG_TOO_BIG", "message", head, limit))
@@ -132,6 +160,20 @@ class HttpApi:
     def _ping(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         health = self._engine.health
         answer(Response(200 if health == HEALTHY else 500, health.encode("utf-8", "replace"), nsq_version=False))
+
+    def _live(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        """For a probe that restarts the process when it fails: that the loop comes to this is all there is to say."""
+        answer(Response(200, b"OK", nsq_version=False))
+
+    def _ready(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        """For a probe that keeps clients away when it fails. A disk that refuses publishes is no reason: consumers
+        empty it. So it stays ready, and says what is wrong behind the word."""
+        if self._engine.is_closing:
+            answer(Response(503, b"STOPPING", nsq_version=False))
+            return
+        health = self._engine.health
+        lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self._notices()]
+        answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
 
     def _info(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         options = self._options
@@ -181,13 +223,16 @@ class HttpApi:
         def step() -> None:
             # Thousands of channels take a while: others have their turn between the slices.
             try:
-                next(slices)
-            except StopIteration as stop:
-                answer(encode(stop.value))
+                try:
+                    next(slices)
+                except StopIteration as stop:
+                    response = encode(stop.value)
+                else:
+                    loop.call_soon(step)
+                    return
             except Exception:
                 logger.exception("figures not made")
-                answer(error_response(500, "INTERNAL_ERROR"))
-            else:
-                loop.call_soon(step)
+                response = internal_error()
+            answer(response)
 
         step()

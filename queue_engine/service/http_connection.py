@@ -7,6 +7,7 @@ one is not read before that. Requests sent ahead wait their turn.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -16,6 +17,9 @@ from urllib.parse import unquote
 
 import h11
 import orjson
+
+from queue_engine.service.body_budget import BodyBudget
+from queue_engine.service.refused_connections import RefusedConnections
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,8 @@ _REQUESTS_PER_TURN = 16
 # How long a client that was refused in mid-body may go on sending before the connection is cut: closing at
 # once would reset it, and the client might never read why.
 _LINGER_MS = 2_000
+# So many refused connections at once hear why; the others are just closed.
+_REFUSED_TOLD_MAX = 8
 _MIB = 1 << 20
 
 TEXT = "text/plain; charset=utf-8"
@@ -103,6 +109,16 @@ def error_response(status: int, word: str, detail: str = "") -> Response:
     return Response(status, orjson.dumps(body), JSON)
 
 
+_CROWDED = error_response(
+    503, "BUSY", "bodies that have begun take all of --max-pending-body-bytes, and too many wait for it: try again"
+)
+
+
+def internal_error() -> Response:
+    """What is answered where something failed unexpectedly."""
+    return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log says how")
+
+
 class _Phase(Enum):
     """What the running deadline is for."""
 
@@ -116,7 +132,8 @@ class _Phase(Enum):
 class HttpConnection(asyncio.Protocol):
     """The server's end of one connection.
 
-    connections: the set of all open ones; this one enters it when connected and leaves it when lost.
+    connections: the set of all open ones; this one enters it when connected and leaves it when lost. refused: how many
+    there may be, and who is told of one more. bodies: how much of unfinished bodies there may be.
     """
 
     def __init__(
@@ -124,12 +141,17 @@ class HttpConnection(asyncio.Protocol):
         handler: RequestHandler,
         limits: ConnectionLimits,
         connections: "set[HttpConnection]",
-        connections_max: int,
+        refused: RefusedConnections,
+        bodies: BodyBudget,
     ) -> None:
         self._handler = handler
         self._limits = limits
         self._connections = connections
-        self._connections_max = connections_max
+        self._refused = refused
+        self._bodies = bodies
+        self._has_asked_for_body = False  # and is reading it, or waits
+        self._is_body_waiting = False  # there is no room for the body that has begun
+        self.heard_ns = 0
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -156,23 +178,35 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._remote_address = _join_address(peer)
         self._local_host = _host_of(transport.get_extra_info("sockname"))
-        if len(self._connections) >= self._connections_max:
-            detail = f"{len(self._connections)} HTTP connections are open and the most is {self._connections_max}"
-            self._send(error_response(503, "TOO_MANY_CONNECTIONS", detail), closing=True)
-            self._linger()
+        is_full = len(self._connections) >= self._refused.connections_max
+        if is_full and not self._refused.make_room():
+            self._refuse_one_too_many()
             return
         self._connections.add(self)
         self._enter(_Phase.HEAD)
 
+    def _refuse_one_too_many(self) -> None:
+        self._refused.note()
+        if len(self._refused.told) >= _REFUSED_TOLD_MAX:
+            self._abort()  # each that is told why holds a descriptor until it has read it
+            return
+        self._refused.told.add(self)
+        detail = f"{len(self._connections)} HTTP connections are open and the most is {self._refused.connections_max}"
+        self._send(error_response(503, "TOO_MANY_CONNECTIONS", detail), closing=True)
+        self._linger()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._connections.discard(self)
+        self._refused.told.discard(self)
         self._enter(_Phase.NONE)
-        self._body = bytearray()
+        self._leave_body()
 
     def data_received(self, data: bytes) -> None:
         if self._is_discarding:
             return
+        if self._has_asked_for_body:
+            self.heard_ns = time.monotonic_ns()
         self._http.receive_data(data)
         self._advance()
 
@@ -224,6 +258,10 @@ class HttpConnection(asyncio.Protocol):
                     break
         except h11.RemoteProtocolError as exc:
             self._refuse_connection(error_response(exc.error_status_hint, "INVALID_REQUEST", str(exc)))
+        except Exception:
+            # A fault of ours costs this connection, not the server.
+            logger.exception("connection failed remote=%s", self._remote_address)
+            self._refuse_connection(internal_error())
         finally:
             self._is_advancing = False
         self._pause_or_resume_reading()
@@ -231,7 +269,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def _is_waiting(self) -> bool:
         """Whether the next request must not be looked at yet."""
-        return self._is_answering or self._is_write_paused or self._is_yielding
+        return self._is_answering or self._is_write_paused or self._is_yielding or self._is_body_waiting
 
     def _advance_again(self) -> None:
         self._is_yielding = False
@@ -265,21 +303,57 @@ class HttpConnection(asyncio.Protocol):
         begun = self._handler.begin(head)
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
             begun = begun.too_big
+        here_bytes = len(self._http.trailing_data[0])
+        is_here = head.content_length is not None and head.content_length <= here_bytes
+        if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
+            begun = _CROWDED
         is_continue_awaited = self._http.they_are_waiting_for_100_continue
         if isinstance(begun, BodyLimit):
             self._body_limit = begun
-            if is_continue_awaited:
-                self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
             expected_bytes = begun.bytes_max if head.content_length is None else head.content_length
-        elif head.content_length is None or head.content_length > _DRAIN_BYTES_MAX or is_continue_awaited:
+            if not is_here:  # as most are; those wait for nothing
+                self._has_asked_for_body = True
+                self._is_body_waiting = not self._bodies.ask(self, expected_bytes, here_bytes)
+                self.heard_ns = time.monotonic_ns()
+            if self._is_body_waiting:
+                self._enter(_Phase.NONE)
+            else:
+                self._read_body(expected_bytes)
+            return
+        if head.content_length is None or head.content_length > _DRAIN_BYTES_MAX or is_continue_awaited:
             self._refuse_connection(begun)
             return
-        else:
-            # A small body is dropped before the refusal, so that the connection can go on.
-            self._refusal = begun
-            expected_bytes = head.content_length
+        # A small body is dropped before the refusal, so that the connection can go on.
+        self._refusal = begun
+        self._read_body(head.content_length)
+
+    def _read_body(self, expected_bytes: int) -> None:
+        if self._refusal is None and self._http.they_are_waiting_for_100_continue:
+            self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         if expected_bytes:
             self._enter(_Phase.BODY, mib=1 + -(-expected_bytes // _MIB))
+
+    def _leave_body(self) -> None:
+        """It is complete, or of no interest any more."""
+        self._body = bytearray()
+        self._is_body_waiting = False
+        if self._has_asked_for_body:
+            self._has_asked_for_body = False
+            self._bodies.leave(self)
+
+    def body_granted(self) -> None:
+        """There is room for the body that has begun: `BodyReader`."""
+        assert self._head is not None
+        assert self._body_limit is not None
+        self._is_body_waiting = False
+        self.heard_ns = time.monotonic_ns()
+        length = self._head.content_length
+        self._read_body(self._body_limit.bytes_max if length is None else length)
+        self._advance()
+
+    def body_stalled(self, limit_ms: int) -> None:
+        """Nothing comes of the body that others wait for: `BodyReader`."""
+        self._reading_took_too_long()
 
     def _head_of(self, event: h11.Request) -> RequestHead | Response:
         headers = list(event.headers)
@@ -318,7 +392,7 @@ class HttpConnection(asyncio.Protocol):
     def _end(self) -> None:
         self._enter(_Phase.NONE)
         head, body = self._head, bytes(self._body)
-        self._body = bytearray()
+        self._leave_body()
         assert head is not None
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
@@ -330,7 +404,7 @@ class HttpConnection(asyncio.Protocol):
         except Exception:
             # The edge of the loop: a fault of ours costs this request, not the server.
             logger.exception("request failed method=%s path=%s remote=%s", head.method, head.path, head.remote_address)
-            self._answer(error_response(500, "INTERNAL_ERROR"))
+            self._answer(internal_error())
 
     # Answering.
 
@@ -376,7 +450,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse_connection(self, response: Response) -> None:
         """Answer a request whose rest is not read, or can't be, and close."""
         self._head = None
-        self._body = bytearray()
+        self._leave_body()
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self._send(response, closing=True)
         self._linger()
@@ -405,7 +479,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close_when_idle(self) -> None:
-        """Close now, or after the answer that is due. For the server's stop."""
+        """Close now, or after the answer that is due: the server stops, or somebody else needs the place."""
         self._is_closing = True
         if self._head is None:
             self._close()
@@ -414,6 +488,10 @@ class HttpConnection(asyncio.Protocol):
 
     def _enter(self, phase: _Phase, *, mib: int = 1) -> None:
         """Begin a phase and its deadline; `mib`: how many read timeouts a body gets."""
+        if phase is _Phase.IDLE:
+            self._refused.idle[self] = None
+        elif self._phase is _Phase.IDLE:
+            self._refused.idle.pop(self, None)
         self._phase = phase
         limits = self._limits
         if phase is _Phase.NONE:

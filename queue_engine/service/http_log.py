@@ -11,13 +11,10 @@
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      moves the channel
     POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
 
-Bodies are given only to who has the token, wherever one is set, and to nobody over an address that is not loopback
-while none is.
+Who may ask for them is said in `http_rules.py`.
 """
 
 import base64
-import hmac
-import ipaddress
 import re
 from dataclasses import asdict
 from typing import Any
@@ -38,7 +35,7 @@ from queue_engine.log_acts import (
     SeekPreview,
     Target,
 )
-from queue_engine.service.http_connection import JSON, RequestHead, Response
+from queue_engine.service.http_connection import JSON, Response
 from queue_engine.storage.holds import HOLDS_MAX, NAME_BYTES_MAX
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
@@ -123,33 +120,6 @@ def leases_of(body: bytes) -> list[str]:
 
 def segments_of(query: dict[str, str]) -> int:
     return whole_number(query, "segments", LEASE_SEGMENTS_MAX, LEASE_SEGMENTS_MAX)
-
-
-class BodyAccess:
-    """Who may see bodies."""
-
-    def __init__(self, http_address: str, token: str) -> None:
-        """http_address: HOST:PORT that is listened on. token: "" for none."""
-        self._token = token.encode()
-        self._is_loopback = _is_loopback(http_address.rpartition(":")[0].strip("[]"))
-
-    def complaint(self, head: RequestHead) -> str:
-        """Why this request may not see bodies; "" when it may."""
-        if not self._token:
-            return "" if self._is_loopback else "bodies are shown over this address only with a token: --http-token"
-        given = head.header(b"authorization") or b""
-        if hmac.compare_digest(given, b"Bearer " + self._token):
-            return ""
-        return "the token is missing or wrong: Authorization: Bearer …"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def page_response(page: MessagePage) -> Response:

@@ -6,7 +6,7 @@ Names end in their unit, and in `_total` where they only grow; they begin again 
 from collections.abc import Iterable
 
 from queue_engine.clock import NS_PER_S
-from queue_engine.delivery.stats import EngineSnapshot
+from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -17,8 +17,11 @@ _TOPIC = {
     "depth": ("penstock_topic_depth", "gauge", "Messages that wait at the topic itself"),
     "message_count": ("penstock_topic_messages_total", "counter", "Messages published"),
     "message_bytes": ("penstock_topic_body_bytes_total", "counter", "Bytes of bodies published"),
+    "dropped_count": ("penstock_topic_dropped_total", "counter", "Messages an ephemeral topic had no room for"),
     "disk_bytes": ("penstock_topic_disk_bytes", "gauge", "Bytes on disk that are kept for the topic"),
     "paused": ("penstock_topic_paused", "gauge", "1 while the topic is paused"),
+    "fenced": ("penstock_topic_fenced", "gauge", "1 while a fault has stopped the topic, until it is retried"),
+    "unreadable": ("penstock_topic_unreadable", "gauge", "1 while the disk refuses something of the topic"),
 }
 _CHANNEL = {
     "depth": ("penstock_channel_depth", "gauge", "Messages that wait"),
@@ -30,8 +33,15 @@ _CHANNEL = {
     "timeout_count": ("penstock_channel_timeouts_total", "counter", "Messages timed out"),
     "client_count": ("penstock_channel_consumers", "gauge", "Consumers connected"),
     "ready_count": ("penstock_channel_ready", "gauge", "RDY of all consumers together"),
+    "dropped_count": ("penstock_channel_dropped_total", "counter", "Messages an ephemeral channel had no room for"),
     "disk_bytes": ("penstock_channel_disk_bytes", "gauge", "Bytes on disk that are kept for the channel"),
     "paused": ("penstock_channel_paused", "gauge", "1 while the channel is paused"),
+    "fenced": (
+        "penstock_channel_fenced",
+        "gauge",
+        "1 while a fault has stopped the channel, until it is retried",
+    ),
+    "unreadable": ("penstock_channel_unreadable", "gauge", "1 while the disk refuses something of the channel"),
 }
 _CURSOR = {
     "depth": ("penstock_cursor_depth", "gauge", "Messages that a pipeline cursor has not passed"),
@@ -45,6 +55,11 @@ _LOG = {
     "segment_count": ("penstock_log_segments", "gauge", "Segments of the log"),
     "is_full": ("penstock_log_full", "gauge", "1 while publishes are refused for want of room"),
     "damaged_count": ("penstock_log_damaged_messages_total", "counter", "Messages whose bodies are lost"),
+    "progress_fault_count": (
+        "penstock_progress_faults_total",
+        "counter",
+        "Errors of the disk that the journal of channels' progress met",
+    ),
     "written_bytes": ("penstock_log_written_bytes_total", "counter", "Bytes written to the log"),
     "group_count": ("penstock_log_writes_total", "counter", "Writes to the log"),
     "sync_count": ("penstock_log_syncs_total", "counter", "Syncs of the log"),
@@ -60,14 +75,14 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
     _add(lines, "penstock_uptime_seconds", "gauge", "Seconds since the start", [("", uptime_s)])
     topics = [(_labels(topic=topic.topic_name), topic) for topic in snapshot.topics]
     for figure, (name, kind, text) in _TOPIC.items():
-        _add(lines, name, kind, text, [(labels, float(getattr(topic, figure))) for labels, topic in topics])
+        _add(lines, name, kind, text, _known(topics, figure))
     channels = [
         (_labels(topic=topic.topic_name, channel=channel.channel_name), channel)
         for topic in snapshot.topics
         for channel in topic.channels
     ]
     for figure, (name, kind, text) in _CHANNEL.items():
-        _add(lines, name, kind, text, [(labels, float(getattr(channel, figure))) for labels, channel in channels])
+        _add(lines, name, kind, text, _known(channels, figure))
     oldest = [
         (labels, max(snapshot.taken_at_ns - channel.oldest_ns, 0) / NS_PER_S)
         for labels, channel in channels
@@ -89,6 +104,13 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
         name, text = "penstock_log_oldest_unsynced_seconds", "Age of the oldest unsynced byte"
         _add(lines, name, "gauge", text, [("", unsynced_s)])
     return ("\n".join(lines) + "\n").encode()
+
+
+def _known(listed: Iterable[tuple[str, TopicStats | ChannelStats]], figure: str) -> list[_Sample]:
+    """A figure of each; those of which it can't be told are left out. A sentence counts as 1."""
+    found = [(labels, getattr(one, figure)) for labels, one in listed]
+    told = [(labels, bool(value) if isinstance(value, str) else value) for labels, value in found if value is not None]
+    return [(labels, float(value)) for labels, value in told]
 
 
 def _add(lines: list[str], name: str, kind: str, text: str, samples: Iterable[_Sample]) -> None:

@@ -15,7 +15,7 @@ from queue_engine.service import http_log, http_write
 from queue_engine.service.http_connection import Answer, RequestHead, Response, Route
 from queue_engine.service.http_query import BOOLEANS, defer_ms_of, parse_query, publish_topic
 from queue_engine.service.http_refusals import Refusal, publish_refusal
-from queue_engine.ticket import Ticket
+from queue_engine.ticket import DONE, Ticket
 
 _OK = Response(200, b"OK")
 
@@ -111,7 +111,20 @@ class PublishRoutes:
             )
             return http_write.written_response(written), ticket
 
-        self._answer_published(write, answer)
+        def ready(done: Ticket) -> None:
+            if done.error is not None:
+                answer(publish_refusal(done.error).response())
+                return
+            try:
+                self._answer_published(write, answer)
+            except Refusal as refusal:
+                answer(refusal.response())
+
+        try:
+            there = self._engine.log_topic_ready(topic) if asked.number is None else DONE
+        except PenstockError as exc:
+            raise publish_refusal(exc) from exc
+        there.when_done(ready)
 
     @staticmethod
     def _answer_published(publish: Callable[[], tuple[Response, Ticket]], answer: Answer) -> None:

@@ -4,10 +4,12 @@ from queue_engine.errors import (
     BatchKeyConflictError,
     ClosedError,
     CursorNotFoundError,
+    FencedError,
     InvalidCursorError,
     InvalidStorageError,
     LeaseNotFoundError,
     LimitError,
+    OutcomeUnknownError,
     RequestError,
     ReservedTopicError,
     TopicChangedError,
@@ -35,10 +37,14 @@ def publish_refusal(error: Exception) -> Refusal:
         return Refusal(409, error.code, str(error))
     if isinstance(error, InvalidStorageError):
         return Refusal(400, error.code, str(error))
+    if isinstance(error, FencedError):
+        return Refusal(503, error.code, str(error))
     if isinstance(error, RequestError):
         return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
-    # nsqd has one word for every publish that failed; the sentence tells a stop from a disk that refuses.
-    return Refusal(503, "EXITING", "" if isinstance(error, ClosedError) else str(error))
+    if isinstance(error, ClosedError):
+        return Refusal(503, "EXITING")
+    # nsqd says EXITING to this, too; but it is the disk that refuses, and the server stays.
+    return Refusal(503, "STORAGE_REFUSED", str(error))
 
 
 def act_refusal(error: Exception) -> Refusal:
@@ -46,10 +52,12 @@ def act_refusal(error: Exception) -> Refusal:
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error))
-    if isinstance(error, TopicChangedError):
+    if isinstance(error, TopicChangedError | FencedError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
         told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
         detail = str(error) if isinstance(error, told) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
+    if isinstance(error, OutcomeUnknownError):
+        return Refusal(500, "OUTCOME_UNKNOWN", str(error))
     return Refusal(500, "INTERNAL_ERROR", str(error))

@@ -24,11 +24,13 @@ import orjson
 from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.recovery_report import Damage
 
 _LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
+_DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
 
 class CollectorPauses:
@@ -117,9 +119,23 @@ def _log(log: LogStats) -> dict[str, Any]:
             "scanned_bytes": recovery.scanned_bytes,
             "cut_bytes": recovery.cut_bytes,
             "lost_count": recovery.lost_count,
+            "damages": [_damage(one) for one in recovery.damages[:_DAMAGES_MAX]],
+            "redelivered_count": recovery.redelivered_count,
+            "redelivered": [asdict(one) for one in recovery.progress_losses],
             "report": list(recovery.sentences()),
         }
     return figures
+
+
+def _damage(damage: Damage) -> dict[str, Any]:
+    return {
+        "position": damage.position,
+        "size": damage.size,
+        "reason": damage.reason,
+        "lost_count": damage.lost,
+        "is_exact": damage.is_exact,
+        "losses": [asdict(one) for one in damage.losses],
+    }
 
 
 def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
@@ -135,6 +151,9 @@ def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
         "storage": topic.storage,
         "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
         "disk_bytes": topic.disk_bytes,
+        "fenced": topic.fenced,
+        "unreadable": topic.unreadable,
+        "dropped_count": topic.dropped_count,
         "cursors": [asdict(cursor) for cursor in topic.cursors],
     }
 
@@ -158,6 +177,10 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
         "ready_count": channel.ready_count,
         "oldest_age_ms": _age_ms(channel.oldest_ns, now_ns),
         "disk_bytes": channel.disk_bytes,
+        "fenced": channel.fenced,
+        "unreadable": channel.unreadable,
+        "held_back": channel.held_back,
+        "dropped_count": channel.dropped_count,
     }
 
 
@@ -220,6 +243,7 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
             f"{'*P ' if one.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
             f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} e2e%: "
         )
+        lines += _trouble_text(one)
         for channel in one.channels:
             lines.append(
                 f"{'   *P ' if channel.paused else '      '}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
@@ -227,6 +251,7 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
                 f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
                 f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} e2e%: "
             )
+            lines += _trouble_text(channel)
             lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
         lines += [
             f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
@@ -237,6 +262,11 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
     lines += ["", "Producers:" if producers else "Producers: None"]
     lines += [f"   {_producer_text(client, topic, now_s)}" for client in producers]
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
+
+
+def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:
+    reasons = (("fenced", one.fenced), ("unreadable", one.unreadable))
+    return [f"        {word}: {reason}" for word, reason in reasons if reason]
 
 
 def _client_text(client: ClientStats) -> str:

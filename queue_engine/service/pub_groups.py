@@ -4,15 +4,17 @@ Such a client has nothing else to say until its answer comes. So its PUB needs n
 in its topic's group; and a turn costs a publish for each topic, however many connections it comes from.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from queue_engine.engine import Engine
-from queue_engine.errors import PenstockError
+from queue_engine.errors import PenstockError, StorageError
+from queue_engine.faults import told
+from queue_engine.options import MPUB_SIZE_BYTES
 from queue_engine.ticket import Ticket, failed
 
-# What goes to the engine at once; what is larger goes alone.
-GROUP_BYTES_MAX = 1 << 20
+logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
@@ -22,40 +24,52 @@ class Publisher(Protocol):
         """The PUB that waits in `group` is published, or not: the ticket, which is done, tells."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """Something failed unexpectedly on its behalf: its connection ends."""
+        ...
+
 
 class PubGroup:
     """The PUBs of one turn to one topic.
 
-    ticket: None until they were handed to the engine.
+    mpub_bytes: what they would have as the body of an MPUB. ticket: None until they were handed to the engine.
     """
 
-    __slots__ = ("bodies", "body_bytes", "publishers", "ticket", "topic")
+    __slots__ = ("bodies", "mpub_bytes", "publishers", "ticket", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.bodies: list[bytes] = []
-        self.body_bytes = 0
+        self.mpub_bytes = 0
         self.publishers: list[Publisher] = []
         self.ticket: Ticket | None = None
 
     def settle(self, ticket: Ticket) -> None:
         """Tell everybody who waits."""
         for publisher in self.publishers:
-            publisher.pub_settled(self, ticket)
+            try:
+                publisher.pub_settled(self, ticket)
+            except Exception as exc:
+                publisher.fail(exc)
 
 
 class PubGroups:
-    """The groups of this turn. on_work: called with the first PUB of a turn; `publish` must follow."""
+    """The groups of this turn. A group goes to the engine at once; a message larger than a group may be goes alone.
+
+    on_work: called with the first PUB of a turn; `publish` must follow.
+    """
 
     def __init__(self, engine: Engine, on_work: Callable[[], None]) -> None:
         self._engine = engine
         self._on_work = on_work
+        self._bytes_max = engine.options.gathered_bytes_max
         self._groups: dict[str, PubGroup] = {}
 
     def add(self, publisher: Publisher, topic: str, body: bytes) -> PubGroup:
         """Take a PUB; `publisher.pub_settled` is called with the group returned, in this turn or later."""
         group = self._groups.get(topic)
-        if group is not None and group.body_bytes + len(body) > GROUP_BYTES_MAX:
+        size = len(body) + MPUB_SIZE_BYTES
+        if group is not None and group.mpub_bytes + size > self._bytes_max:
             self.publish_group(group)
             group = None
         if group is None:
@@ -64,7 +78,7 @@ class PubGroups:
             group = self._groups[topic] = PubGroup(topic)
         group.bodies.append(body)
         group.publishers.append(publisher)
-        group.body_bytes += len(body)
+        group.mpub_bytes += size
         return group
 
     def publish(self) -> int:
@@ -88,5 +102,9 @@ class PubGroups:
             ticket = self._engine.publish_turn(group.topic, group.bodies)
         except PenstockError as exc:
             ticket = failed(exc)
+        except Exception as exc:
+            # The other groups are still to be published.
+            logger.exception("publish failed topic=%s", group.topic)
+            ticket = failed(StorageError(f"publishing to {group.topic} failed unexpectedly: {told(exc)}"))
         group.ticket = ticket
         ticket.when_done(group.settle)

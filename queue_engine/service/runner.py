@@ -6,30 +6,47 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import uvloop
 
-from queue_engine.clock import SystemClock
+from queue_engine.clock import NS_PER_MS, SystemClock
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
+from queue_engine.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.engine import Engine
 from queue_engine.errors import ClosedError, PenstockError
 from queue_engine.options import Options, split_address
+from queue_engine.service import freed_memory
+from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.http_api import HttpApi
-from queue_engine.service.queue_scan import scan_forever
+from queue_engine.service.queue_scan import scan_once
+from queue_engine.service.refused_connections import RefusedConnections
+from queue_engine.service.supervision import note_callbacks, supervise
 from queue_engine.service.tcp_server import TcpServer
 from queue_engine.service.turns import Turns
 from queue_engine.service.worker import BackgroundThread
+from queue_engine.stop_progress import StopProgress
+from queue_engine.storage.closing import Closing, Job, run_in_turn
 from queue_engine.storage.dirlock import DirectoryLock
 from queue_engine.storage.files import Files
+from queue_engine.storage.sync_place import SyncPlace
 from queue_engine.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_INTERVAL_S = 1.0
+# With many topics figures are made less often: making them takes at most this share of the engine's time.
+SNAPSHOT_SHARE_MAX = 0.25
 START_TIMEOUT_S = 600.0  # opening many large queues takes its time; being silent for ten minutes does not
 CLOSE_SESSIONS_TIMEOUT_S = 2.0
+# A disk that refuses at the stop is asked again after this long.
+STOP_RETRY_S = 0.5
+# Queues are synced by so many threads at the stop: syncs that come together cost the disk little more than one.
+STOP_THREADS = 8
+# A call to the disk that never returns is waited for so much longer than a disk that refuses.
+STOP_GRACE_S = 15.0
 
 
 class EngineRunner:
@@ -37,14 +54,20 @@ class EngineRunner:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.descriptors = DescriptorShares.of(current_limit(), options.max_connections)
         self.tcp_address: tuple[str, int] = ("", 0)
         self.http_address: tuple[str, int] = ("", 0)
         self.snapshot: EngineSnapshot | None = None
+        self.stop_progress: StopProgress | None = None
+        """How far a stop has come; None before it writes."""
         self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
         self.on_act: Callable[[ActRecord], None] | None = None
         self.on_death: Callable[[], None] | None = None
+        self.notices: Callable[[], list[str]] = list  # what /readyz says of the console; on the engine's thread
         self.error: BaseException | None = None
         self._watched: dict[tuple[str, str], float] = {}  # until when, time.monotonic
+        self._snapshot_at = 0.0  # time of the loop
+        self._snapshot_took_s = 0.0  # of the processor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
@@ -63,8 +86,9 @@ class EngineRunner:
             self._thread.join()
             raise self.error
 
-    def stop(self, timeout_s: float = 10) -> None:
-        """End everything, what must last on disk. Raises what could not be kept, or TimeoutError."""
+    def stop(self) -> None:
+        """End everything, what must last on disk: it takes as long as something advances, `stop_progress` says how far
+        it is. Raises what could not be kept, or TimeoutError when nothing advances any more."""
         thread, loop, stop_asked = self._thread, self._loop, self._stop_asked
         if thread is None:
             return
@@ -73,9 +97,15 @@ class EngineRunner:
                 loop.call_soon_threadsafe(stop_asked.set)
             except RuntimeError:
                 pass  # the loop has ended by itself
-        thread.join(timeout_s)
-        if thread.is_alive():
-            raise TimeoutError(f"the engine did not stop within {timeout_s} s")
+        patience_s = self.options.stop_timeout_ms / 1000 + STOP_GRACE_S
+        seen, advanced_at = self.stop_progress, time.monotonic()
+        while thread.is_alive():
+            thread.join(0.2)
+            if self.stop_progress != seen:
+                seen, advanced_at = self.stop_progress, time.monotonic()
+            if time.monotonic() - advanced_at > patience_s:
+                left = "what was going on is not over" if seen is None else seen.sentence()
+                raise TimeoutError(f"nothing of the stop has advanced for {patience_s:g} s: {left}")
         if self.error is not None:
             raise self.error
 
@@ -155,6 +185,7 @@ class EngineRunner:
             clock = SystemClock()
             background = BackgroundThread(loop, "penstock-disk")
             sync_background = BackgroundThread(loop, "penstock-sync")
+            progress_background = BackgroundThread(loop, "penstock-progress")
             turns = Turns()
             engine = Engine(
                 self.options,
@@ -162,30 +193,58 @@ class EngineRunner:
                 files=Files(),
                 background=background,
                 sync_background=sync_background,
+                progress_background=progress_background,
+                sync_place=SyncPlace(),
                 on_work=turns.soon,
             )
+            note_callbacks(loop, engine.faults)
             turns.drive(engine)
             self._engine = engine
             self._loop = loop
             try:
-                engine.open()
+                # What a start makes stays: to look through it again and again would take as long as making it.
+                gc.disable()
+                try:
+                    engine.open()
+                finally:
+                    gc.enable()
                 await self._serve(engine, clock, turns)
             finally:
                 self._loop = None
                 sync_background.finish()
+                progress_background.finish()
                 background.finish()
                 # What the worker finished is told to the loop: let it hear before the files are closed.
                 await asyncio.sleep(0)
-                engine.close()
+                await self._close(engine)
+
+    async def _close(self, engine: Engine) -> None:
+        with concurrent.futures.ThreadPoolExecutor(STOP_THREADS, "penstock-close") as threads:
+
+            def run_all(jobs: Sequence[Job]) -> list[OSError | None]:
+                return [error for errors in threads.map(run_in_turn, [[job] for job in jobs]) for error in errors]
+
+            how = Closing(self.options.stop_timeout_ms * NS_PER_MS, run_all)
+            for progress in engine.closing(how):
+                self.stop_progress = progress
+                if progress.reason:
+                    await asyncio.sleep(STOP_RETRY_S)
 
     async def _serve(self, engine: Engine, clock: SystemClock, turns: Turns) -> None:
         assert self._stop_asked is not None
-        tcp_server = TcpServer(engine, clock, turns)
+        if lowered := self.descriptors.lowered(self.options.max_connections):
+            are_clients_fewer = self.descriptors.clients < self.options.max_connections
+            logger.log(logging.WARNING if are_clients_fewer else logging.INFO, "%s", lowered)
+        bodies = BodyBudget(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
+        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies)
         http_api = HttpApi(
             engine,
             self.options,
             addresses=lambda: (self.tcp_address[1], self.http_address[1]),
             on_act=lambda record: self.on_act(record) if self.on_act is not None else None,
+            notices=lambda: self.notices(),
+            refused=RefusedConnections("the HTTP API", self.descriptors.http, clock),
+            bodies=bodies,
         )
         tasks: list[asyncio.Task[None]] = []
         http_server: asyncio.Server | None = None
@@ -199,18 +258,17 @@ class EngineRunner:
             name = http_server.sockets[0].getsockname()
             self.http_address = (name[0], name[1])
             self.snapshot = engine.stats(include_clients=False)
-            tasks = [
-                asyncio.create_task(tcp_server.check_forever()),
-                asyncio.create_task(scan_forever(engine)),
-                asyncio.create_task(self._snapshot_forever(engine)),
+            loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+                ("looking after the connections", tcp_server.check_once),
+                ("the scan for what is due", partial(scan_once, engine)),
+                ("making the figures", partial(self._snapshot_once, engine)),
             ]
+            freed = freed_memory.of_this_process()
+            if freed is not None:
+                loops.append(("giving back freed memory", freed.look_once))
+            tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
-            stop = asyncio.create_task(self._stop_asked.wait())
-            ends: list[asyncio.Future[Any]] = [stop, turns.failure, *tasks]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                if end is not stop:
-                    end.result()  # a loop of ours ended: that is an error, and it is raised here
+            await self._stop_asked.wait()
         finally:
             tcp_server.stop_accepting()
             if http_server is not None:
@@ -223,33 +281,36 @@ class EngineRunner:
             turns.run()  # what was taken before is appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
 
-    async def _snapshot_forever(self, engine: Engine) -> None:
-        """Make a frozen snapshot every second, in slices, and hand it out."""
+    async def _snapshot_once(self, engine: Engine) -> None:
+        """Wait for the next second, make a frozen snapshot, in slices, and hand it out."""
         loop = asyncio.get_running_loop()
-        next_at = loop.time()
+        interval_s = max(SNAPSHOT_INTERVAL_S, self._snapshot_took_s / SNAPSHOT_SHARE_MAX)
+        self._snapshot_at = max(self._snapshot_at + interval_s, loop.time())
+        await asyncio.sleep(self._snapshot_at - loop.time())
+        now = time.monotonic()
+        watched = {key for key, until in list(self._watched.items()) if until > now}
+        for key in [key for key in list(self._watched) if key not in watched]:
+            self._watched.pop(key, None)
+        slices = engine.stats_in_slices(lambda topic, channel: (topic, channel) in watched)
+        took_s = 0.0
         while True:
-            next_at = max(next_at + SNAPSHOT_INTERVAL_S, loop.time())
-            await asyncio.sleep(next_at - loop.time())
-            now = time.monotonic()
-            watched = {key for key, until in list(self._watched.items()) if until > now}
-            for key in [key for key in list(self._watched) if key not in watched]:
-                self._watched.pop(key, None)
-            slices = engine.stats_in_slices(lambda topic, channel: (topic, channel) in watched)  # noqa: B023
-            while True:
-                try:
-                    next(slices)
-                except StopIteration as stop:
-                    snapshot: EngineSnapshot = stop.value
-                    break
-                await asyncio.sleep(0)
-            self.snapshot = snapshot
-            engine.offer_sample(snapshot)
-            for hand_over in self.on_snapshot:
-                try:
-                    hand_over(snapshot)
-                except Exception:
-                    # Whoever watches may break; the queues go on.
-                    logger.exception("snapshot not handed over")
+            began_s = time.thread_time()
+            try:
+                next(slices)
+            except StopIteration as stop:
+                snapshot: EngineSnapshot = stop.value
+                break
+            took_s += time.thread_time() - began_s
+            await asyncio.sleep(0)
+        self._snapshot_took_s = took_s
+        self.snapshot = snapshot
+        engine.offer_sample(snapshot)
+        for hand_over in self.on_snapshot:
+            try:
+                hand_over(snapshot)
+            except Exception:
+                # Whoever watches may break; the queues go on.
+                logger.exception("snapshot not handed over")
 
 
 async def _listening(start: Any, address: str) -> Any:

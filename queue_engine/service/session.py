@@ -39,6 +39,7 @@ from queue_engine.protocol.identify import default_identity, parse_identify
 from queue_engine.protocol.parser import Parser
 from queue_engine.run import Run
 from queue_engine.service.answers import Answers, failed_command
+from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.output_buffer import OutputBuffer
 from queue_engine.service.pub_groups import PubGroup, PubGroups
 from queue_engine.ticket import Ticket
@@ -54,14 +55,20 @@ UNREAD_BYTES_MAX = 256 << 10
 # Why reading is paused; one does not lift the other.
 _UNSETTLED = 1
 _UNREAD = 2
+_BODY = 4  # there is no room for the body that has begun
+_CROWDED = 8  # there is no room for another body to begin
+_WAITS_FOR_US = _UNSETTLED | _BODY | _CROWDED
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
-    """Who counts the connections. pubs: takes the PUBs of clients that wait for each OK."""
+    """Who counts the connections. pubs: takes the PUBs of clients that wait for each OK. connections_max: at once.
+    bodies: how much of unfinished bodies there may be."""
 
     pubs: PubGroups
+    bodies: BodyBudget
+    connections_max: int
 
     def opened(self, session: "Session") -> bool:
         """Whether one more is allowed."""
@@ -85,6 +92,8 @@ class Session(asyncio.Protocol):
         self._owner = owner
         self._flush_soon = owner.flush_soon
         self._pubs = owner.pubs
+        self._bodies = owner.bodies
+        self._has_asked_for_body = False  # and is reading it, or waits
         self._pub_group: PubGroup | None = None  # where this client's PUB waits, the only thing it waits for
         self._transport: asyncio.Transport | None = None
         self._parser = Parser(
@@ -106,7 +115,7 @@ class Session(asyncio.Protocol):
         self._pub_counts: dict[str, int] = {}
         self._answers = Answers(self._answers_settled)
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
-        self._reading_pauses = 0  # _UNSETTLED, _UNREAD
+        self._reading_pauses = 0  # _UNSETTLED, _UNREAD, _BODY, _CROWDED
         self._ends_after_waiting = False
         self._is_write_paused = False
         self._is_sub_pending = False  # SUB's answer has not left yet: no message goes before it
@@ -114,7 +123,7 @@ class Session(asyncio.Protocol):
         now_ns = clock.monotonic_ns()
         self._connected_at_s = clock.time_ns() // NS_PER_S
         self._opened_ns = now_ns
-        self._heard_ns = now_ns
+        self.heard_ns = now_ns
         self._beaten_ns = now_ns
         self._command_began_ns: int | None = None
         self._stuck_since_ns: int | None = None
@@ -150,33 +159,41 @@ class Session(asyncio.Protocol):
         self._output.agree(self._identity)
         transport.set_write_buffer_limits(high=self._identity.output_buffer_size)
         if not self._owner.opened(self):
-            limit = self._options.max_connections
+            limit = self._owner.connections_max
             transport.write(frames.error_frame(f"E_INVALID too many connections: the most is {limit}".encode()))
             self._end()
             return
         self._key = self._engine.add_client(self)
+        if self._bodies.is_crowded:
+            self.hold_reading(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = CLIENT_STATE_CLOSING
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
         self._output.drop()
         self._pub_group = None
-        self._leave_channel()
-        self._engine.remove_client(self._key)
-        self._owner.closed(self)
+        try:
+            self._parser.end()  # the collector may come for the session much later
+            self._leave_body()
+            self._leave_channel()
+        finally:
+            self._engine.remove_client(self._key)
+            self._owner.closed(self)
 
     def _leave_channel(self) -> None:
         channel, consumer = self._channel, self._consumer
         self._channel = self._consumer = None
-        if channel is not None and consumer is not None:
+        if consumer is not None:
             consumer.is_closing = True
             consumer.ready_count = 0
-            self._engine.unsubscribe(channel, consumer)
+            if channel is not None:
+                self._engine.unsubscribe(channel, consumer)
 
     def _end(self) -> None:
         """Close once what was written is out; what comes in meanwhile is not looked at."""
         if self._closing_ns is None:
             self._closing_ns = self._clock.monotonic_ns()
+            self._leave_body()
             # Its messages go to others at once, not when the peer has taken the rest.
             self._leave_channel()
             if self._transport is not None:
@@ -198,7 +215,7 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing_ns is not None or self._ends_after_waiting:
             return
-        self._heard_ns = now_ns = self._now_ns()
+        self.heard_ns = now_ns = self._now_ns()
         answers = self._answers
         try:
             if self._magic is not None:
@@ -213,9 +230,21 @@ class Session(asyncio.Protocol):
             self._read_commands(data, now_ns)
         except ProtocolError as error:
             self._refuse(error)
+        except Exception as exc:
+            self.fail(exc)
         # Answers go out together at the end of the turn: one that wakes up to everything it waits for does so once.
         if answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
+
+    def fail(self, error: Exception) -> None:
+        """Something failed unexpectedly for this connection: it ends, and no other does."""
+        logger.error("connection failed remote=%s", self._remote_address, exc_info=error)
+        if self._closing_ns is None and not self._ends_after_waiting:
+            text = "the server failed at this; its log says how, and other connections go on"
+            self._refuse(ProtocolError("E_INVALID", text))
+            self._flush_soon(self)
+        else:
+            self.abort()  # even its end failed
 
     def _read_commands(self, data: bytes, now_ns: int) -> None:
         parser = self._parser
@@ -225,10 +254,41 @@ class Session(asyncio.Protocol):
         while (command := parser.next()) is not None:
             handlers[type(command)](command)
             began_ns = None  # what is unfinished now began in this read
+        if self._has_asked_for_body and began_ns is None:
+            self._leave_body()  # it is complete
         if not parser.in_progress:
             self._command_began_ns = None
-        elif began_ns is None:
+            return
+        if began_ns is None:
             self._command_began_ns = now_ns
+        if not self._has_asked_for_body:
+            body_bytes = parser.awaited_body_bytes
+            if body_bytes:
+                self._has_asked_for_body = True
+                if not self._bodies.ask(self, body_bytes, parser.buffered_bytes):
+                    self._pause_reading(_BODY)
+
+    def _leave_body(self) -> None:
+        if self._has_asked_for_body:
+            self._has_asked_for_body = False
+            self._bodies.leave(self)
+
+    def body_granted(self) -> None:
+        """There is room for the body that has begun: `BodyReader`."""
+        self._resume_reading(_BODY)
+
+    def hold_reading(self, is_crowded: bool) -> None:
+        """Read nothing while it is crowded, but from consumers, whose FINs make room, and where a body has begun."""
+        if not is_crowded:
+            self._opened_ns = self._clock.monotonic_ns()  # it could not be heard meanwhile
+            self._resume_reading(_CROWDED)
+        elif self._consumer is None and not self._has_asked_for_body:
+            self._pause_reading(_CROWDED)
+
+    def body_stalled(self, limit_ms: int) -> None:
+        """Nothing comes of the body that others wait for: `BodyReader`."""
+        if not self._reading_pauses & _UNSETTLED:  # then nothing is read from it, and it waits for the disk
+            self._cut("body not complete", limit_ms)
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""
@@ -264,9 +324,9 @@ class Session(asyncio.Protocol):
         self._reading_pauses &= ~reason
         if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
             # It could not be heard meanwhile, nor finish what it had begun.
-            self._heard_ns = self._clock.monotonic_ns()
+            self.heard_ns = self._clock.monotonic_ns()
             if self._command_began_ns is not None:
-                self._command_began_ns = self._heard_ns
+                self._command_began_ns = self.heard_ns
             self._transport.resume_reading()
 
     def _write_buffer_bytes(self) -> int:
@@ -289,6 +349,13 @@ class Session(asyncio.Protocol):
             self._pause_reading(_UNSETTLED)
 
     def _answers_settled(self) -> None:
+        try:
+            self._after_answers()
+        except Exception as exc:
+            # Others may wait for the same ticket.
+            self.fail(exc)
+
+    def _after_answers(self) -> None:
         answers = self._answers
         if answers.has_failed:
             self._ends_after_waiting = True
@@ -306,6 +373,7 @@ class Session(asyncio.Protocol):
             logger.info("client refused remote=%s error=%s", self._remote_address, error)
             self._ends_after_waiting = True
             self._command_began_ns = None
+            self._leave_body()
 
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""
@@ -405,6 +473,8 @@ class Session(asyncio.Protocol):
     def _on_rdy(self, command: Rdy) -> None:
         if self._channel is not None and self._consumer is not None:
             self._channel.set_ready(self._consumer, command.count)
+        elif self._consumer is not None:
+            self._consumer.ready_count = command.count  # for when its channel is there
 
     def _on_req(self, command: Req) -> None:
         if self._channel is None or self._consumer is None:
@@ -442,7 +512,15 @@ class Session(asyncio.Protocol):
         self._consumer = consumer
         self._state = CLIENT_STATE_SUBSCRIBED
         self._is_sub_pending = True
+        if channel is None:
+            ticket.when_done(lambda done: self._subscribed(done, command))
         self._ok_when(ticket, "SUB", 0, self._sub_settled)
+
+    def _subscribed(self, done: Ticket, command: Sub) -> None:
+        """The channel that was on its way is there, unless the disk refused it."""
+        topic = self._engine.topics.get(command.topic)
+        if done.error is None and self._consumer is not None and topic is not None:
+            self._channel = topic.channels.get(command.channel)
 
     def _sub_settled(self) -> None:
         self._is_sub_pending = False
@@ -477,7 +555,10 @@ class Session(asyncio.Protocol):
         if self._closing_ns is not None:
             return  # an error ended it just now; what it held was given back
         consumer = self._consumer
-        self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
+        try:
+            self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
+        except Exception as exc:
+            self.fail(exc)  # this connection's trouble, not its channel's
 
     def close_consumer(self) -> None:
         self._channel = self._consumer = None
@@ -496,13 +577,13 @@ class Session(asyncio.Protocol):
                 transport.abort()
             return
         # While it waits for us it can't be expected to say anything.
-        waits_for_us = bool(self._reading_pauses & _UNSETTLED) or self._ends_after_waiting
+        waits_for_us = bool(self._reading_pauses & _WAITS_FOR_US) or self._ends_after_waiting
         if not waits_for_us and self._is_too_slow(now_ns):
             return
         interval_ns = self._identity.heartbeat_interval_ms * NS_PER_MS
         if not interval_ns:
             return
-        if not waits_for_us and now_ns - self._heard_ns > 2 * interval_ns:
+        if not waits_for_us and now_ns - self.heard_ns > 2 * interval_ns:
             self._cut("silent", 2 * self._identity.heartbeat_interval_ms)
             return
         if self._stuck_since_ns is not None:

@@ -5,6 +5,8 @@ import asyncio
 from queue_engine.clock import Clock
 from queue_engine.engine import Engine
 from queue_engine.options import split_address
+from queue_engine.service.body_budget import BodyBudget
+from queue_engine.service.refused_connections import RefusedConnections
 from queue_engine.service.session import Session
 from queue_engine.service.turns import Turns
 
@@ -17,11 +19,15 @@ CHECK_SLICE = 500
 class TcpServer:
     """All connections of NSQ clients. Implements `SessionOwner`."""
 
-    def __init__(self, engine: Engine, clock: Clock, turns: Turns) -> None:
+    def __init__(self, engine: Engine, clock: Clock, turns: Turns, connections_max: int, bodies: BodyBudget) -> None:
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
+        self.bodies = bodies
+        bodies.on_crowded.append(self._hold_reading)
+        self.connections_max = connections_max
+        self._refused = RefusedConnections("NSQ clients", connections_max, clock)
         self._sessions: dict[Session, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -36,7 +42,8 @@ class TcpServer:
         return name[0], name[1]
 
     def opened(self, session: Session) -> bool:
-        if len(self._sessions) >= self._engine.options.max_connections:
+        if len(self._sessions) >= self.connections_max:
+            self._refused.note()
             return False
         self._sessions[session] = None
         return True
@@ -44,15 +51,23 @@ class TcpServer:
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)
 
-    async def check_forever(self) -> None:
-        """Look after every session, until cancelled."""
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
-            now_ns = self._clock.monotonic_ns()
-            for index, session in enumerate(list(self._sessions)):
+    def _hold_reading(self, is_crowded: bool) -> None:
+        for session in list(self._sessions):
+            if self.bodies.is_crowded is is_crowded:  # a session that goes on may change that
+                session.hold_reading(is_crowded)
+
+    async def check_once(self) -> None:
+        """Wait a moment, and look after every session."""
+        await asyncio.sleep(CHECK_INTERVAL_S)
+        now_ns = self._clock.monotonic_ns()
+        self.bodies.check(now_ns)
+        for index, session in enumerate(list(self._sessions)):
+            try:
                 session.check(now_ns)
-                if index % CHECK_SLICE == CHECK_SLICE - 1:
-                    await asyncio.sleep(0)
+            except Exception as exc:
+                session.fail(exc)
+            if index % CHECK_SLICE == CHECK_SLICE - 1:
+                await asyncio.sleep(0)
 
     def stop_accepting(self) -> None:
         if self._server is not None:

@@ -11,12 +11,17 @@ from typing import Protocol
 
 from queue_engine.engine import Engine
 from queue_engine.service.pub_groups import PubGroups
+from queue_engine.service.supervision import Backoff
 
 logger = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
+    """A connection. fail: something failed unexpectedly on its behalf."""
+
     def write_replies(self) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
 
 
 class Turns:
@@ -30,8 +35,7 @@ class Turns:
         self._unflushed: dict[Flushable, None] = {}
         self._is_due = False
         self._was_shared = False  # the last turn had PUBs of several clients
-        self.failure: asyncio.Future[None] = self._loop.create_future()
-        """Gets the exception that a turn ended with: then nothing of the engine can be relied on, and it stops."""
+        self._backoff = Backoff()
 
     def drive(self, engine: Engine) -> None:
         """Run this engine's turns from now on; its `on_work` is `soon`."""
@@ -54,24 +58,36 @@ class Turns:
         self.soon()
 
     def run(self) -> None:
-        """One turn. What could not be done within its bounds is left for the next, after the sockets."""
+        """One turn. What could not be done within its bounds is left for the next, after the sockets.
+
+        What fails in it where no topic or channel can be fenced for it is noted, and the rest of the turn is tried a
+        while later."""
         self._is_due = True  # whoever asks for a turn meanwhile gets this one
-        engine = None if self.failure.done() else self._engine
-        try:
-            if engine is not None:
+        engine = self._engine
+        has_failed = False
+        if engine is not None:
+            try:
                 self._was_shared = self.pubs.publish() > 1
                 engine.turn()
-        except Exception as exc:
-            self.failure.set_exception(exc)
-            engine = None
+            except Exception as exc:
+                has_failed = True
+                engine.faults.note("a turn of the engine", exc)
         while self._unflushed:
             unflushed, self._unflushed = self._unflushed, {}
             for session in unflushed:
                 try:
                     session.write_replies()
-                except Exception:
+                except Exception as exc:
                     # One connection's trouble is not the others'.
-                    logger.exception("answers not written")
+                    session.fail(exc)
         self._is_due = False
-        if engine is not None and engine.has_work:
+        if engine is None:
+            return
+        if has_failed:
+            self._loop.call_later(self._backoff.take_s(), self.soon)
+            return
+        if engine.faults.error is not None:
+            engine.faults.ended("a turn of the engine")
+            self._backoff.reset()
+        if engine.has_work:
             self.soon()
