@@ -1,6 +1,7 @@
 """The console as a Django app. Nothing starts here: only `serve` starts an engine."""
 
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
 
 
 class ConsoleConfig(AppConfig):
@@ -10,3 +11,10 @@ class ConsoleConfig(AppConfig):
     label = "admin_console"
     verbose_name = "Penstock"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        # Imported here: it needs the tables' classes.
+        from admin_console.accounts.last_login import note_last_login
+
+        # Under the name that Django's own receiver has, which comes later and is not added twice.
+        user_logged_in.connect(note_last_login, dispatch_uid="update_last_login")

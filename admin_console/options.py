@@ -38,6 +38,19 @@ CONSOLE_OPTIONS = (
         "IP address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For, -Proto and -Host are believed",
         is_list=True,
     ),
+    ConsoleOption(
+        "--console-max-connections", "512", "connections of the console at once; fewer where descriptors are few"
+    ),
+    ConsoleOption(
+        "--console-request-timeout",
+        "10s",
+        "how long a request to the console may take from its first byte to its head's last, and per MiB of body begun",
+    ),
+    ConsoleOption(
+        "--console-idle-timeout",
+        "1m",
+        "how long a connection of the console may be idle: no request, nothing taken of an answer",
+    ),
 )
 
 # Options of the engine that the console's settings need as well.
@@ -94,6 +107,9 @@ class ConsoleOptions:
     origin: str  # "" or scheme://host[:port], without a slash behind it
     trusted_proxies: tuple[IPNetwork, ...]
     allowed_hosts: tuple[str, ...]  # host names without ports that a request may name
+    connections_max: int
+    request_timeout_s: float
+    idle_timeout_s: float
 
     @property
     def is_https(self) -> bool:
@@ -121,6 +137,18 @@ class ConsoleOptions:
                 complaints.append(
                     f"--trusted-proxy: {text!r} is neither an IP address nor a network such as 10.0.0.0/8"
                 )
+        connections_max = 1
+        count = texts["--console-max-connections"]
+        if re.fullmatch(r"[1-9][0-9]{0,5}", count):
+            connections_max = int(count)
+        else:
+            complaints.append(f"--console-max-connections: {count!r} is not a whole number from 1 to 999999")
+        seconds: dict[str, float] = {}
+        for flag in ("--console-request-timeout", "--console-idle-timeout"):
+            try:
+                seconds[flag] = _seconds(texts[flag])
+            except ValueError as exc:
+                complaints.append(f"{flag}: {exc}")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -132,6 +160,9 @@ class ConsoleOptions:
             port=port,
             origin=origin,
             trusted_proxies=tuple(networks),
+            connections_max=connections_max,
+            request_timeout_s=seconds["--console-request-timeout"],
+            idle_timeout_s=seconds["--console-idle-timeout"],
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),
@@ -140,6 +171,15 @@ class ConsoleOptions:
 
 def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _seconds(text: str) -> float:
+    """Of a duration as the engine's options have it, above nothing."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)", text)
+    value = float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]] if found else 0.0
+    if not value:
+        raise ValueError(f"{text!r} is not a duration such as 60s, 500ms or 1m")
+    return value
 
 
 def _split_address(text: str) -> tuple[str, int]:

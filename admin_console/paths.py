@@ -1,4 +1,4 @@
-"""The data directory, and the files of the console in it.
+"""The data directory, and the secret key in it.
 
 console.sqlite3 holds users, sessions and the audit list; secret-key signs sessions; admin-password is there from
 the first start until the first admin's password is changed. The engine keeps its own files beside them.
@@ -6,10 +6,23 @@ the first start until the first admin's password is changed. The engine keeps it
 
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
+
+from admin_console.private_files import read_private_file, set_aside, what_is_wrong, write_private_file
 
 DATA_PATH_VARIABLE = "PENSTOCK_DATA_PATH"
 DATA_PATH_DEFAULT = ".penstock"
+SECRET_KEY_LENGTH_MIN = 50
+_SECRET_KEY_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """complaint: what is wrong with the file, and what was done about it; "" when nothing is."""
+
+    text: str
+    complaint: str = ""
 
 
 def data_path() -> Path:
@@ -17,43 +30,61 @@ def data_path() -> Path:
     return Path(os.environ.get(DATA_PATH_VARIABLE) or DATA_PATH_DEFAULT).absolute()
 
 
-def make_private_directory(path: Path) -> None:
-    """Make `path` where it does not exist, and close it to everybody but its owner."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = path.stat()
-    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
-        path.chmod(0o700)
+def read_or_make_secret_key(directory: Path) -> SecretKey:
+    """The key that signs sessions, made at the first start. Two processes that start together get the same one.
 
-
-def write_private_file(path: Path, text: str) -> None:
-    """Replace `path` by `text`, readable by its owner only; whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def read_or_make_secret_key(directory: Path) -> str:
-    """The key that signs sessions, made at the first start. Two processes that start together get the same one."""
+    Never raises for what the file looks like: a damaged one is set aside, and where the disk refuses a new one, the
+    key lives as long as the process.
+    """
     path = directory / "secret-key"
-    if not path.exists():
-        temporary = path.with_name(f"secret-key.{secrets.token_hex(4)}.tmp")
-        write_private_file(temporary, secrets.token_urlsafe(64) + "\n")
-        try:
-            # A link refuses to replace: whoever came first has made the key.
-            os.link(temporary, path)
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink()
-    key = path.read_text().strip()
-    if len(key) < 50:
-        raise ValueError(
-            f"{path} holds {len(key)} characters; a secret key has at least 50. Remove it to get a new one"
+    damage = ""
+    try:
+        damage = _damage_of(path)
+        if damage:
+            aside = set_aside(path)
+            damage = f"{path} was {damage}: it is now {aside.name}, a new key was made, and everybody logs in again."
+        if not os.path.lexists(path):
+            _make(path)
+        found = _damage_of(path)
+        if found:
+            raise OSError(found)
+        key = read_private_file(path, _SECRET_KEY_BYTES_MAX).decode().strip()
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as exc:
+        reason = damage or exc.strerror or str(exc)
+        return SecretKey(
+            secrets.token_urlsafe(64),
+            f"{path} can't be used ({reason}): sessions are signed with a key that ends with this process, and "
+            "everybody logs in again after the next start.",
         )
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
-    return key
+    return SecretKey(key, damage)
+
+
+def _damage_of(path: Path) -> str:
+    """What is wrong with the file, for a sentence; "" when it is a key or not there. Raises OSError."""
+    if kind := what_is_wrong(path):
+        return kind
+    try:
+        text = read_private_file(path, _SECRET_KEY_BYTES_MAX).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return ""
+    if not text:
+        return "empty"
+    if len(text) < SECRET_KEY_LENGTH_MIN:
+        return f"damaged ({len(text)} characters; a key has at least {SECRET_KEY_LENGTH_MIN})"
+    if not text.isprintable() or "�" in text or " " in text:
+        return "damaged (it holds characters that no key has)"
+    return ""
+
+
+def _make(path: Path) -> None:
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    write_private_file(temporary, secrets.token_urlsafe(64) + "\n")
+    try:
+        # A link refuses to replace: whoever came first has made the key.
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()

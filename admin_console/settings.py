@@ -7,7 +7,8 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from admin_console.options import ConsoleOptions
-from admin_console.paths import data_path, make_private_directory, read_or_make_secret_key
+from admin_console.paths import data_path, read_or_make_secret_key
+from admin_console.private_files import make_private_directory
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -22,9 +23,15 @@ make_private_directory(DATA_PATH)
 PENSTOCK_ENVIRONMENT = os.environ.get("PENSTOCK_ENVIRONMENT", "")[:24]
 # Files that the console makes for browsers at start, such as the compressed plotly.js, lie here.
 MADE_STATIC_PATH = DATA_PATH / "static"
-make_private_directory(MADE_STATIC_PATH)
+try:
+    make_private_directory(MADE_STATIC_PATH)
+except OSError:
+    pass  # a full disk, or a file of that name: pages then show tables instead of graphs
 
-SECRET_KEY = read_or_make_secret_key(DATA_PATH)
+_key = read_or_make_secret_key(DATA_PATH)
+SECRET_KEY = _key.text
+# What is wrong with the file, in a sentence: the start tells it.
+SECRET_KEY_COMPLAINT = _key.complaint
 DEBUG = False
 
 ALLOWED_HOSTS = list(CONSOLE.allowed_hosts)
@@ -76,7 +83,7 @@ TEMPLATES = [
 
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "admin_console.database",
         "NAME": DATA_PATH / "console.sqlite3",
         "OPTIONS": {
             # Writers queue up at their start instead of failing in the middle.
@@ -90,7 +97,8 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Accounts.
+# Accounts. What the disk refuses of a session waits in memory.
+SESSION_ENGINE = "admin_console.accounts.waiting_sessions"
 AUTH_USER_MODEL = "admin_console.User"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
@@ -152,8 +160,9 @@ USE_THOUSAND_SEPARATOR = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"database": {"()": "admin_console.database.log_filter.WithoutTraceback"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["database"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # One line per 404 or refused request is an access log by another name.

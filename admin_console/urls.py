@@ -13,6 +13,7 @@ _TOPIC = "topics/<name:topic>"
 _CHANNEL = "topics/<name:topic>/<name:channel>"
 
 handler404 = "admin_console.permissions.answers.not_found"
+handler500 = "admin_console.database.unavailable.server_error"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     # Accounts.
@@ -35,9 +36,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_TOPIC}/~publish/", acts.publish, name="publish"),
     path(f"{_TOPIC}/~pause/", acts.pause_topic, name="pause_topic"),
     path(f"{_TOPIC}/~unpause/", acts.unpause_topic, name="unpause_topic"),
+    path(f"{_TOPIC}/~retry/", acts.retry_topic, name="retry_topic"),
     path(f"{_TOPIC}/~archive-on/", cursors.archive_on, name="archive_on"),
     path(f"{_CHANNEL}/~pause/", acts.pause_channel, name="pause_channel"),
     path(f"{_CHANNEL}/~unpause/", acts.unpause_channel, name="unpause_channel"),
+    path(f"{_CHANNEL}/~retry/", acts.retry_channel, name="retry_channel"),
     # Acts on the pipeline.
     path("pipeline/jobs/<slug:job>/~stop/", pipeline.stop_job, name="stop_job"),
     path("pipeline/jobs/<slug:job>/~start/", pipeline.start_job, name="start_job"),

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 
 from admin_console.accounts.models import User, check_username
 from admin_console.accounts.roles import Role
-from admin_console.paths import write_private_file
+from admin_console.private_files import read_private_file, write_private_file
 
 USER_VARIABLE = "PENSTOCK_ADMIN_USER"
 PASSWORD_VARIABLE = "PENSTOCK_ADMIN_PASSWORD"  # noqa: S105 - the variable's name
@@ -19,7 +19,8 @@ PASSWORD_VARIABLE = "PENSTOCK_ADMIN_PASSWORD"  # noqa: S105 - the variable's nam
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
-    """The admin that was just made. `password` is empty where the environment gave it."""
+    """The admin that was just made. `password` is empty where the environment gave it; password_path None where no
+    file keeps it."""
 
     username: str
     password: str
@@ -52,18 +53,34 @@ def make_first_admin(directory: Path, environment: Mapping[str, str] = os.enviro
         return FirstAdmin(username, "", None)
     password = secrets.token_urlsafe(15)
     path = password_file(directory)
+    kept: Path | None = path
     # The file first: a user whose password nobody ever saw could not be helped by starting again.
-    write_private_file(path, f"user: {username}\npassword: {password}\n")
+    try:
+        write_private_file(path, f"user: {username}\npassword: {password}\n")
+    except OSError:
+        kept = None  # a full disk: it is printed all the same
     User.objects.create_user(username, password, Role.ADMIN)
-    return FirstAdmin(username, password, path)
+    return FirstAdmin(username, password, kept)
+
+
+def lines_about(admin: FirstAdmin | None) -> list[str]:
+    """How to log in, for whoever reads what the start prints; nothing where no admin was made."""
+    if admin is None:
+        return []
+    if not admin.password:
+        return [f"First start: made the admin {admin.username} with the password of {PASSWORD_VARIABLE}."]
+    line = f"First start: log in as {admin.username} with the password {admin.password}"
+    if admin.password_path is None:
+        return [line, "It is shown this once: the disk refused a file for it."]
+    return [line, f"It is shown this once, and kept in {admin.password_path} until you change it."]
 
 
 def forget_password_file(directory: Path, user: User) -> bool:
     """Remove the file once it no longer tells how to log in as `user`; true when it was removed."""
     path = password_file(directory)
     try:
-        named = path.read_text().partition("\n")[0].removeprefix("user: ")
-    except FileNotFoundError:
+        named = read_private_file(path, 4096).decode("utf-8", "replace").partition("\n")[0].removeprefix("user: ")
+    except OSError:
         return False
     if named != user.username:
         return False

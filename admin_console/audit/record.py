@@ -1,17 +1,47 @@
-"""Writing audit rows: an act's intent and result, refusals, and single events."""
+"""Writing audit rows: an act's intent and result, refusals, single events. What the disk refuses waits in memory."""
 
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
+from django.db import DatabaseError
 from django.http import HttpRequest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.database.condition import CONDITION, Place
+from admin_console.database.errors import Trouble, trouble_of
 
 VIA_CONSOLE = "console"
 VIA_HTTP_API = "http-api"
 VIA_COMMAND_LINE = "command-line"
+
+
+class WaitingRoom(Protocol):
+    """Keeps rows in memory until the disk takes them (writer.py). refusal: why they wait, "" when they don't."""
+
+    refusal: str
+    lost_count: int
+
+    @property
+    def waiting_count(self) -> int: ...
+
+    def hold(self, row: AuditRow) -> None: ...
+
+
+_waiting_room: WaitingRoom | None = None
+
+
+def set_waiting_room(room: WaitingRoom | None) -> None:
+    """Called by the writer when it starts, and with None when it ends."""
+    global _waiting_room
+    _waiting_room = room
+
+
+def get_waiting_room() -> WaitingRoom | None:
+    """None in a process that does not serve: there a row is written at once or not at all."""
+    return _waiting_room
 
 
 def now_ms() -> int:
@@ -19,16 +49,30 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _add(row: AuditRow) -> None:
+    """Write the row, or let it wait. Raises DatabaseError where it can't wait."""
+    room = _waiting_room
+    if room is not None and (room.refusal or CONDITION.place is not Place.DISK):
+        room.hold(row)
+        return
+    try:
+        row.save(force_insert=True)
+    except DatabaseError as exc:
+        if room is None or trouble_of(exc) is Trouble.NONE:
+            raise
+        room.hold(row)
+
+
 @dataclass(frozen=True, slots=True)
 class ActInProgress:
-    """An act whose intent is on disk; `finish` writes what came of it."""
+    """An act whose intent is written, or waits to be; `finish` writes what came of it."""
 
     intent: AuditRow
 
     def finish(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> None:
         """Add the result's row, which repeats the intent so that it can be read alone."""
         intent = self.intent
-        AuditRow.objects.create(
+        row = AuditRow(
             act_id=intent.act_id,
             phase=Phase.RESULT,
             at_ms=now_ms(),
@@ -45,6 +89,7 @@ class ActInProgress:
             message=message[:500],
             counts=dict(counts or {}),
         )
+        _add(row)
 
 
 def begin_act(
@@ -54,7 +99,7 @@ def begin_act(
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
     row.phase = Phase.INTENT
     row.reason = reason[:200]
-    row.save(force_insert=True)
+    _add(row)
     return ActInProgress(row)
 
 
@@ -62,7 +107,7 @@ def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channe
     """Somebody tried what the role does not cover."""
     row = _row_of(request, action, topic=topic, channel=channel)
     row.phase, row.verdict, row.message = Phase.REFUSED, Verdict.REFUSED, why[:500]
-    row.save(force_insert=True)
+    _add(row)
 
 
 def record_event(
@@ -72,12 +117,12 @@ def record_event(
     row = _row_of(request, action, detail=detail)
     row.phase, row.verdict = Phase.EVENT, verdict
     row.actor = (actor or row.actor)[:64]
-    row.save(force_insert=True)
+    _add(row)
 
 
 def record_command(actor: str, action: str, *, detail: str) -> None:
     """What `manage.py user` did; `actor` is the account of the operating system."""
-    AuditRow.objects.create(
+    row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,
         at_ms=now_ms(),
@@ -87,6 +132,7 @@ def record_command(actor: str, action: str, *, detail: str) -> None:
         detail=detail[:200],
         verdict=Verdict.DONE,
     )
+    _add(row)
 
 
 def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "") -> AuditRow:

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.database.notices import waiting_rows
 from admin_console.permissions.table import ACTS
 
 PAGE_ROWS = 50
@@ -56,6 +57,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "actions": sorted({*ACTS, *_FURTHER_ACTIONS}),
         "is_filtered": bool(filters),
+        "rows_wait": waiting_rows() is not None,
         "older_url": f"{base}?{urlencode({**filters, 'before': page[-1].pk})}" if len(rows) > PAGE_ROWS else "",
         "newest_url": f"{base}?{urlencode(filters)}" if before else "",
     }

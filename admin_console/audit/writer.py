@@ -1,20 +1,30 @@
-"""Audit rows for acts that come over the engine's HTTP API: handed over by its thread, written by one of ours."""
+"""The one place that audit rows wait in: acts over the engine's HTTP API, and every row that the disk refuses.
+
+Rows are handed over without touching a disk, written by a thread of ours in batches, and kept while the disk refuses
+them: at most so many, the rest counted.
+"""
 
 import logging
-import queue
 import threading
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, close_old_connections, connection
 
+from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.audit.record import VIA_HTTP_API, now_ms
+from admin_console.audit.record import VIA_HTTP_API, now_ms, set_waiting_room
+from admin_console.database.condition import CONDITION, Place
+from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 
 logger = logging.getLogger(__name__)
 
-QUEUE_ROWS_MAX = 10_000
+ROWS_MAX = 10_000  # about 10 MB
+# The rest is for acts in the console: readers over the HTTP API make rows by the second.
+HTTP_ROWS_MAX = 9_000
 BATCH_ROWS_MAX = 200
+TRY_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,76 +42,137 @@ class HttpAct:
 
 
 class AuditWriter:
-    """One thread that writes what `submit` hands over, in batches. `submit` never waits and touches no disk."""
+    """One thread that writes what is handed over. Handing over never waits and touches no disk; any thread."""
 
     def __init__(self) -> None:
-        self._acts: queue.Queue[HttpAct | None] = queue.Queue(QUEUE_ROWS_MAX)
+        self._rows: deque[HttpAct | AuditRow] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
         self.lost_count = 0
+        self.refusal = ""  # why the rows wait; "" while they are written
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._rows)
 
     def start(self) -> None:
+        set_waiting_room(self)
         self._thread.start()
 
     def submit(self, act: HttpAct) -> None:
-        """Hand over one act; any thread. Beyond 10,000 unwritten ones it is counted as lost, and logged."""
-        try:
-            self._acts.put_nowait(act)
-        except queue.Full:
-            self.lost_count += 1
-            logger.error("audit row lost action=%s topic=%s channel=%s", act.action, act.topic, act.channel)
+        """Hand over one act; beyond 9,000 unwritten rows it is counted as lost."""
+        self._put(act, HTTP_ROWS_MAX)
+
+    def hold(self, row: AuditRow) -> None:
+        """Take a row of the console that the disk refused; beyond 10,000 unwritten ones it is counted as lost."""
+        self._put(row, ROWS_MAX)
 
     def stop(self, timeout_s: float = 5) -> None:
-        """Write what was handed over before, then end."""
+        """Write what was handed over before, if the disk takes it, then end."""
+        set_waiting_room(None)
         if self._thread.is_alive():
-            self._acts.put(None)
+            self._stopping.set()
+            self._wake.set()
             self._thread.join(timeout_s)
+        if self._rows:
+            logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
+
+    def _put(self, row: HttpAct | AuditRow, most: int) -> None:
+        with self._lock:
+            if len(self._rows) >= most:
+                self.lost_count += 1
+                if self.lost_count & (self.lost_count - 1):
+                    return  # told at 1, 2, 4, 8 …
+            else:
+                self._rows.append(row)
+                self._wake.set()
+                return
+        logger.error(
+            "audit row lost action=%s topic=%s channel=%s lost=%d: %d rows wait, and no more are kept",
+            row.action,
+            row.topic,
+            row.channel,
+            self.lost_count,
+            most,
+        )
 
     def _run(self) -> None:
         try:
-            is_last = False
-            while not is_last:
-                batch, is_last = self._next_batch()
-                self._write(batch)
+            while True:
+                if self.refusal:
+                    self._stopping.wait(TRY_AGAIN_S)  # one try a second, however many rows come
+                else:
+                    self._wake.wait()
+                self._wake.clear()
+                is_last = self._stopping.is_set()
+                self._write_all()
+                if is_last:
+                    return
         finally:
             connection.close()
 
-    def _next_batch(self) -> tuple[list[HttpAct], bool]:
-        """At least one act, and whatever came meanwhile; whether the end was reached."""
-        batch: list[HttpAct] = []
-        act = self._acts.get()
-        while act is not None:
-            batch.append(act)
-            if len(batch) == BATCH_ROWS_MAX:
-                return batch, False
+    def _write_all(self) -> None:
+        """Write until nothing waits, or the disk refuses it."""
+        while batch := self._head():
+            if CONDITION.place is not Place.DISK:
+                self._refused(CONDITION.reason)
+                return
             try:
-                act = self._acts.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
+                close_old_connections()
+                AuditRow.objects.bulk_create([_row_of(row) for row in batch])
+            except Exception as exc:
+                # What the database can't take for another reason goes: the thread and the rows behind it go on.
+                if trouble_of(exc) is Trouble.NONE:
+                    logger.exception("audit rows lost count=%d", len(batch))
+                    self.lost_count += len(batch)
+                else:
+                    self._refused(str(sqlite_error_of(exc)))
+                    return
+            with self._lock:
+                for _ in batch:
+                    self._rows.popleft()
+            self._written(len(batch))
 
-    def _write(self, batch: list[HttpAct]) -> None:
-        if not batch:
+    def _head(self) -> list[HttpAct | AuditRow]:
+        with self._lock:
+            return [self._rows[position] for position in range(min(len(self._rows), BATCH_ROWS_MAX))]
+
+    def _refused(self, reason: str) -> None:
+        if not self.refusal:
+            logger.error(
+                "audit rows wait in memory, at most %d of them: the console's database refuses them: %s",
+                ROWS_MAX,
+                reason,
+            )
+        self.refusal = reason
+
+    def _written(self, count: int) -> None:
+        if not self.refusal:
             return
-        close_old_connections()
+        logger.info("audit rows are written again: %d that waited, %d lost so far", count, self.lost_count)
+        self.refusal = ""
         try:
-            AuditRow.objects.bulk_create([_row_of(act) for act in batch])
-        except DatabaseError:
-            self.lost_count += len(batch)
-            logger.exception("audit rows lost count=%d", len(batch))
+            remove_ended()
+        except DatabaseError as exc:
+            logger.warning("sessions that ended are still in the database: %s", exc)
 
 
-def _row_of(act: HttpAct) -> AuditRow:
+def _row_of(row: HttpAct | AuditRow) -> AuditRow:
+    if isinstance(row, AuditRow):
+        return row
     return AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,
-        at_ms=act.at_ms,
+        at_ms=row.at_ms,
         actor="",
-        address=act.address[:64],
+        address=row.address[:64],
         via=VIA_HTTP_API,
-        action=act.action[:32],
-        topic=act.topic[:64],
-        channel=act.channel[:64],
-        verdict=Verdict.DONE if act.is_done else Verdict.FAILED,
-        message=act.message[:500],
-        counts=act.counts,
+        action=row.action[:32],
+        topic=row.topic[:64],
+        channel=row.channel[:64],
+        verdict=Verdict.DONE if row.is_done else Verdict.FAILED,
+        message=row.message[:500],
+        counts=row.counts,
     )

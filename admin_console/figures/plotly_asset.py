@@ -7,7 +7,6 @@ it; a newer package has another hash and so another name.
 import gzip
 import hashlib
 import logging
-import os
 import re
 from functools import lru_cache
 from importlib import resources
@@ -15,6 +14,8 @@ from pathlib import Path
 
 from django.conf import settings
 from django.templatetags.static import static
+
+from admin_console.private_files import what_is_wrong, write_private_file
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,11 @@ def prepare(data_path: Path) -> str:
     folder = Path(data_path) / "static"
     folder.mkdir(parents=True, exist_ok=True)
     plain, packed = folder / name, folder / f"{name}.gz"
-    if not (plain.exists() and packed.exists() and plain.stat().st_size == len(content)):
+    if (
+        what_is_wrong(plain)
+        or what_is_wrong(packed)
+        or not (packed.exists() and plain.exists() and plain.stat().st_size == len(content))
+    ):
         _write(packed, gzip.compress(content, compresslevel=6, mtime=0))
         _write(plain, content)
         logger.info("prepared plotly bytes=%d compressed=%d", len(content), packed.stat().st_size)
@@ -68,6 +73,6 @@ def _source() -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    if path.is_symlink():
+        path.unlink()
+    write_private_file(path, content)

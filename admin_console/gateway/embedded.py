@@ -22,7 +22,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.gateway.history import LakeHistory
 from queue_engine.delivery.stats import Outcome
-from queue_engine.errors import ClosedError, PenstockError, RequestError, StorageError
+from queue_engine.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
 
@@ -45,6 +45,8 @@ _METHODS = {
         "unpause_topic",
         "pause_channel",
         "unpause_channel",
+        "retry_topic",
+        "retry_channel",
         "release_deferred",
         "publish",
         "seek_channel",
@@ -136,6 +138,9 @@ class EmbeddedGateway:
             return ActResult(FAILED, _sentence(exc, name), exc.code)
         except ClosedError:
             return ActResult(FAILED, f"Nothing was done to {name}: the engine is stopping.", "EXITING")
+        except OutcomeUnknownError as exc:
+            sentence = f"{action.replace('_', ' ').capitalize()} of {name}: {exc}."
+            return ActResult(UNKNOWN, sentence, "OUTCOME_UNKNOWN")
         except StorageError as exc:
             return ActResult(FAILED, f"The disk refused it for {name}: {exc}.", "STORAGE_ERROR")
         except PenstockError as exc:

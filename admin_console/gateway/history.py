@@ -5,6 +5,7 @@ from typing import Protocol
 from queue_engine.errors import PenstockError
 from queue_engine.latency_buckets import value_ms_of
 from queue_engine.pipeline.history_files import HistoryFiles
+from queue_engine.storage.own_files import check_own
 
 __all__ = ["HistorySource", "HistoryUnreadableError", "LakeHistory", "value_ms_of"]
 
@@ -46,6 +47,8 @@ class LakeHistory:
             found = self._files.files(level, first_s, end_s)
             # Only where the closed days end may a file begin with windows that count no longer.
             cut_s = self._files.closed_until_s()
+            for path, _ in found:
+                check_own(path)
             return [(str(path), cut_s if from_s == cut_s else 0) for path, from_s in found]
         except (PenstockError, OSError) as exc:
             raise HistoryUnreadableError(f"The history can't be read: {exc}.") from exc

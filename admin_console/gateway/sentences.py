@@ -60,6 +60,12 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
             return f"Paused {name}: its consumers get nothing until it is resumed. It holds {held} now."
         case "unpause_topic" | "unpause_channel":
             return f"Resumed {name}: {counted(outcome.depth, 'message')} waited."
+        case "retry_topic":
+            return f"{name} goes on: it takes publishes, and {counted(outcome.depth, 'message')} waited."
+        case "retry_channel":
+            waiting = counted(outcome.depth, "message")
+            back = f", {outcome.in_flight:,} of them back from consumers" if outcome.in_flight else ""
+            return f"{name} goes on: {waiting} waiting{back}."
         case "empty_topic":
             where = f" and its {counted(outcome.channels, 'channel')}" if details.get("channels_too") else ""
             return f"Emptied {name}{where}: dropped {dropped}."

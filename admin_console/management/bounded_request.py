@@ -1,10 +1,11 @@
-"""A limit on request bodies, where they come in: Daphne alone would put any amount of them on the disk first."""
+"""A request of the console: its body is limited where it comes in, and its connection is told how far it is."""
 
 from typing import Any
 
 from daphne.http_protocol import WebRequest
 
-BODY_BYTES_MAX = 8 << 20  # a message of 1 MiB as a form, three times its size at worst, and room
+# A message of 1 MiB as a form, three times its size at worst, and room. Daphne alone would put any amount on the disk.
+BODY_BYTES_MAX = 8 << 20
 
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -16,8 +17,10 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._body_bytes = 0
         self._is_refused = False
+        self._guard = self.channel.transport  # a GuardedConnection
 
     def gotLength(self, length: int | None) -> None:
+        self._guard.head_is_read(length)
         super().gotLength(length)
         if length is not None and length > BODY_BYTES_MAX:
             self._refuse()
@@ -30,8 +33,17 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
             super().handleContentChunk(data)
 
     def process(self) -> None:
-        if not self._is_refused:
-            super().process()
+        if self._is_refused:
+            return
+        self._guard.request_is_read()
+        super().process()
+        if self.transport is None:  # Daphne has given the connection to a WebSocket
+            self._guard.is_now_a_socket()
+
+    def finish(self) -> None:
+        # First: the next request may be read within.
+        self._guard.request_is_answered()
+        super().finish()
 
     def _refuse(self) -> None:
         if not self._is_refused:

@@ -11,7 +11,7 @@ from twisted.internet import defer
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
-from admin_console.management.bounded_request import BoundedRequest
+from admin_console.management.guarded_connection import ConnectionLimits, GuardedConnections
 
 # What a request that had begun gets to finish in, once told to stop; an act's own deadline is 5 s.
 DRAIN_S = 1.5
@@ -22,7 +22,16 @@ WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
 class ConsoleServer(Server):  # type: ignore[misc]
     """Serves one ASGI application on one address. After `run`, `failure` tells why it never listened, else ""."""
 
-    def __init__(self, application: Any, host: str, port: int, *, on_listening: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        application: Any,
+        host: str,
+        port: int,
+        *,
+        limits: ConnectionLimits,
+        on_listening: Callable[[str, int], None],
+    ) -> None:
+        self._limits = limits
         super().__init__(
             application,
             endpoints=build_endpoint_description_strings(host=host, port=port),
@@ -33,23 +42,20 @@ class ConsoleServer(Server):  # type: ignore[misc]
             websocket_max_frame_size=WEBSOCKET_BYTES_MAX,
             ping_interval=10,
             ping_timeout=15,
-            ready_callable=self._bound_requests,
         )
         self.failure = ""
         self._address = f"{host}:{port}"
         self._on_listening = on_listening
         self._ports: list[Any] = []
 
-    def _bound_requests(self) -> None:
-        """Called when the factory is made and no connection has come yet."""
-        build = self.http_factory.buildProtocol
+    @property
+    def http_factory(self) -> GuardedConnections:
+        """What Daphne listens with."""
+        return self._guarded
 
-        def build_bounded(address: Any) -> Any:
-            protocol = build(address)
-            protocol.requestFactory = BoundedRequest
-            return protocol
-
-        self.http_factory.buildProtocol = build_bounded
+    @http_factory.setter
+    def http_factory(self, factory: Any) -> None:
+        self._guarded = GuardedConnections(factory, self._limits)
 
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)

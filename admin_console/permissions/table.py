@@ -32,6 +32,8 @@ ACTS: Mapping[str, Role] = {
     "unpause_topic": Role.OPERATOR,
     "pause_channel": Role.OPERATOR,
     "unpause_channel": Role.OPERATOR,
+    "retry_topic": Role.OPERATOR,
+    "retry_channel": Role.OPERATOR,
     "requeue_channel": Role.OPERATOR,
     "release_deferred": Role.OPERATOR,
     "archive_on": Role.OPERATOR,

@@ -91,6 +91,7 @@ def parts(
             "gone": False,
             "has_in_flight": stats.in_flight_count > 0,
             "has_deferred": stats.deferred_count > 0,
+            "stopped": bool(stats.fenced or stats.unreadable),
         },
         "texts": {
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
@@ -105,6 +106,7 @@ def _subtitle(stats: "ChannelStats") -> str:
         f"{units.number(memory)} memory + {units.number(stats.backend_depth)} disk · "
         f"{units.byte_count(stats.disk_bytes)} kept on disk · "
         f"{units.number(stats.message_count)} messages, {units.number(stats.finish_count)} finished since start"
+        + (f" · {units.number(stats.dropped_count)} dropped for want of room" if stats.dropped_count else "")
     )
 
 

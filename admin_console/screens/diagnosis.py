@@ -16,6 +16,21 @@ def channel_meaning(vitals: Vitals) -> Meaning | None:
     waits = "waits" if stats.depth == 1 else "wait"
     oldest = f", the oldest for {units.duration(vitals.oldest_s)}" if vitals.oldest_s is not None else ""
     growth = f" Depth changes by {units.growth(vitals.growth_s)}." if vitals.growth_s else ""
+    if stats.fenced:
+        return Meaning(
+            "danger",
+            "Fenced: something failed in this channel, and it stopped.",
+            f"{_sentence(stats.fenced)} {waiting} {waits}, and {units.number(stats.in_flight_count)} in flight are "
+            "kept as they are. Everything else goes on; the server's log has the details. Let it try again when the "
+            "cause is gone.",
+        )
+    if stats.unreadable:
+        return Meaning(
+            "danger",
+            "Not readable: the disk refuses something of this channel.",
+            f"{_sentence(stats.unreadable)} {waiting} {waits}. It is tried again by itself, and everything else goes "
+            "on. Look at the disk; the README tells what can be done about a place that stays unreadable.",
+        )
     if stats.paused:
         return Meaning(
             "held",
@@ -45,6 +60,12 @@ def channel_meaning(vitals: Vitals) -> Meaning | None:
             "Not draining: RDY is 0.",
             f"{who} asked for no more messages, which is how client libraries back off after failures. "
             f"{waiting} {waits}{oldest}. Look at the consumers' own logs.",
+        )
+    if stats.held_back:
+        return Meaning(
+            "warning",
+            "Held back: a limit of memory is reached.",
+            f"{_sentence(stats.held_back)} {waiting} {waits}{oldest}.",
         )
     if vitals.level not in (DANGER, WARNING):
         return None
@@ -87,6 +108,10 @@ def _timing_out(vitals: Vitals) -> tuple[str, str]:
     return title, f"{text} Consumers that need longer must TOUCH, or ask for a longer msg_timeout."
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def overview_meaning(reading: Reading, urgent: list[Vitals], link_of: Callable[[str, str], str]) -> Meaning | None:
     """The gravest thing there is, in one sentence with a link to it; None when all is well."""
     health = reading.snapshot.health
@@ -116,6 +141,19 @@ def topic_meaning(reading: Reading, name: str) -> Meaning | None:
     """What holds a topic back: a pause, or nobody to give its messages to."""
     topic = reading.topics[name]
     waiting = f"{units.plural(topic.depth, 'message')} {'waits' if topic.depth == 1 else 'wait'} at the topic"
+    if topic.fenced:
+        return Meaning(
+            "danger",
+            "Fenced: something failed in this topic, and it stopped.",
+            f"{_sentence(topic.fenced)} Publishes to it are refused, and {waiting}; its channels deliver what they "
+            "have. The server's log has the details. Let it try again when the cause is gone.",
+        )
+    if topic.unreadable:
+        return Meaning(
+            "danger",
+            "Not readable: the disk refuses something of this topic.",
+            f"{_sentence(topic.unreadable)} It is tried again by itself, and everything else goes on.",
+        )
     if topic.paused:
         return Meaning(
             "held",

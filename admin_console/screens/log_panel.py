@@ -48,6 +48,8 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
     if log.damaged_count:
         lost = f"{units.plural(log.damaged_count, 'message')} passed over: their bodies are lost"
         rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
+    if log.progress_fault_count:
+        rows.append(("progress", Cell("Channels' progress"), _progress_faults(log)))
     if log.recovery is not None:
         for index, sentence in enumerate(log.recovery.sentences()):
             tone = "danger" if index and sentence.startswith("Damage") else ""
@@ -68,6 +70,14 @@ def _size(log: "LogStats") -> Cell:
     if log.hole_bytes:
         text += f"; {units.byte_count(log.hole_bytes)} given back from inside them"
     return Cell(text, f"{log.bytes:,} bytes")
+
+
+def _progress_faults(log: "LogStats") -> Cell:
+    at = units.moment(log.progress_fault_ms)
+    count = units.plural(log.progress_fault_count, "error")
+    text = f"{count} of the disk since start, the last at {at} UTC: {log.progress_fault}. "
+    text += "Not on the disk now." if log.error else "The journal was begun anew, and nothing is lost."
+    return Cell(text, tone="danger" if log.error else "warning")
 
 
 def _holds(log: "LogStats") -> Cell:

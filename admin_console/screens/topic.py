@@ -59,7 +59,7 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
         }
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
-        "chips": (Chip("❚❚ paused", "held"),) if topic.paused else (),
+        "chips": _chips(topic),
         "meaning": topic_meaning(reading, name),
         "strip": _strip(reading, topic),
         "graphs": graphs.graphs_of(plans, points),
@@ -75,10 +75,22 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
             "gone": False,
             "readable": topic.storage == "log",
             "has_cursors": bool(topic.cursors),
+            "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
             "unarchived": topic.storage == "log" and not is_archived(topic),
         },
     }
+
+
+def _chips(topic: "TopicStats") -> tuple[Chip, ...]:
+    chips: list[Chip] = []
+    if topic.fenced:
+        chips.append(Chip("■ fenced", "danger", "It stopped because something failed in it, until it is retried"))
+    if topic.unreadable:
+        chips.append(Chip("▲ unreadable", "danger", topic.unreadable))
+    if topic.paused:
+        chips.append(Chip("❚❚ paused", "held"))
+    return tuple(chips)
 
 
 def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
@@ -90,8 +102,11 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     memory = topic.depth - topic.backend_depth
     waiting = topic.depth + in_channels
     # Channels have files of their own, or share the topic's part of the log.
-    own_bytes = sum(channel.disk_bytes for channel in topic.channels) if topic.storage == "diskqueue" else 0
-    disk_bytes = topic.disk_bytes + own_bytes
+    parts = [topic.disk_bytes]
+    if topic.storage == "diskqueue":
+        parts += [channel.disk_bytes for channel in topic.channels]
+    known = [part for part in parts if part is not None]
+    disk_bytes = sum(known) if len(known) == len(parts) else None
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
         Figure(
@@ -104,7 +119,10 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
             "depth",
             "At the topic itself",
             Cell(units.number(topic.depth), units.exact(topic.depth)),
-            Cell(f"{units.number(memory)} memory + {units.number(topic.backend_depth)} disk"),
+            Cell(
+                f"{units.number(memory)} memory + {units.number(topic.backend_depth)} disk"
+                + (f" · {units.number(topic.dropped_count)} dropped for want of room" if topic.dropped_count else "")
+            ),
         ),
         Figure(
             "published",

@@ -69,6 +69,8 @@ class Vitals:
     @cached_property
     def level(self) -> int:
         stats = self.stats
+        if stats.fenced or stats.unreadable:
+            return DANGER
         if stats.paused or self.topic_paused:
             return HELD
         if self.is_timing_out:
@@ -96,6 +98,10 @@ class Vitals:
         """The states in words, the gravest first; none for a calm channel."""
         stats = self.stats
         chips: list[Chip] = []
+        if stats.fenced:
+            chips.append(Chip("■ fenced", "danger", "It stopped because something failed in it, until it is retried"))
+        if stats.unreadable:
+            chips.append(Chip("▲ unreadable", "danger", stats.unreadable))
         if stats.paused:
             chips.append(Chip("❚❚ paused", "held", "Nothing is delivered until somebody resumes it"))
         elif self.topic_paused:

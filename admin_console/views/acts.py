@@ -1,4 +1,4 @@
-"""Acts that lose nothing: create, publish, pause, unpause."""
+"""Acts that lose nothing: create, publish, pause, unpause, retry."""
 
 from typing import Any
 
@@ -200,6 +200,33 @@ class UnpauseChannel(_Unpause):
     action = "unpause_channel"
 
 
+class _Retry(ActPage):
+    def question(self) -> Question:
+        one = self.channel_stats() if self.channel else self.topic_stats()
+        reasons = [f"It is fenced: {one.fenced}."] if one.fenced else []
+        reasons += [f"The disk refuses something of it: {one.unreadable}."] if one.unreadable else []
+        if self.channel:
+            effect = "What is not finished waits again, what is in flight included: consumers may get it a second time."
+        else:
+            effect = "It takes publishes again, and what waits at it goes on to its channels."
+        return self.pose(
+            f"Let {self.name} try again",
+            [
+                *(reasons or ["Nothing stops it now: trying again changes nothing."]),
+                *([effect] if one.fenced else []),
+                "Should it fail again it stops again, with the new reason; nothing is lost by that.",
+            ],
+        )
+
+
+class RetryTopic(_Retry):
+    action = "retry_topic"
+
+
+class RetryChannel(_Retry):
+    action = "retry_channel"
+
+
 create_topic = CreateTopic.as_view()
 create_channel = CreateChannel.as_view()
 publish = Publish.as_view()
@@ -207,3 +234,5 @@ pause_topic = PauseTopic.as_view()
 pause_channel = PauseChannel.as_view()
 unpause_topic = UnpauseTopic.as_view()
 unpause_channel = UnpauseChannel.as_view()
+retry_topic = RetryTopic.as_view()
+retry_channel = RetryChannel.as_view()

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
+from admin_console.database.notices import notices
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import ACTS
 
@@ -54,6 +55,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "password_url": _url("password"),
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
+            "notices": notices() if is_signed_in else [],
             "plotly_url": plotly_url(),
             "plotly_styles": plotly_style_ids(),
         }

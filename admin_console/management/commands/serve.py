@@ -1,38 +1,45 @@
 """`manage.py serve`: the engine in its thread and the console in this one, started and stopped in order.
 
 Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
-the engine puts everything on disk. SIGTERM and SIGINT stop it; a second one ends it at once.
+the engine puts everything on disk, however long that takes. SIGTERM, SIGINT and SIGHUP stop it; a second one is told
+how far the stop is.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import importlib
-import io
 import ipaddress
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from argparse import ArgumentParser, HelpFormatter
 from typing import Any
 
 from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from admin_console.accounts.first_admin import make_first_admin
+from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit.writer import AuditWriter, HttpAct
+from admin_console.database.condition import CONDITION
+from admin_console.database.notices import notices
+from admin_console.database.opening import ConsoleDatabase
+from admin_console.database.version import complaint_about_version
 from admin_console.figures import frames, plotly_asset
 from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, make_pipeline, set_pipeline
 from admin_console.live.hub import get_hub
+from admin_console.management import upgrade_notes
+from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord
+from queue_engine.descriptor_shares import raise_limit
 from queue_engine.errors import OptionsError, PenstockError
 from queue_engine.options import Options, environment_name_of, flag_of, format_duration, parse_option
 from queue_engine.service.runner import EngineRunner, quiet_collector
@@ -40,7 +47,6 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 logger = logging.getLogger(__name__)
 
 CONSOLE_STOP_TIMEOUT_S = 4.0
-ENGINE_STOP_TIMEOUT_S = 8.0
 # Python's default is 5 ms: that long a page could keep the engine from answering.
 THREAD_SWITCH_INTERVAL_S = 0.001
 # After everything is closed, a thread that still computes a page may not hold the process.
@@ -82,13 +88,16 @@ class Command(BaseCommand):
         status = Serving(
             _read_options(given), self._print, with_demo=given["demo"], with_pipeline=not given["no_pipeline"]
         ).run()
-        self.stdout.flush()
+        for stream in (sys.stdout, sys.stderr):
+            _flush_or_drop(stream)
         if status:
             sys.exit(status)
 
     def _print(self, line: str) -> None:
-        self.stdout.write(line)
-        self.stdout.flush()
+        # A terminal that was closed takes nothing more: that is no reason to fail.
+        with contextlib.suppress(OSError):
+            self.stdout.write(line)
+            self.stdout.flush()
 
 
 class Serving:
@@ -103,27 +112,45 @@ class Serving:
         self._demo: DemoProcess | None = None
         self._with_pipeline = with_pipeline
         self._pipeline: Pipeline | None = None
+        raise_limit()  # before the runner shares what there is
         self._runner = EngineRunner(options)
         self._audit_writer = AuditWriter()
-        self._signals: list[int] = []
+        self._database = ConsoleDatabase(
+            settings.DATABASES["default"]["NAME"],
+            CONDITION,
+            make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH)),
+            print_line=print_line,
+        )
+        self._is_told_to_stop = False
+        self._stop_report = StopReport(self._how_far)
+        self._doing = "the start is finished first"
         self._engine_died = False
         self._console_ended = False
         self._reactor: Any = None
 
     def run(self) -> int:
         """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
+        self._stop_report.start()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
+            signal.signal(signal.SIGHUP, self._on_signal)
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
         self._runner.on_act = lambda act: self._audit_writer.submit(_http_act(act))
         self._runner.on_death = self._on_engine_death
+        self._runner.notices = lambda: [f"console: {notice.title} {notice.text}" for notice in notices()]
+        if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
+            raise CommandError(complaint)
+        is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
         try:
             self._runner.start()
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
+        self._tell_of_upgrade(is_new)
+        self._doing = "the console finishes what it has begun"
         failure = ""
         try:
-            if not self._signals:
+            if not self._is_told_to_stop:
                 self._prepare_demo()
                 self._prepare_database()
                 self._audit_writer.start()
@@ -135,15 +162,25 @@ class Serving:
                 self._demo.stop()
             if self._pipeline is not None:
                 # Before the engine: a job that ends in order may still have something to tell it.
+                self._doing = "the pipeline's worker is being ended"
                 self._pipeline.stop()
             set_pipeline(None)
             stopped_well = self._stop_engine()
+            self._stop_report.end()
             self._audit_writer.stop()
+            self._database.close()
         if failure:
             raise CommandError(failure)
         status = 0 if stopped_well else 1
         _leave_even_if_a_thread_stays(status)
         return status
+
+    def _tell_of_upgrade(self, is_new: bool) -> None:
+        """Said once for a data directory that an older version has used."""
+        names = [upgrade_notes.HTTP_TOKEN] if self._options.http_token else []
+        for text in upgrade_notes.untold(settings.DATA_PATH, names, is_new=is_new):
+            logger.warning("%s", text)
+            self._print(text)
 
     def _prepare_demo(self) -> None:
         if self._with_demo:
@@ -153,40 +190,48 @@ class Serving:
                 raise CommandError(str(exc)) from exc
 
     def _prepare_database(self) -> None:
-        # The log of a migration is of no interest here; what goes wrong with one is raised.
-        with contextlib.redirect_stdout(io.StringIO()):
-            call_command("migrate", interactive=False, verbosity=0)
-            call_command("clearsessions")
+        if settings.SECRET_KEY_COMPLAINT:
+            self._print(settings.SECRET_KEY_COMPLAINT)
         try:
-            admin = make_first_admin(settings.DATA_PATH)
+            self._database.open()
         except ValueError as exc:
             raise CommandError(str(exc)) from exc
-        if admin is not None and admin.password_path is not None:
-            self._print(f"First start: log in as {admin.username} with the password {admin.password}")
-            self._print(f"It is shown this once, and kept in {admin.password_path} until you change it.")
-        elif admin is not None:
-            self._print(f"First start: made the admin {admin.username} with the password of PENSTOCK_ADMIN_PASSWORD.")
+        self._database.watch()
 
     def _serve_console(self) -> str:
         """Serve pages and sockets until the end; what kept the console from listening, else ""."""
         # Before the handler is made: it looks once for what static files there are.
-        plotly_asset.prepare(settings.DATA_PATH)
+        try:
+            plotly_asset.prepare(settings.DATA_PATH)
+        except OSError as exc:
+            logger.error("pages show tables instead of graphs: plotly.js can't be written: %s", exc)
 
         # Imported here: only now are there models to import and a thread for the reactor to belong to. The reactor
         # comes last: daphne puts its own in the place of Twisted's default, and a stop must reach the one that runs.
         from admin_console.asgi import application
         from admin_console.management.console_server import ConsoleServer
+        from admin_console.management.guarded_connection import ConnectionLimits
 
         reactor = importlib.import_module("twisted.internet.reactor")
+        # Twisted's timers go by the wall clock: set back by an hour, what was due at once would be due in an hour.
+        reactor.seconds = time.monotonic  # type: ignore[attr-defined]
 
         self._reactor = reactor
         set_gateway(EmbeddedGateway(self._runner, self._options))
         self._pipeline = self._make_pipeline()
         set_pipeline(self._pipeline)
         server = ConsoleServer(
-            application, settings.CONSOLE.host, settings.CONSOLE.port, on_listening=self._on_console_listening
+            application,
+            settings.CONSOLE.host,
+            settings.CONSOLE.port,
+            limits=ConnectionLimits(
+                connections_max=min(settings.CONSOLE.connections_max, self._runner.descriptors.console),
+                request_s=settings.CONSOLE.request_timeout_s,
+                idle_s=settings.CONSOLE.idle_timeout_s,
+            ),
+            on_listening=self._on_console_listening,
         )
-        if self._signals or self._engine_died:
+        if self._is_told_to_stop or self._engine_died:
             return ""
         reactor.callWhenRunning(self._attach_hub)
         server.run()
@@ -228,17 +273,22 @@ class Serving:
 
     def _stop_engine(self) -> bool:
         """Flush and close. False, with the reason logged, when something could not be kept."""
+        self._doing = "clients are being disconnected"
         try:
-            self._runner.stop(ENGINE_STOP_TIMEOUT_S)
+            self._runner.stop()
         except Exception as exc:
             logger.critical("the engine did not end well: %s", exc)
             return False
         return True
 
+    def _how_far(self) -> str:
+        progress = self._runner.stop_progress
+        return self._doing if progress is None else progress.sentence()
+
     def _on_signal(self, number: int, _: Any) -> None:
-        self._signals.append(number)
-        if len(self._signals) > 1:
-            os._exit(128 + number)
+        self._is_told_to_stop = True
+        if not self._stop_report.note(number):
+            return
         if self._reactor is not None:
             watchdog = threading.Timer(CONSOLE_STOP_TIMEOUT_S, self._leave_without_console)
             watchdog.daemon = True
@@ -248,9 +298,12 @@ class Serving:
     def _leave_without_console(self) -> None:
         """The console hangs: messages matter more."""
         if not self._console_ended:
-            logger.critical("the console did not stop within %g s", CONSOLE_STOP_TIMEOUT_S)
-            self._stop_engine()
-            os._exit(1)
+            logger.critical(
+                "the console did not stop within %g s: the engine is stopped without it", CONSOLE_STOP_TIMEOUT_S
+            )
+            stopped_well = self._stop_engine()
+            self._audit_writer.stop()
+            os._exit(0 if stopped_well else 1)
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread: a console without its engine is of no use."""
@@ -308,6 +361,15 @@ def _http_act(act: ActRecord) -> HttpAct:
     )
 
 
+def _flush_or_drop(stream: Any) -> None:
+    """Flush a stream at the end. Where nobody takes it any more, what is left goes nowhere: the exit of Python would
+    otherwise fail at it, and change the status."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _leave_even_if_a_thread_stays(status: int) -> None:
     """Everything is on disk: a page that is still being computed for nobody may not keep the process."""
     watchdog = threading.Timer(EXIT_TIMEOUT_S, os._exit, (status,))
@@ -326,11 +388,11 @@ def _is_loopback(host: str) -> bool:
 def _metavar(name: str, default: Any) -> str:
     if name.endswith(("_address", "-address")):
         return "HOST" if "broadcast" in name else "HOST:PORT"
-    if name.endswith("_ms"):
+    if name.endswith(("_ms", "-timeout")):
         return "DURATION"
     if isinstance(default, bool):
         return "true|false"
-    if isinstance(default, int):
+    if isinstance(default, int) or name.startswith("--console-max"):
         return "N"
     return "ORIGIN" if "origin" in name else "PATH" if "path" in name else "TEXT"
 

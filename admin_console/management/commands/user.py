@@ -11,11 +11,14 @@ from django.contrib.auth.password_validation import validate_password
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.models import User, check_username
 from admin_console.accounts.roles import Role
 from admin_console.audit.record import record_command
+from admin_console.database.errors import Trouble, trouble_of
+from admin_console.database.version import complaint_about_version
 
 
 class Command(BaseCommand):
@@ -43,7 +46,14 @@ class Command(BaseCommand):
         verbs.add_parser("list", help="list all users")
 
     def handle(self, *, verb: str, **options: Any) -> None:
-        getattr(self, f"_{verb}")(**options)
+        if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
+            raise CommandError(complaint)
+        try:
+            getattr(self, f"_{verb}")(**options)
+        except DatabaseError as exc:
+            if trouble_of(exc) is Trouble.NONE:
+                raise
+            raise CommandError(f"The console's database can't be used: {exc}. Nothing was changed.") from exc
 
     def _add(self, *, name: str, role: str, password_stdin: bool, **_: Any) -> None:
         try:

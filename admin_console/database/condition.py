@@ -1,0 +1,94 @@
+"""How the console's database is in this process: where it is, what was set aside, what people should know."""
+
+import sqlite3
+import threading
+from dataclasses import dataclass
+from enum import Enum
+
+from admin_console.database.errors import Trouble, trouble_of
+
+INCIDENTS_MAX = 10
+
+
+class Place(Enum):
+    """Where the console's tables are."""
+
+    DISK = "disk"
+    READ_ONLY = "read-only"  # in the file, which the disk does not let be written
+    MEMORY = "memory"  # there is no file, and the disk refuses one
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What people should know, and where it is told in full. tone: warning or danger."""
+
+    title: str
+    text: str
+    tone: str = "warning"
+
+
+class DatabaseCondition:
+    """Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._place = Place.DISK
+        self._reason = ""
+        self._incidents: list[Notice] = []
+        self.damage_seen = threading.Event()  # an error said so; the keeper looks at the file
+
+    def saw(self, error: sqlite3.Error) -> None:
+        """Called with every error of the database."""
+        if trouble_of(error) is Trouble.DAMAGED:
+            self.damage_seen.set()
+
+    def is_now(self, place: Place, reason: str = "") -> None:
+        """reason: of the disk, for a sentence; "" on the disk."""
+        with self._lock:
+            self._place, self._reason = place, reason
+
+    @property
+    def place(self) -> Place:
+        return self._place
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    def add_incident(self, title: str, text: str) -> None:
+        """Something that stays true until the next start: a file was set aside."""
+        with self._lock:
+            self._incidents = [*self._incidents, Notice(title, text)][-INCIDENTS_MAX:]
+
+    def forget(self) -> None:
+        """As at the start of a process."""
+        with self._lock:
+            self._place, self._reason, self._incidents = Place.DISK, "", []
+            self.damage_seen.clear()
+
+    def notices(self) -> list[Notice]:
+        """The newest incident first."""
+        with self._lock:
+            found = [*reversed(self._incidents)]
+            if self._place is Place.READ_ONLY:
+                found.insert(
+                    0,
+                    Notice(
+                        "The console's database can't be written.",
+                        f"{self._reason}. Sessions and audit rows are kept in memory and written when the disk takes "
+                        "them; users and passwords can't be changed until then. Messages are not affected.",
+                    ),
+                )
+            elif self._place is Place.MEMORY:
+                found.insert(
+                    0,
+                    Notice(
+                        "The console's database is in memory.",
+                        f"{self._reason}. Users, sessions and audit rows are written when the disk takes them, and "
+                        "are lost if the server ends before. Messages are not affected.",
+                    ),
+                )
+            return found
+
+
+CONDITION = DatabaseCondition()

@@ -1,0 +1,27 @@
+"""The files that SQLite keeps beside a database."""
+
+import os
+from pathlib import Path
+
+from admin_console.private_files import set_aside, what_is_wrong
+
+JOURNALS = ("-wal", "-shm", "-journal")
+
+
+def set_aside_what_is_no_journal(path: Path) -> list[str]:
+    """Rename links and directories that stand where journals of the database should be; a sentence for each.
+
+    Raises OSError."""
+    told = []
+    for ending in JOURNALS:
+        journal = path.with_name(path.name + ending)
+        if kind := what_is_wrong(journal):
+            told.append(f"{journal} was {kind}. It is now {set_aside(journal).name}.")
+    return told
+
+
+def remove_with_journals(path: Path) -> None:
+    for ending in ("", *JOURNALS):
+        journal = path.with_name(path.name + ending)
+        if os.path.lexists(journal):
+            journal.unlink()

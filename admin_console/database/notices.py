@@ -1,0 +1,30 @@
+"""What every page says of the console's own files: a damaged one, a disk that refuses them, rows that wait."""
+
+from django.conf import settings
+
+from admin_console.audit.record import get_waiting_room
+from admin_console.database.condition import CONDITION, Notice
+
+
+def notices() -> list[Notice]:
+    """The gravest first."""
+    found = CONDITION.notices()
+    if settings.SECRET_KEY_COMPLAINT:
+        found.append(Notice("The console's secret key was damaged and is replaced.", settings.SECRET_KEY_COMPLAINT))
+    if waiting := waiting_rows():
+        found.append(waiting)
+    return found
+
+
+def waiting_rows() -> Notice | None:
+    """How many audit rows wait in memory, and how many were lost; None while all are written."""
+    room = get_waiting_room()
+    if room is None or not (room.refusal or room.lost_count):
+        return None
+    lost = f"{room.lost_count:,} were lost: memory keeps 10,000 at most." if room.lost_count else ""
+    if not room.refusal:
+        return Notice("Audit rows were lost.", lost, "danger")
+    count = room.waiting_count
+    rows = f"{count:,} audit row waits" if count == 1 else f"{count:,} audit rows wait"
+    text = f"{rows} in memory until the disk takes {'it' if count == 1 else 'them'} ({room.refusal}). {lost}".strip()
+    return Notice("The audit list can't be written.", text, "danger" if lost else "warning")

@@ -1,0 +1,62 @@
+"""`manage.py topology`: show, check, accept and rebuild what says which topics and channels exist."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from queue_engine.errors import PenstockError
+from queue_engine.storage.dirlock import DirectoryLock
+from queue_engine.storage.files import Files
+from queue_engine.topology_repair import Repaired, TopologyRepair, lines_of
+
+VERBS = {
+    "show": "list what exists",
+    "check": "say whether a server would start, and if not, why",
+    "accept": "take topology.json as it stands, edited by hand perhaps, and write its checksum",
+    "rebuild": "make topology.json from its predecessor, the changes and the log",
+}
+
+
+class Command(BaseCommand):
+    help = "Show, check and repair topology.json, while no server runs."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for verb, text in VERBS.items():
+            verbs.add_parser(verb, help=text)
+
+    def handle(self, *, verb: str, **_: Any) -> None:
+        directory = str(settings.DATA_PATH)
+        try:
+            with DirectoryLock(directory):
+                getattr(self, f"_{verb}")(TopologyRepair(directory, Files()))
+        except PenstockError as exc:
+            raise CommandError(str(exc)) from exc
+
+    def _show(self, repair: TopologyRepair) -> None:
+        checked = repair.check()
+        if checked.state is None:
+            raise CommandError("\n".join(checked.complaints))
+        for line in lines_of(checked.state):
+            self.stdout.write(line)
+
+    def _check(self, repair: TopologyRepair) -> None:
+        checked = repair.check()
+        if checked.complaints:
+            raise CommandError("\n".join(checked.complaints))
+        assert checked.state is not None
+        self.stdout.write(f"All is well: {len(checked.state.topics)} topics.")
+
+    def _accept(self, repair: TopologyRepair) -> None:
+        self._tell(repair.accept())
+
+    def _rebuild(self, repair: TopologyRepair) -> None:
+        self._tell(repair.rebuild())
+
+    def _tell(self, repaired: Repaired) -> None:
+        for sentence in repaired.told:
+            self.stdout.write(sentence)
+        self.stdout.write(f"{len(repaired.state.topics)} topics. What was there is kept as ….previous.")

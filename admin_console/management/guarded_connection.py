@@ -1,0 +1,218 @@
+"""Deadlines and a cap for the console's connections, around Daphne's protocols.
+
+A connection is in one phase at a time, and each has its deadline; data that drips in gains no time:
+
+    head ──► body ──► answer ──► idle ──► head …        a request that becomes a socket has deadlines of its own
+      │408     │408      └─ cut when the client takes nothing    └─ closed, once all was taken
+
+What is still being taken from us, such as a download over a slow line, is never cut while it advances. A client that
+sends requests ahead and does not take the answers is cut at 1 MiB of them.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from twisted.internet.protocol import Protocol
+from twisted.protocols.policies import ProtocolWrapper, TimeoutMixin, WrappingFactory
+
+from admin_console.management.bounded_request import BODY_BYTES_MAX, BoundedRequest
+
+logger = logging.getLogger(__name__)
+
+# After the last word, what is left is sent for so long.
+LINGER_S = 5.0
+REFUSED_LOG_INTERVAL_S = 60.0
+# So many refused connections at once hear why, which takes a descriptor each; the others are just closed.
+REFUSED_TOLD_MAX = 8
+# Answers to requests sent ahead, which the client has not taken; beyond, it is cut.
+UNTAKEN_BYTES_MAX = 1 << 20
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """connections_max: at once. request_s: for a head, and the same again for each MiB of body begun. idle_s: for
+    nothing to happen: no next request, or nothing taken of an answer."""
+
+    connections_max: int
+    request_s: float
+    idle_s: float
+
+
+class _Phase(Enum):
+    HEAD = "head"
+    BODY = "body"
+    ANSWER = "answer"
+    IDLE = "idle"
+    SOCKET = "socket"
+    CLOSING = "closing"
+
+
+def _response(status: str, sentence: str) -> bytes:
+    body = f"{sentence}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body
+
+
+class GuardedConnection(ProtocolWrapper, TimeoutMixin):  # type: ignore[misc]
+    """One connection. The requests on it say how far they are."""
+
+    def __init__(self, factory: "GuardedConnections", wrapped: Any) -> None:
+        super().__init__(factory, wrapped)
+        self._limits = factory.limits
+        self._phase = _Phase.HEAD
+        self._has_received = False
+        self._written = 0  # bytes handed to the transport
+        self._sent = 0  # of them, those that the system has taken
+        self._sent_when_looked = 0
+        self._answer_began = 0  # bytes handed to the transport before the newest request
+
+    # From the transport.
+
+    def makeConnection(self, transport: Any) -> None:
+        # What the system takes is known to this method of the transport alone.
+        write_some = transport.writeSomeData
+
+        def count(data: bytes) -> Any:
+            taken = write_some(data)
+            if isinstance(taken, int) and taken > 0:
+                self._sent += taken
+            return taken
+
+        transport.writeSomeData = count
+        self._enter(_Phase.HEAD, self._limits.request_s)
+        super().makeConnection(transport)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._has_received = True
+        if self._phase is _Phase.IDLE:
+            self._enter(_Phase.HEAD, self._limits.request_s)
+        if self._phase is not _Phase.CLOSING:
+            super().dataReceived(data)
+
+    def connectionLost(self, reason: Any) -> None:
+        self.setTimeout(None)
+        del self.transport.writeSomeData  # a cycle
+        super().connectionLost(reason)
+
+    def write(self, data: bytes) -> None:
+        self._written += len(data)
+        super().write(data)
+
+    def writeSequence(self, data: Any) -> None:
+        parts = list(data)
+        self._written += sum(map(len, parts))
+        super().writeSequence(parts)
+
+    # From its requests.
+
+    def head_is_read(self, length: int | None) -> None:
+        """length: of the body; None when it comes in chunks."""
+        if self._sent < self._answer_began and self._written - self._sent > UNTAKEN_BYTES_MAX:
+            # It asks and asks, and reads nothing: all those answers would be in memory.
+            self.transport.abortConnection()
+        self._answer_began = self._written
+        expected = min(BODY_BYTES_MAX if length is None else length, BODY_BYTES_MAX)
+        self._enter(_Phase.BODY, self._limits.request_s * (1 + -(-expected // _MIB)))
+
+    def request_is_read(self) -> None:
+        self._enter(_Phase.ANSWER, self._limits.idle_s)
+
+    def request_is_answered(self) -> None:
+        self._enter(_Phase.IDLE, self._limits.idle_s)
+
+    def is_now_a_socket(self) -> None:
+        """Pings and acknowledgements tell whether its browser is still there."""
+        self._enter(_Phase.SOCKET, None)
+
+    # Deadlines.
+
+    def _enter(self, phase: _Phase, seconds: float | None) -> None:
+        if self._phase is _Phase.CLOSING:
+            return
+        self._phase = phase
+        self.setTimeout(seconds)
+
+    def timeoutConnection(self) -> None:
+        if self._phase is _Phase.CLOSING:
+            self.transport.abortConnection()
+        elif self._phase is _Phase.HEAD or self._phase is _Phase.BODY:
+            if self._has_received:
+                self.write(_response("408 Request Timeout", "The request was not complete in time."))
+            self._end()
+        elif self._sent < self._written:
+            if self._sent == self._sent_when_looked:
+                self.transport.abortConnection()  # it takes nothing
+                return
+            self._sent_when_looked = self._sent
+            self.setTimeout(self._limits.idle_s)
+        elif self._phase is _Phase.ANSWER:
+            self.setTimeout(self._limits.idle_s)  # the answer is being made
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._enter(_Phase.CLOSING, LINGER_S)
+        self.loseConnection()
+
+
+class GuardedConnections(WrappingFactory):  # type: ignore[misc]
+    """Makes them, and refuses one too many: 503, so that a browser shows why."""
+
+    protocol = GuardedConnection
+
+    def __init__(self, wrapped: Any, limits: ConnectionLimits) -> None:
+        super().__init__(wrapped)
+        # Daphne's own timeout is reset by every byte.
+        wrapped.timeOut = None
+        self.limits = limits
+        self.told: set[Protocol] = set()
+        self._refused_count = 0
+        self._next_line_s = 0.0
+
+    def buildProtocol(self, address: Any) -> Any:
+        if len(self.protocols) >= self.limits.connections_max:
+            self._note_refusal()
+            return _Refusal(self) if len(self.told) < REFUSED_TOLD_MAX else None
+        connection = super().buildProtocol(address)
+        connection.wrappedProtocol.requestFactory = BoundedRequest
+        # Counted from now on: several may be accepted before the first is made.
+        self.protocols[connection] = 1
+        return connection
+
+    def _note_refusal(self) -> None:
+        self._refused_count += 1
+        now_s = time.monotonic()
+        if now_s >= self._next_line_s:
+            logger.warning(
+                "connections of the console refused: %d more than the %d that there may be at once "
+                "(--console-max-connections, and the limit of descriptors)",
+                self._refused_count,
+                self.limits.connections_max,
+            )
+            self._refused_count = 0
+            self._next_line_s = now_s + REFUSED_LOG_INTERVAL_S
+
+
+class _Refusal(Protocol, TimeoutMixin):  # type: ignore[misc]
+    """Says why, and closes."""
+
+    def __init__(self, factory: GuardedConnections) -> None:
+        self._guard = factory
+
+    def connectionMade(self) -> None:
+        self._guard.told.add(self)
+        self.setTimeout(LINGER_S)
+        sentence = f"The console has {self._guard.limits.connections_max} connections and takes no more. Try again."
+        self.transport.write(_response("503 Service Unavailable", sentence))
+        self.transport.loseConnection()
+
+    def timeoutConnection(self) -> None:
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self._guard.told.discard(self)
+        self.setTimeout(None)

@@ -1,0 +1,61 @@
+"""Tells how far a stop is: each second, and whenever somebody asks for the stop once more."""
+
+import itertools
+import logging
+import queue
+import signal
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+
+
+class StopReport:
+    """A thread of its own, since the main thread may be busy with the console or wait for the engine.
+
+    how_far: a sentence; called on this thread.
+    """
+
+    def __init__(self, how_far: Callable[[], str]) -> None:
+        self._how_far = how_far
+        # A signal's handler may run in the midst of anything, a put included: this queue allows that.
+        self._signals: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._number = itertools.count()
+        self._thread = threading.Thread(target=self._run, name="stop report", daemon=True)
+
+    def start(self) -> None:
+        """Wait for the first signal."""
+        self._thread.start()
+
+    def note(self, number: int) -> bool:
+        """The signal `number` came; returns whether it is the first. To be called in its handler, which that of
+        another signal may interrupt at any place: so a single step tells which is the first."""
+        is_first = next(self._number) == 0
+        self._signals.put(number)
+        return is_first
+
+    def end(self) -> None:
+        """The stop is over: nothing more is told."""
+        self._signals.put(None)
+
+    def _run(self) -> None:
+        first = self._signals.get()
+        if first is None:
+            return
+        logger.info("%s: stopping", signal.Signals(first).name)
+        while True:
+            try:
+                number = self._signals.get(timeout=INTERVAL_S)
+            except queue.Empty:
+                logger.info("stopping: %s", self._how_far())
+                continue
+            if number is None:
+                return
+            logger.warning(
+                "%s: the stop is under way and ends when everything is on disk: %s. Only SIGKILL ends it before that, "
+                "and loses what is not written",
+                signal.Signals(number).name,
+                self._how_far(),
+            )

@@ -1,0 +1,40 @@
+"""What the first start after an upgrade says, once: a file in the data directory keeps what has been said."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from admin_console.private_files import read_private_file, write_private_file
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "upgrade-notes"
+_BYTES_MAX = 64 << 10
+
+HTTP_TOKEN = "http-token-covers-changes"  # noqa: S105 - the note's name
+TEXTS: Mapping[str, str] = {
+    HTTP_TOKEN: (
+        "Upgrade: --http-token now covers publishing and every change over HTTP, too, and not only reading bodies. "
+        "Whoever publishes or acts by HTTP must send Authorization: Bearer TOKEN. /ping, /info, /stats and /metrics "
+        "stay open; NSQ clients on the TCP port need no token, as before."
+    ),
+}
+
+
+def untold(data_path: Path, names: list[str], *, is_new: bool) -> list[str]:
+    """The texts of those notes that no start on this data directory has said; they count as said from now on.
+
+    is_new: the directory was empty: there is no upgrade to tell of. A disk that refuses the file has them told twice.
+    """
+    path = data_path / FILE_NAME
+    try:
+        told = read_private_file(path, _BYTES_MAX).decode("ascii", "replace").split()
+    except OSError:
+        told = []
+    new = [name for name in names if name not in told]
+    if new:
+        try:
+            write_private_file(path, "".join(f"{name}\n" for name in [*told, *new]))
+        except OSError as exc:
+            logger.warning("%s can't be written: %s", path, exc)
+    return [] if is_new else [TEXTS[name] for name in new]
