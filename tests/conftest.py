@@ -1,5 +1,6 @@
 """What every test gets: an audit table that can be emptied between tests, a throttle without memory, a storage kind."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,14 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """
     with storage_kinds.chosen(request) as kind:
         yield kind
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sighup_ends_processes() -> Iterator[None]:
+    """Servers of the tests heed SIGHUP also when nohup started the tests: a child inherits that it is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from django.test import Client
 
 from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow, Phase
+from admin_console.audit.record import set_waiting_room
 from admin_console.audit.views import PAGE_ROWS
 from admin_console.audit.writer import AuditWriter, HttpAct
 from tests.support.console import client_of, make_user
@@ -159,12 +160,49 @@ def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
     assert (rows[-1].verdict, rows[-1].message) == ("failed", "TOPIC_NOT_FOUND")
 
 
+@pytest.mark.django_db(transaction=True)
+def test_writer_goes_on_after_rows_that_can_not_be_encoded() -> None:
+    writer = AuditWriter()
+    writer.start()
+    writer.submit(HttpAct("empty_topic", "half of a character: \ud800", "", "", True, "", {}))
+    wait_for("the row to be counted as lost", lambda: writer.lost_count == 1)
+    writer.submit(HttpAct("empty_topic", "orders", "", "", True, "", {}))
+    writer.stop()
+    assert [each.topic for each in AuditRow.objects.all()] == ["orders"]
+
+
 def test_writer_counts_what_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin_console.audit.writer.QUEUE_ROWS_MAX", 2)
+    monkeypatch.setattr("admin_console.audit.writer.HTTP_ROWS_MAX", 2)
     writer = AuditWriter()
     for _ in range(5):
         writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
     assert writer.lost_count == 3
+
+
+def test_rows_of_the_http_api_leave_room_for_those_of_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.audit.writer.HTTP_ROWS_MAX", 2)
+    monkeypatch.setattr("admin_console.audit.writer.ROWS_MAX", 3)
+    writer = AuditWriter()
+    for _ in range(4):
+        writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
+    writer.hold(row(1))
+    assert (writer.waiting_count, writer.lost_count) == (3, 2)
+    writer.hold(row(2))
+    assert (writer.waiting_count, writer.lost_count) == (3, 3)
+
+
+def test_page_says_how_many_rows_wait_and_how_many_were_lost(client: Client) -> None:
+    writer = AuditWriter()
+    writer.refusal, writer.lost_count = "the disk is full", 1_234
+    writer.hold(row(1))
+    set_waiting_room(writer)
+    try:
+        page = client.get("/audit/").content.decode()
+    finally:
+        set_waiting_room(None)
+    assert "1 audit row waits in memory until the disk takes it (the disk is full)." in page
+    assert "1,234 were lost: memory keeps 10,000 at most." in page
+    assert "Nothing was done yet." not in page
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from admin_console.live.hub import Hub, Reading
 from admin_console.screens import units
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
+from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.parts import SPARK_GAP, SparkCell
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
@@ -112,6 +113,23 @@ def test_why_a_channel_does_not_drain(given: dict[str, object], said: str) -> No
 
 def test_a_paused_topic_is_why_nothing_comes() -> None:
     assert "topic orders is paused" in meaning_of(only(channel("orders", "billing"), paused=True))
+
+
+def test_a_channel_that_is_held_back_says_why() -> None:
+    reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
+    held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
+    meaning = channel_meaning(all_vitals(only(held))[0])
+    assert meaning is not None
+    assert meaning.title == "Held back: a limit of memory is reached."
+    assert meaning.text.startswith(f"{reason}.")
+
+
+def test_what_was_dropped_for_want_of_room_is_told() -> None:
+    dropped = channel("orders#ephemeral", "billing", dropped_count=12)
+    screen = channel_parts(
+        reading_of(topic("orders#ephemeral", dropped)), Role.VIEWER, "orders#ephemeral", "billing", None
+    )
+    assert "12 dropped for want of room" in screen["subtitle"]
 
 
 def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:

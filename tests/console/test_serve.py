@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.server import ROOT, STOP_TIMEOUT_S, ServerProcess
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -206,13 +208,62 @@ def test_published_message_outlives_the_stop(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_second_signal_waits_for_the_end_of_the_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         read_until(process, "Console:")
         # Two kinds, since two of one kind may be delivered as one.
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        assert process.wait(STOP_TIMEOUT_S) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.stderr is not None
+        errors = process.stderr.read()
+    assert "the stop is under way and ends when everything is on disk" in errors
+    assert "Traceback" not in errors
+
+
+# A wall clock that somebody sets back again and again, from SIGUSR1 on.
+FALLING_CLOCK = """
+import signal, sys, time
+
+wall_s, fallen_s = time.time, [0, 0]
+def falling_s():
+    fallen_s[0] += fallen_s[1]
+    return wall_s() - fallen_s[0]
+
+time.time = falling_s
+time.time_ns = lambda: int(falling_s() * 1e9)
+def fall(*_):
+    fallen_s[1] = 3600
+signal.signal(signal.SIGUSR1, fall)
+sys.argv[0] = "manage.py"
+import manage
+manage.main()
+"""
+
+
+def test_a_stop_after_the_clock_was_set_is_a_clean_one(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FALLING_CLOCK, "serve", *PORTS, f"--data-path={tmp_path}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(read_until(process, "Console:")[-1].rpartition(":")[2])
+        process.send_signal(signal.SIGUSR1)
+        console = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        console.request("GET", "/login/")
+        assert console.getresponse().status == 200
+        console.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    assert "the console did not stop" not in errors
+    assert "Traceback" not in errors
 
 
 BROKEN_ENGINE = """
@@ -223,7 +274,7 @@ passes = []
 def break_on_purpose(self):
     passes.append(1)
     if len(passes) > 50:  # five seconds, at ten a second
-        raise RuntimeError("broken on purpose")
+        raise ERROR("broken on purpose")
     return scan_pass(self)
 
 scan_pass = Engine.scan_pass
@@ -234,9 +285,26 @@ manage.main()
 """
 
 
+class ServerWithBrokenEngine(ServerProcess):
+    def _command(self) -> list[str]:
+        return ["-c", BROKEN_ENGINE.replace("ERROR", "RuntimeError"), *super()._command()[1:]]
+
+
+def test_error_in_a_loop_of_the_engine_ends_nothing_and_is_told_once(tmp_path: Path) -> None:
+    server = ServerWithBrokenEngine(tmp_path, options=["--no-pipeline"])
+    with server:
+        wait_for("the error", lambda: "broken on purpose" in server.log, timeout_s=60)
+        server.http("POST", "/pub?topic=orders", b"goes on")
+        assert server.http("GET", "/livez") == b"OK"
+        assert b"broken on purpose" in server.http("GET", "/readyz")
+    assert server.log.count("Traceback") == 1
+
+
 def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) -> None:
+    # What no loop survives.
+    program = BROKEN_ENGINE.replace("ERROR", "SystemExit")
     done = subprocess.run(
-        [sys.executable, "-c", BROKEN_ENGINE, "serve", *PORTS, f"--data-path={tmp_path}"],
+        [sys.executable, "-c", program, "serve", *PORTS, f"--data-path={tmp_path}"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
@@ -277,3 +345,23 @@ def test_ipv6_and_every_address_are_listened_on(tmp_path: Path) -> None:
         assert process.wait(STOP_TIMEOUT_S) == 0
         assert process.stderr is not None
         assert "plain http" not in process.stderr.read()
+
+
+def test_first_start_after_the_upgrade_tells_once_what_the_token_covers(tmp_path: Path) -> None:
+    told = "Upgrade: --http-token now covers publishing and every change over HTTP"
+    new = ServerProcess(tmp_path / "new", options=["--no-pipeline"], environment={"PENSTOCK_HTTP_TOKEN": "s3cret"})
+    with new:
+        pass
+    assert told not in new.log
+    data_path = tmp_path / "used"
+    with ServerProcess(data_path, options=["--no-pipeline"]) as before:
+        before.http("POST", "/pub?topic=orders", b"x")
+    server = ServerProcess(data_path, options=["--no-pipeline"], environment={"PENSTOCK_HTTP_TOKEN": "s3cret"})
+    with server:
+        # What nsqadmin and nsq_stat ask for.
+        assert server.topic_stats("orders")["depth"] == 1
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            server.http("POST", "/pub?topic=orders", b"x")
+        server.restart()
+    lines = [line for line in server.log.splitlines() if told in line]
+    assert len(lines) == 2, "one printed, one in the log, at the first start alone"

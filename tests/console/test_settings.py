@@ -14,7 +14,8 @@ from django.db import connection
 from django.test import Client
 
 from admin_console.options import ConsoleOptions, take_early_flags
-from admin_console.paths import make_private_directory, read_or_make_secret_key
+from admin_console.paths import SecretKey, read_or_make_secret_key
+from admin_console.private_files import make_private_directory
 from admin_console.security.headers import EMPTY_STYLE_HASH
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
@@ -95,7 +96,8 @@ def test_data_directory_and_key_are_private_and_the_key_stays(tmp_path: Path) ->
     make_private_directory(directory)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     key = read_or_make_secret_key(directory)
-    assert len(key) >= 50
+    assert len(key.text) >= 50
+    assert key.complaint == ""
     assert stat.S_IMODE((directory / "secret-key").stat().st_mode) == 0o600
     assert read_or_make_secret_key(directory) == key
     assert [path.name for path in directory.iterdir()] == ["secret-key"]
@@ -111,10 +113,30 @@ def test_open_directory_and_key_are_closed(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secret-key").stat().st_mode) == 0o600
 
 
-def test_short_key_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "secret-key").write_text("short\n")
-    with pytest.raises(ValueError, match="secret-key holds 5 characters; a secret key has at least 50"):
-        read_or_make_secret_key(tmp_path)
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "was empty"),
+        (b"short\n", "was damaged (5 characters; a key has at least 50)"),
+        (b"\xff\x00" * 60, "was damaged (it holds characters that no key has)"),
+        (b"two words " * 20, "was damaged (it holds characters that no key has)"),
+    ],
+)
+def test_damaged_key_is_set_aside_and_named(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "secret-key").write_bytes(content)
+    made = read_or_make_secret_key(tmp_path)
+    assert len(made.text) >= 50
+    assert told in made.complaint
+    assert (tmp_path / "secret-key.bad-1").read_bytes() == content
+    assert read_or_make_secret_key(tmp_path) == SecretKey(made.text)
+
+
+def test_key_that_the_disk_refuses_lasts_as_long_as_the_process(tmp_path: Path) -> None:
+    missing = tmp_path / "not-there"
+    made = read_or_make_secret_key(missing)
+    assert len(made.text) >= 50
+    assert "everybody logs in again after the next start" in made.complaint
+    assert not missing.exists()
 
 
 def test_production_settings_without_a_switch() -> None:

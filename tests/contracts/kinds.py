@@ -33,6 +33,9 @@ class StorageKind:
     survives_close: bool
     writes_at_append: bool  # a copy for each channel, which the disk can refuse; a queue in memory writes at close
     writes_at_close: bool  # messages that were in memory until then
+    # What comes back waits behind at most so many of those that wait then: --mem-queue-size. None: behind all of them,
+    # at the end of its file, since nothing is kept in memory.
+    behind_max: int | None
     has_own_files: bool = True  # that go with the topic; a log is shared, and tells topics apart by number
 
 
@@ -42,12 +45,12 @@ def _disk_queue(mem_queue_size: int) -> Callable[["Shelf"], TopicStore]:
             data_path=str(shelf.path), mem_queue_size=mem_queue_size, max_bytes_per_file=4_096, max_msg_size=2_000
         )
         folder = DiskQueueFolder(str(shelf.path), options, shelf.files, InlineBackground(), shelf.clock)
-        return DiskQueueStore("t", folder, mem_queue_size)
+        return DiskQueueStore("t", folder)
 
     return make
 
 
-def _log(policy: SyncPolicy) -> Callable[["Shelf"], TopicStore]:
+def _log(policy: SyncPolicy, mem_queue_size: int) -> Callable[["Shelf"], TopicStore]:
     def make(shelf: "Shelf") -> TopicStore:
         if shelf.log is not None:
             shelf.topic_number += 1
@@ -60,7 +63,7 @@ def _log(policy: SyncPolicy) -> Callable[["Shelf"], TopicStore]:
             sync_interval_ms=1_000,
             sync_interval_bytes=1 << 20,
             segment_bytes=16_384,
-            memory_count_max=10_000,
+            memory_count_max=mem_queue_size,
             sync_background=InlineBackground(),
             worker=InlineBackground(),
         )
@@ -73,24 +76,45 @@ def _log(policy: SyncPolicy) -> Callable[["Shelf"], TopicStore]:
 
 KINDS = [
     StorageKind(
-        "diskqueue-in-memory", _disk_queue(10_000), survives_close=True, writes_at_append=False, writes_at_close=True
+        "diskqueue-in-memory",
+        _disk_queue(10_000),
+        survives_close=True,
+        writes_at_append=False,
+        writes_at_close=True,
+        behind_max=10_000,
     ),
-    StorageKind("diskqueue-mixed", _disk_queue(3), survives_close=True, writes_at_append=False, writes_at_close=True),
-    StorageKind("diskqueue-on-disk", _disk_queue(0), survives_close=True, writes_at_append=True, writes_at_close=False),
+    StorageKind(
+        "diskqueue-mixed",
+        _disk_queue(3),
+        survives_close=True,
+        writes_at_append=False,
+        writes_at_close=True,
+        behind_max=3,
+    ),
+    StorageKind(
+        "diskqueue-on-disk",
+        _disk_queue(0),
+        survives_close=True,
+        writes_at_append=True,
+        writes_at_close=False,
+        behind_max=None,
+    ),
     StorageKind(
         "log-always",
-        _log(SyncPolicy.ALWAYS),
+        _log(SyncPolicy.ALWAYS, 10_000),
         survives_close=False,
         writes_at_append=False,
         writes_at_close=False,
+        behind_max=10_000,
         has_own_files=False,
     ),
     StorageKind(
         "log-os",
-        _log(SyncPolicy.OS),
+        _log(SyncPolicy.OS, 3),
         survives_close=False,
         writes_at_append=False,
         writes_at_close=False,
+        behind_max=3,
         has_own_files=False,
     ),
     StorageKind(
@@ -99,6 +123,7 @@ KINDS = [
         survives_close=False,
         writes_at_append=False,
         writes_at_close=False,
+        behind_max=None,
     ),
 ]
 

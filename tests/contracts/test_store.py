@@ -131,6 +131,38 @@ def test_take_keeps_to_its_bytes_but_gives_at_least_one(shelf: Shelf) -> None:
     assert backlog.take(10, 1) is None
 
 
+@pytest.mark.parametrize("is_counted", [True, False], ids=["requeued", "unsent"])
+def test_messages_larger_than_the_bytes_come_one_by_one_again_and_again(shelf: Shelf, is_counted: bool) -> None:
+    backlog = shelf.store.open_channel("c")
+    sent = sorted(b"%d" % number * 1_000 for number in range(4))
+    shelf.append(*sent)
+    for _ in range(3):
+        held = []
+        while (run := backlog.take(10, 500)) is not None:
+            assert len(run) == 1
+            backlog.sent(run)
+            held.append(run)
+        assert sorted(body for run in held for body in bodies_of(run)) == sent
+        for run in held:
+            backlog.give_back(run, run.ids, counted=is_counted)
+        assert backlog.depth == 4
+
+
+def test_small_messages_between_large_ones_keep_to_the_bytes_when_they_come_again(shelf: Shelf) -> None:
+    backlog = shelf.store.open_channel("c")
+    sent = sorted(bytes([97 + number]) * size for number, size in enumerate([10, 1_000, 10, 10, 2_000, 10, 1_000]))
+    shelf.append(*sent)
+    for _ in range(3):
+        held = []
+        while (run := backlog.take(10, 300)) is not None:
+            assert len(run) == 1 or len(run.frames) <= 300
+            backlog.sent(run)
+            held.append(run)
+        assert sorted(body for run in held for body in bodies_of(run)) == sent
+        for run in held:
+            backlog.give_back(run, run.ids, counted=True)
+
+
 # Giving back. (both)
 
 
@@ -164,6 +196,62 @@ def test_the_delivered_wait_behind_each_other_and_do_not_keep_new_ones_from_comi
     seen = take_all(backlog, count_max=1)
     assert sorted(body for body, _ in seen) == [b"a", b"b", b"c", b"d", b"e"]
     assert [body for body, attempts in seen if attempts == 1] == sorted(b for b, attempts in seen if attempts == 1)
+
+
+def expected_order(kind: StorageKind, waiting: list[bytes], returned: list[bytes]) -> list[bytes]:
+    """What comes back stands behind what waits, as far as that is bounded."""
+    at = len(waiting) if kind.behind_max is None else min(kind.behind_max, len(waiting))
+    return [*waiting[:at], *returned, *waiting[at:]]
+
+
+@pytest.mark.parametrize("waiting_count", [1, 2, 3, 4, 20])
+def test_what_comes_back_stands_behind_what_waits_but_not_behind_a_deep_backlog(
+    shelf: Shelf, waiting_count: int
+) -> None:
+    backlog = shelf.store.open_channel("c")
+    waiting = [b"%d" % number for number in range(waiting_count)]
+    shelf.append(b"a", b"b", *waiting)
+    run = take(backlog, 2)
+    backlog.sent(run)
+    backlog.give_back(run, run.ids, counted=True)
+    order = [body for body, _ in take_all(backlog, count_max=1)]
+    assert order == expected_order(shelf.kind, waiting, [b"a", b"b"])
+
+
+def test_what_is_published_later_does_not_come_before_what_came_back(shelf: Shelf) -> None:
+    backlog = shelf.store.open_channel("c")
+    shelf.append(b"a", b"b")
+    run = take(backlog, 1)
+    backlog.sent(run)
+    backlog.give_back(run, run.ids, counted=True)
+    shelf.append(*[b"later"] * 10)
+    assert [body for body, _ in take_all(backlog)][:2] == [b"b", b"a"]
+
+
+def test_a_due_message_stands_behind_what_waits_as_well(shelf: Shelf) -> None:
+    backlog = shelf.store.open_channel("c")
+    shelf.append(b"due", due_ms=10)
+    waiting = [b"%d" % number for number in range(8)]
+    shelf.append(*waiting)
+    shelf.clock.advance(ms=10)
+    assert backlog.release_due(shelf.clock.monotonic_ns(), 10) == 1
+    order = [body for body, _ in take_all(backlog, count_max=1)]
+    assert order == expected_order(shelf.kind, waiting, [b"due"])
+
+
+def test_messages_that_come_back_again_and_again_leave_room_for_those_that_wait(shelf: Shelf) -> None:
+    backlog = shelf.store.open_channel("c")
+    waiting = [b"%d" % number for number in range(30)]
+    shelf.append(*waiting)
+    seen: dict[bytes, int] = {}
+    for _ in range(30 * 10):
+        run = take(backlog, 1)
+        backlog.sent(run)
+        (body,) = bodies_of(run)
+        seen[body] = seen.get(body, 0) + 1
+        backlog.give_back(run, run.ids, counted=True)
+    assert len(seen) == 30, "all of them have come, though each comes back at once"
+    assert max(seen.values()) > 1
 
 
 def test_part_of_a_run_can_be_given_back_and_the_rest_settled(shelf: Shelf) -> None:

@@ -23,6 +23,36 @@ def small(start_engine: StartEngine) -> RunningEngine:
     return start_engine(max_msg_size=100, max_body_size=1000)
 
 
+@pytest.mark.parametrize("body_bytes", [1, 100, 4_000])
+def test_many_pubs_at_once_fit_the_smallest_file_of_the_log(start_engine: StartEngine, body_bytes: int) -> None:
+    engine = start_engine(log_segment_bytes=64 << 10, max_body_size=4_096, max_msg_size=4_096)
+    client = engine.client()
+    count = 20_000 // (body_bytes + 50) * 40
+    client.send((b"PUB events\n" + sized(b"x" * body_bytes)) * count)
+    for _ in range(count):
+        client.expect_ok()
+    assert engine.topic_stats("events")["depth"] == count
+
+
+@pytest.mark.parametrize("verb", ["PUB", "MPUB", "DPUB"])
+def test_what_is_sent_at_once_to_a_new_topic_keeps_its_order(engine: RunningEngine, verb: str) -> None:
+    client = engine.client()
+    numbers = [b"%d" % number for number in range(6)]
+    first = {
+        "PUB": b"PUB events\n" + sized(numbers[0]),
+        "MPUB": b"MPUB events\n" + sized(mpub_body(numbers[:1])),
+        "DPUB": b"DPUB events 1\n" + sized(numbers[0]),
+    }
+    client.send(first[verb] + b"".join(b"PUB events\n" + sized(one) for one in numbers[1:]))
+    for _ in numbers:
+        client.expect_ok()
+    consumer = engine.client()
+    consumer.subscribe("events", "billing", rdy=10)
+    messages = [consumer.read_message() for _ in numbers]
+    by_id = [message.body for message in sorted(messages, key=lambda one: one.id)]
+    assert by_id == numbers
+
+
 def test_pub_creates_the_topic_and_waits_there_without_a_channel(engine: RunningEngine) -> None:
     client = engine.client()
     client.publish("events", b"one", b"two")

@@ -1,5 +1,6 @@
 """What consumers hold: map and deadlines agree, and what is finished costs nothing."""
 
+from queue_engine.byte_budget import ByteBudget
 from queue_engine.clock import NS_PER_S
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
@@ -14,7 +15,7 @@ def consumer(key: int = 1, *, timeout_s: int = 60) -> Consumer:
 
 
 def table_of() -> InFlightTable:
-    return InFlightTable(LatencyHistogram(ManualClock().time_ns))
+    return InFlightTable(LatencyHistogram(ManualClock().time_ns), ByteBudget(1 << 20))
 
 
 def run_of(first: int, count: int, body: bytes = b"x") -> Run:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NoRoomError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.files import FaultyFiles
+from tests.support.topology import written
 
 MIB = 1 << 20
 
@@ -30,7 +31,7 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
             break
         taken += 1
     assert isinstance(ticket.error, StorageError)
-    assert "no room" in str(ticket.error)
+    assert "publish refused, the disk is full (" in str(ticket.error)
     assert engine.health.startswith("NOK - ")
     assert 100 < taken < 1_000
     pass_time(engine, clock, 100)
@@ -79,3 +80,172 @@ def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(t
     again = make_engine(tmp_path, clock)
     # What was refused may have come to the disk all the same: the system only said that it does not know.
     assert Client(again, "orders", "billing", ready=10).bodies in ([b"kept"], [b"kept", b"refused"])
+
+
+@pytest.mark.parametrize("has_reserve", [True, False])
+def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_reserve: bool) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock, log_segment_bytes=MIB, max_body_size=MIB // 16, max_msg_size=MIB // 16)
+    engine.create_topic("orders")
+    for channel in ("billing", "archive"):
+        engine.create_channel("orders", channel)
+    for number in range(50):
+        engine.publish("orders", [b"%d" % number + bytes(50_000)])
+        settle(engine)
+    pass_time(engine, clock, 3_000)
+    engine.close()
+    reserve = tmp_path / "log" / "progress" / "reserve"
+    assert reserve.stat().st_size == 4 * MIB
+    if not has_reserve:
+        reserve.unlink()
+    there = sorted((tmp_path / "log" / "segments").iterdir())
+    files = FaultyFiles()
+    files.bytes_free = 0
+    engine = make_engine(tmp_path, clock, files=files, log_segment_bytes=MIB, max_body_size=MIB // 16)
+    assert reserve.exists() is False  # it is for what follows
+    assert engine.health.startswith("NOK - ")
+    ticket = engine.publish("orders", [b"no"])
+    settle(engine)
+    assert isinstance(ticket.error, NoRoomError)
+    assert str(ticket.error).startswith("topic orders: publish refused, the disk is full (")
+    client = Client(engine, "orders", "billing", ready=5)
+    assert client.finish(*[one.id for one in client.sink.received]) == []
+    client.leave()
+    assert sorted((tmp_path / "log" / "segments").iterdir()) == there
+    if has_reserve:
+        files.bytes_free = 4 * MIB  # FaultyFiles does not know what the reserve gave back before it was asked
+        pass_time(engine, clock, 1_000)
+    else:
+        # There is no room for a single entry: what makes room is to finish messages.
+        _, ticket = engine.empty_channel("orders", "archive")
+        assert "No space" in str(ticket.error)
+        assert engine.channel("orders", "archive").backlog.depth == 50
+        for channel in ("billing", "archive"):
+            client = Client(engine, "orders", channel, ready=60)
+            assert client.finish(*[one.id for one in client.sink.received]) == []
+            client.leave()
+        for _ in range(5):
+            pass_time(engine, clock, 1_000)
+    _, ticket = engine.empty_topic("orders", channels_too=True)
+    settle(engine)
+    assert (ticket.done, ticket.error) == (True, None)
+    assert engine.pause_channel("orders", "archive")[1].error is None
+    files.bytes_free = 64 * MIB  # FaultyFiles does not know what truncating gives back
+    for _ in range(3):
+        pass_time(engine, clock, 1_000)
+    ticket = engine.publish("orders", [b"goes on"])
+    settle(engine)
+    assert ticket.error is None
+    assert engine.health == "OK"
+    engine.close()
+    again = make_engine(tmp_path, clock)
+    assert Client(again, "orders", "billing", ready=10).bodies == [b"goes on"]
+
+
+def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    engine.publish("orders", [b"kept"])
+    settle(engine)
+    engine.close()
+    there = sorted((tmp_path / "log" / "segments").iterdir())
+    for _ in range(5):
+        make_engine(tmp_path, clock).close()
+        assert sorted((tmp_path / "log" / "segments").iterdir()) == there
+    engine = make_engine(tmp_path, clock)
+    log = engine.stats().log
+    assert log is not None
+    assert log.recovery is not None
+    assert (log.recovery.was_clean, log.recovery.scanned_records, log.recovery.damages) == (True, 0, ())
+    assert Client(engine, "orders", "billing", ready=10).bodies == [b"kept"]
+    engine.close()
+
+
+def test_what_was_delivered_while_the_disk_was_full_counts_after_a_clean_restart(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    engine.publish("orders", [b"%d" % number for number in range(20)])
+    settle(engine)
+    files.bytes_free = 0
+    (tmp_path / "log" / "progress" / "reserve").unlink()
+    client = Client(engine, "orders", "billing", ready=10)
+    assert [one.attempts for one in client.sink.received] == [1] * 10
+    client.leave()
+    pass_time(engine, clock, 1_000)
+    files.bytes_free = None
+    engine.close()
+    engine = make_engine(tmp_path, clock)
+    again = Client(engine, "orders", "billing", ready=20)
+    assert sorted(one.attempts for one in again.sink.received) == [1] * 10 + [2] * 10
+    engine.close()
+
+
+SMALL = {"log_segment_bytes": MIB, "max_body_size": MIB // 16, "max_msg_size": MIB // 16}
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_topics_made_before_there_is_room_for_a_segment_are_there_after_a_restart(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    files.bytes_free = 4 * MIB
+    engine = make_engine(tmp_path, clock, files=files, **SMALL)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    pass_time(engine, clock, 2_000)
+    assert not list((tmp_path / "log" / "segments").iterdir())
+    if is_clean:
+        engine.close()
+    else:
+        files.abandon()
+    files = FaultyFiles()
+    files.bytes_free = 4 * MIB
+    engine = make_engine(tmp_path, clock, files=files, **SMALL)
+    assert not written(tmp_path)["has_log"]
+    files.bytes_free = None
+    pass_time(engine, clock, 3_000)
+    assert written(tmp_path)["has_log"], "from now on the log has to be there"
+    engine.publish("orders", [b"kept"])
+    settle(engine)
+    engine.close()
+    again = make_engine(tmp_path, clock, **SMALL)
+    assert Client(again, "orders", "billing", ready=10).bodies == [b"kept"]
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_a_log_that_was_drained_on_a_full_disk_opens_without_a_segment(tmp_path: Path, is_clean: bool) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock, **SMALL)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    for _ in range(30):
+        engine.publish("orders", [b"x" * 50_000])
+        settle(engine)
+    pass_time(engine, clock, 6_000)
+    engine.close()
+    files = FaultyFiles()
+    files.bytes_free = MIB
+    engine = make_engine(tmp_path, clock, files=files, **SMALL)
+    client = Client(engine, "orders", "billing", ready=100)
+    assert client.finish(*[one.id for one in client.sink.received]) == []
+    client.leave()
+    for _ in range(5):
+        pass_time(engine, clock, 1_000)
+    assert not list((tmp_path / "log" / "segments").iterdir())
+    if is_clean:
+        engine.close()
+    else:
+        files.abandon()
+    engine = make_engine(tmp_path, clock, **SMALL)
+    engine.publish("orders", [b"goes on"])
+    settle(engine)
+    engine.close()
+    # A log that has messages and no segment is lost, as before.
+    for segment in (tmp_path / "log" / "segments").iterdir():
+        segment.unlink()
+    with pytest.raises(TopologyError, match="holds no segment"):
+        make_engine(tmp_path, clock, **SMALL)

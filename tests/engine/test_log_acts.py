@@ -78,6 +78,18 @@ def test_bulk_frames_are_what_a_consumer_gets(engine: Engine) -> None:
     assert read == whole
 
 
+@pytest.mark.parametrize("bytes_max", [0, 1, 50])
+def test_bulk_frames_go_on_by_a_message_however_few_bytes_are_asked_for(engine: Engine, bytes_max: int) -> None:
+    publish(engine, b"x" * 1_000, b"y" * 2_000, b"z")
+    settle(engine)
+    counts, at = [], 0
+    while at < 3 and len(counts) < 10:
+        frames = engine.read_frames("orders", at, bytes_max)
+        counts.append(frames.count)
+        at = frames.next_offset
+    assert counts == [1, 1, 1]
+
+
 def test_nothing_unsynced_is_read_in_bulk(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, sync="os")
     publish(engine, b"a")

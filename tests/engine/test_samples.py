@@ -256,6 +256,8 @@ def test_a_sample_is_encoded_on_the_worker_and_the_next_waits_for_it(
         sync_background=InlineBackground(),
     )
     engine.open()
+    engine.create_topic("orders")
+    background.finish()
 
     def growths(engine: Engine) -> list[int]:
         return [topic_row(one, "orders")["messages"] for one in samples_of(engine)]

@@ -205,7 +205,7 @@ def test_a_full_disk_refuses_samples_until_there_is_room(tmp_path: Path, clock: 
     samples.append(b"first")
     files.bytes_free = 100
     for _ in range(3):
-        with pytest.raises(StorageError, match="no room"):
+        with pytest.raises(StorageError, match="a sample is refused"):
             samples.append(bytes(5_000))
     files.heal()
     for _ in range(3):

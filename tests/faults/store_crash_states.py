@@ -15,6 +15,7 @@ start is judged by what its channels then deliver:
 """
 
 import argparse
+import copy
 import errno
 import os
 import time
@@ -147,8 +148,6 @@ class StoreScript:
         self.beside.set_flowing(True)
         self.beside_channel = self.beside.open_channel("c900", 9_000)
         self.era = self._new_era(1)
-        self.old: Era | None = None  # deleted, and topology.json may not know
-        self.deleted = Ticket()
         self.files.before_operation = self._before
         self.fault: tuple[str, int] | None = None
         self._is_judging = False
@@ -303,9 +302,20 @@ class StoreScript:
     def _seek(self, book: ChannelBook) -> None:
         topic = self.era.topic
         offset = self.rng.randrange(topic.oldest_offset, topic.released + 1)
+        before = copy.deepcopy(vars(book) | {"backlog": None})
         book.forget_from(offset, self.era.offset_of)
+        prepared = book.backlog.prepare_seek(offset)
+        self.worker.finish()
+        self.sync.finish()
+        if not prepared.done or prepared.error is not None:
+            # Refused: it is as it was.
+            backlog, moved = book.backlog, book.moved
+            vars(book).update(before | {"backlog": backlog})
+            book.moved |= moved if not prepared.done else set()
+            return
+        book.backlog.seek(offset)
         moved = set(book.moved)
-        ticket = book.backlog.seek(offset)
+        ticket = self.store.journal.synced()
 
         def settled(one: Ticket) -> None:
             if one.error is None:
@@ -343,22 +353,12 @@ class StoreScript:
             del era.frozen[0]  # topology.json was written at once
 
     def _recreate(self, book: ChannelBook) -> None:
-        """Delete the topic and make another of its name."""
-        self._forget_old()
-        old = self.old = self.era
-        self.deleted = Ticket()
-        for one in old.books:
-            old.topic.delete_channel(f"c{one.number}", self.deleted)
-        old.topic.delete()
+        """Delete the topic, as topology.json says already, and make another of its name."""
+        old = self.era
         self.era = self._new_era(old.number + 1)
-        if self.rng.random() < 0.5:
-            self._forget_old()
-
-    def _forget_old(self) -> None:
-        """topology.json knows of the deletion."""
-        if self.old is not None:
-            self.old = None
-            self.deleted.resolve()
+        for one in old.books:
+            old.topic.delete_channel(f"c{one.number}")
+        old.topic.delete()
 
     def _take(self, book: ChannelBook) -> None:
         try:
@@ -416,7 +416,6 @@ class StoreScript:
         ticket.when_done(synced)
         self.worker.finish()
         if self.rng.random() < 0.5:
-            self._forget_old()
             del self.era.frozen[:-1]
 
     # States.
@@ -439,7 +438,7 @@ class StoreScript:
         if rng.random() < 0.2:
             self.tally.nested += 1
             disk = self._cut_start(disk, is_kill=is_kill)
-        era = self.era if self.old is None or rng.random() < 0.5 else self.old
+        era = self.era
         opening = era.opening(rng)
         store, found = self._start(disk, opening)
         for book in era.books:
@@ -477,8 +476,8 @@ class StoreScript:
     def _open(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, LogBacklog]]:
         clock = ManualClock(monotonic_ns=self.clock.monotonic_ns(), time_ns=self.clock.time_ns())
         store, opening, backlogs = start_store(disk, clock, *told)
-        if opening.log.damages or opening.progress.damaged:
-            raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damaged}")
+        if opening.log.damages or opening.progress.damages:
+            raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damages}")
         return store, backlogs
 
     def _start(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, Known]]:

@@ -7,32 +7,37 @@ segments, journal, holds. One file at a time is damaged: in each byte one bit fl
 each 512 bytes zeroed; the whole of it garbage, or gone. Whatever it is, a start goes through, no body is altered,
 nothing comes twice, and another start finds the same. Besides:
 
-- of the log, what lies in the damaged records may be lost, and nothing else; with a segment's header all of the segment
+- of the log, messages whose bodies are damaged may be lost, and no others; with both copies of a segment's header all
+  of the segment; with the end of the log, where nothing proves that it was durable, the damaged records
 - of the checkpoint and of consume queues nothing is lost; with a damaged file of due times, messages may come early
 - of floors, index segments and journal, what only they knew is delivered again, and nothing is lost
 - of the holds, nothing but the holds
-- what is lost of the log is told, by the report of the start or when it is met, and a damaged floors, index or holds
-  file is named; not a file that is gone, and not a journal, whose damaged end looks as if it was never written
+- what is lost of the log is told, by the report of the start or when it is met; a damaged holds file is named, not one
+  that is gone
+- a file of channels' progress that is damaged or gone is named, and each channel with the number of messages that come
+  again: to the message, unless the floors are damaged, which know how many there were
 """
 
 import argparse
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from queue_engine.message import FRAME_HEADER_BYTES
 from queue_engine.storage.log_recovery import recover_log
 from queue_engine.storage.log_store import LogOpening, LogStore
-from queue_engine.storage.record import RecordHeader
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.storage.record import HEADER_BYTES, RecordHeader
+from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, head_bytes_of
 from tests.faults.log_crash_states import DIRECTORY, PromiseBrokenError
-from tests.faults.store_crash_states import CHECKPOINT_PATH, Known, everything_of, start_store
+from tests.faults.store_crash_states import CHECKPOINT_PATH, SEGMENT_BYTES, Known, everything_of, start_store
 from tests.faults.store_faults import FaultScript
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import SECTOR_BYTES, SimulatedFiles
 
+HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
 BYTE_KINDS = ("a bit flipped", "zeros", "ones", "cut")
 
 
@@ -82,6 +87,7 @@ class DamageBench:
         self._clock = script.clock
         disk = SimulatedFiles.holding(self.contents)
         self.records = records_of(disk)
+        self.ends = ends_of(disk, self.records)  # of the frames of each record, by its position
         store, _, self.expected = self._start(disk)
         self.held = self._held(store)
 
@@ -133,7 +139,7 @@ class DamageBench:
         self, case: DamageCase, data: bytes | None, store: LogStore, opening: LogOpening, found: dict[int, Known]
     ) -> None:
         path = case.path
-        is_told = bool(opening.log.damages or opening.progress.damaged or opening.damaged_holds or store.damaged_count)
+        is_told = bool(opening.log.damages or opening.progress.damages or opening.damaged_holds or store.damaged_count)
         for one in self.told:
             hit = self._hit(path, data or b"", one.number)
             for number in one.channels:
@@ -150,15 +156,25 @@ class DamageBench:
             not path.endswith("/holds.json") or (data is not None and not opening.damaged_holds)
         ):
             raise PromiseBrokenError("a hold is lost, and nothing tells of it")
-        # An empty file counts as none.
-        if path.endswith((".index", "/floors")) and data and path not in opening.progress.damaged:
+        if "/progress/" in path:
+            self._judge_report(path, opening, found)
+
+    def _judge_report(self, path: str, opening: LogOpening, found: dict[int, Known]) -> None:
+        """The file is named, and each channel with as many messages as come again, at least."""
+        if [one.path for one in opening.progress.damages] != [path]:
             raise PromiseBrokenError("a damaged file of progress is not named")
+        losses = {one.channel: one for one in opening.progress_losses}
+        for number, expected in self.expected.items():
+            again = len(found[number].keys() - expected.keys())
+            loss = losses.get(str(number))
+            told = 0 if loss is None else loss.count
+            if told < again or (told > again and loss is not None and loss.is_exact):
+                raise PromiseBrokenError(f"channel {number} delivers {again} finished messages again and tells {told}")
 
     def _can_be_told(self, path: str, data: bytes | None) -> bool:
-        """A segment that is gone may have been removed for good reason; and without a checkpoint nothing but the log
-        itself says how far it was durable."""
+        """Without a checkpoint nothing but the log itself says where it begins, and how far it was durable."""
         last = max(one for one in self.contents if one.startswith(DIRECTORY))
-        return data is not None and (self.has_checkpoint or path != last)
+        return self.has_checkpoint or (data is not None and path != last)
 
     def _judge_progress(self, known: Known, expected: Known) -> None:
         if expected.keys() - known.keys():
@@ -190,14 +206,21 @@ class DamageBench:
             return set()
         position = int(path.removeprefix(DIRECTORY + "/").removesuffix(".log"))
         first, end = position + differing[0], position + differing[-1] + 1
-        if differing[0] < SEGMENT_HEADER_BYTES or len(data) < SEGMENT_HEADER_BYTES:
-            end = position + len(was)
-        return {
-            offset
-            for header, at in self.records
-            if header.topic_number == topic_number and at < end and first < at + header.size
-            for offset in range(header.first_offset, header.end_offset)
-        }
+        copy_at = HEAD_BYTES - SEGMENT_HEADER_BYTES
+        if differing[0] < copy_at and (differing[-1] >= copy_at or len(data) < SEGMENT_HEADER_BYTES):
+            first, end = position, position + len(was)
+        is_end = not self._can_be_told(path, data)
+        found: set[int] = set()
+        for header, at in self.records:
+            if header.topic_number != topic_number or at >= end or first >= at + header.size:
+                continue
+            starts = [0, *self.ends[at]]
+            messages = at + HEADER_BYTES + header.table_bytes
+            for index, message_end in enumerate(self.ends[at]):
+                body_at = starts[index] + FRAME_HEADER_BYTES
+                if is_end or (messages + body_at < end and first < messages + message_end):
+                    found.add(header.first_offset + index)
+        return found
 
 
 def records_of(disk: SimulatedFiles) -> list[tuple[RecordHeader, int]]:
@@ -209,6 +232,14 @@ def records_of(disk: SimulatedFiles) -> list[tuple[RecordHeader, int]]:
     recover_log(segments, files=copy, on_record=lambda header, position, dues: found.append((header, position)))
     segments.close()
     return found
+
+
+def ends_of(disk: SimulatedFiles, records: list[tuple[RecordHeader, int]]) -> dict[int, Sequence[int]]:
+    segments = LogSegments(DIRECTORY, disk.after_kill())
+    segments.load()
+    ends = {at: segments.read_record(at, header.size).ends() for header, at in records}
+    segments.close()
+    return ends
 
 
 def main() -> None:

@@ -3,13 +3,15 @@
 from typing import Any
 
 from queue_engine.errors import StorageError
-from queue_engine.storage import log_topic_store, progress_journal, progress_recovery, queue_index
+from queue_engine.storage import floors, log_topic_store, progress_journal, progress_recovery, queue_index
 from queue_engine.storage.commit_log import CommitLog
 from queue_engine.storage.consume_queue import ConsumeQueue
 from queue_engine.storage.holds import Holds
+from queue_engine.storage.journal_file import JournalFile
 from queue_engine.storage.log_recovery import _Recovery
 from queue_engine.storage.open_segment import OpenSegment
 from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.storage.progress_merge import ProgressMerge
 from tests.faults.mutants import Mutant, Patch, _nothing
 
 # Errors of the disk.
@@ -41,6 +43,23 @@ def _failed_syncs_of_the_journal_are_ignored(patch: Patch) -> None:
     patch.setattr(ProgressJournal, "_break", _nothing)
 
 
+def _a_failed_journal_is_for_good(patch: Patch) -> None:
+    patch.setattr(ProgressJournal, "_renew", _nothing)
+
+
+def _the_new_journal_is_not_synced(patch: Patch) -> None:
+    renew = JournalFile.begin_with.__func__  # type: ignore[attr-defined]
+
+    def unsynced(cls: Any, directory: str, number: int, channels: Any, files: Any) -> JournalFile:
+        sync, files.sync = files.sync, lambda fd: None
+        try:
+            return renew(cls, directory, number, channels, files)  # type: ignore[no-any-return]
+        finally:
+            files.sync = sync
+
+    patch.setattr(JournalFile, "begin_with", classmethod(unsynced))
+
+
 def _want_of_descriptors_ends_the_journal(patch: Patch) -> None:
     patch.setattr(progress_journal, "_NO_DESCRIPTOR", ())
 
@@ -50,7 +69,7 @@ def _a_full_disk_is_for_good(patch: Patch) -> None:
 
 
 def _journals_go_with_a_merge_that_failed(patch: Patch) -> None:
-    patch.setattr(ProgressJournal, "_write_segments", _quietly(ProgressJournal._write_segments))
+    patch.setattr(ProgressMerge, "_write_segments", _quietly(ProgressMerge._write_segments))
 
 
 def _unreadable_is_empty(patch: Patch) -> None:
@@ -68,6 +87,8 @@ def _unreadable_is_empty(patch: Patch) -> None:
 ERROR_MUTANTS = [
     Mutant("failed syncs of the log are ignored", _failed_syncs_of_the_log_are_ignored),
     Mutant("failed syncs of the journal are ignored", _failed_syncs_of_the_journal_are_ignored),
+    Mutant("a failed journal is for good", _a_failed_journal_is_for_good),
+    Mutant("the new journal is not synced", _the_new_journal_is_not_synced),
     Mutant("want of descriptors ends the journal", _want_of_descriptors_ends_the_journal),
     Mutant("a full disk is for good", _a_full_disk_is_for_good),
     Mutant("journals go with a merge that failed", _journals_go_with_a_merge_that_failed),
@@ -90,14 +111,18 @@ def _damage_is_the_end(patch: Patch) -> None:
 
 
 def _damaged_floors_are_none(patch: Patch) -> None:
-    decode = queue_index.decode_floors
-    patch.setattr(progress_recovery, "decode_floors", lambda data: decode(data) or queue_index.Floors(0, {}))
+    decode = floors.decode_floors
+    patch.setattr(progress_recovery, "decode_floors", lambda data, path: decode(data) or floors.Floors(0, {}))
 
 
 def _damaged_index_segments_are_empty(patch: Patch) -> None:
     decode = queue_index.decode_index
     empty = queue_index.IndexContent({}, {}, {})
     patch.setattr(progress_recovery, "decode_index", lambda data, channel, index: decode(data, channel, index) or empty)
+
+
+def _journals_end_where_they_end(patch: Patch) -> None:
+    patch.setattr(progress_recovery, "_damage_of", lambda content, known, size: "")
 
 
 def _damaged_holds_are_none(patch: Patch) -> None:
@@ -117,5 +142,6 @@ DAMAGE_MUTANTS = [
     (Mutant("damage is the end", _damage_is_the_end), ".log"),
     (Mutant("damaged floors are none", _damaged_floors_are_none), "/floors"),
     (Mutant("damaged index segments are empty", _damaged_index_segments_are_empty), ".index"),
+    (Mutant("journals end where they end", _journals_end_where_they_end), ".journal"),
     (Mutant("damaged holds are none", _damaged_holds_are_none), "/holds.json"),
 ]

@@ -14,6 +14,7 @@ from queue_engine.storage.log_backlog import LogBacklog
 from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.storage.progress_merge import ProgressMerge
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_recovery import QueueRecovery
 from tests.faults.mutants import Mutant, Patch, _nothing
@@ -47,11 +48,11 @@ def _settled_before_it_is_known(patch: Patch) -> None:
 
 
 def _merge_without_segments(patch: Patch) -> None:
-    patch.setattr(ProgressJournal, "_write_segments", _nothing)
+    patch.setattr(ProgressMerge, "_write_segments", _nothing)
 
 
 def _segments_before_floors(patch: Patch) -> None:
-    patch.setattr(ProgressJournal, "_write_floors_first", _nothing)
+    patch.setattr(ProgressMerge, "_write_floors_first", _nothing)
 
 
 def _holds_are_ignored(patch: Patch) -> None:
@@ -72,13 +73,6 @@ def _holds_said_too_early(patch: Patch) -> None:
     patch.setattr(Holds, "take", early)
 
 
-def _holds_count_where_they_are_moved_to(patch: Patch) -> None:
-    def as_it_stands(self: Holds, topic_number: int) -> int | None:
-        return min((one.offset for one in self.of_topic(topic_number)), default=None)
-
-    patch.setattr(Holds, "least_offset", as_it_stands)
-
-
 def _only_the_newest_journal_replayed(patch: Patch) -> None:
     journals = progress_recovery._journals
     patch.setattr(progress_recovery, "_journals", lambda directory, files: journals(directory, files)[-1:])
@@ -95,6 +89,7 @@ def _due_times_forgotten(patch: Patch) -> None:
 
 def _segments_go_too_early(patch: Patch) -> None:
     patch.setattr(LogTopicStore, "needed_position", lambda self, end: end)
+    patch.setattr(LogTopicStore, "needs_nothing_before", lambda self, position: True)  # it would notice by the log
     patch.setattr(LogTopicStore, "forget_before", _nothing)
 
 
@@ -159,7 +154,6 @@ STORE_MUTANTS = [
     Mutant("segments before floors", _segments_before_floors),
     Mutant("holds are ignored", _holds_are_ignored),
     Mutant("a hold is said to be durable at once", _holds_said_too_early),
-    Mutant("a hold counts where it was moved to before its file says so", _holds_count_where_they_are_moved_to),
     Mutant("only the newest journal is replayed", _only_the_newest_journal_replayed),
     Mutant("a floor one too low", _no_floor),
     Mutant("due times are forgotten", _due_times_forgotten),

@@ -281,12 +281,39 @@ def test_an_engine_that_is_not_there_is_named() -> None:
 
 def test_the_token_is_sent_where_it_is_wanted(tmp_path: Path) -> None:
     with RunningEngine(tmp_path / "data", http_token="secret") as engine:
-        publish(engine, "orders", [b"one"])
+        with LogClient(url_of(engine), "secret") as client:
+            client.write("orders", [b"one"], batch_key=b"0" * 16)
         with LogClient(url_of(engine)) as client, pytest.raises(EngineRefusedError, match="TOKEN_REQUIRED"):
             client.records("orders", 0)
         with LogClient(url_of(engine), "secret") as client:
             options = ReadOptions(url_of(engine), ("orders",))
             assert [row.body for row in read(client, options, plan(client, options))[0]] == [b"one"]
+
+
+def test_whatever_jobs_do_they_do_with_the_token_and_nothing_without(tmp_path: Path) -> None:
+    with RunningEngine(tmp_path / "data", http_token="secret") as engine, LogClient(url_of(engine), "secret") as client:
+        client.create_topic("orders")
+        written = client.write("orders", [b"one"], batch_key=b"0" * 16)
+        lease = client.lease("orders", 0, ttl_ms=60_000)
+        client.renew([lease.name], ttl_ms=60_000)
+        client.cursor_create("orders", "archive", start="start")
+        client.cursor_move("orders", "archive", number=written.number, offset=1)
+        assert [cursor["offset"] for cursor in client.cursor_list()["cursors"]] == [1]
+        assert client.records("orders", 0).count == 1
+        with LogClient(url_of(engine)) as stranger:
+            for refused in (
+                lambda: stranger.create_topic("more"),
+                lambda: stranger.write("orders", [b"two"], batch_key=b"1" * 16),
+                lambda: stranger.lease("orders", 0, ttl_ms=60_000),
+                lambda: stranger.renew([lease.name], ttl_ms=60_000),
+                lambda: stranger.release(lease.name),
+                lambda: stranger.cursor_delete("orders", "archive"),
+            ):
+                with pytest.raises(EngineRefusedError, match="TOKEN_REQUIRED"):
+                    refused()
+            assert [topic["depth"] for topic in stranger.stats()["topics"]] == [1]
+        client.release(lease.name)
+        client.cursor_delete("orders", "archive")
 
 
 def test_the_servers_own_samples_are_read_without_a_lease(tmp_path: Path) -> None:

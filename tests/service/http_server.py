@@ -100,6 +100,10 @@ class Server:
     acts: list[ActRecord] = field(default_factory=list)
     sockets: list[HttpSocket] = field(default_factory=list)
 
+    @property
+    def token_header(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.engine.options.http_token}"}
+
     async def connect(self) -> HttpSocket:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         self.sockets.append(HttpSocket(reader, writer))

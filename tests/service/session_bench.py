@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from queue_engine.engine import Engine
+from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.turns import Turns
-from queue_engine.storage.files import Files
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.delayed_store import DelayedStore
+from tests.support.files import FaultyFiles
 from tests.support.memory_session import MemorySession
 from tests.support.nsq_socket import sized
 from tests.support.storage_kinds import engine_options
@@ -21,14 +22,17 @@ class Bench:
     path: Path
     clock: ManualClock = field(default_factory=ManualClock)
     background: HeldBackground = field(default_factory=HeldBackground)
+    files: FaultyFiles = field(default_factory=FaultyFiles)
     stores: dict[str, DelayedStore] = field(default_factory=dict)
+    max_msg_size: int = 1 << 20
+    max_body_size: int = 5 << 20
 
     def __post_init__(self) -> None:
         self.turns = Turns()
         self.engine = Engine(
-            engine_options(data_path=str(self.path), max_msg_size=1 << 20),
+            engine_options(data_path=str(self.path), max_msg_size=self.max_msg_size, max_body_size=self.max_body_size),
             clock=self.clock,
-            files=Files(),
+            files=self.files,
             background=self.background,
             on_work=self.turns.soon,
             open_store=self._open_store,
@@ -40,8 +44,8 @@ class Bench:
         self.stores[name] = DelayedStore()
         return self.stores[name]
 
-    def client(self, *, magic: bytes = b"  V2") -> MemorySession:
-        return MemorySession(self.engine, self.clock, self.turns, magic=magic)
+    def client(self, *, magic: bytes = b"  V2", bodies: BodyBudget | None = None) -> MemorySession:
+        return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies)
 
     def known_topic(self, topic: str) -> DelayedStore:
         """A topic whose creation is on disk."""

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.errors import StorageError
+from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
 from queue_engine.ticket import DONE, failed
 from tests.service.http_server import Server, http_server
 from tests.support.delayed_store import DelayedStore
@@ -47,6 +48,34 @@ async def test_ping_tells_the_health(server: Server) -> None:
     server.engine.note_append(DONE)
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
+
+
+async def test_disk_that_refuses_publishes_fails_neither_liveness_nor_readiness(server: Server) -> None:
+    for path in ("/livez", "/readyz"):
+        answer = await server.request("GET", path)
+        assert (answer.status, answer.body) == (200, b"OK")
+    server.engine.note_append(failed(StorageError("no room on the disk")))
+    assert (await server.request("GET", "/ping")).status == 500
+    answer = await server.request("GET", "/livez")
+    assert (answer.status, answer.body) == (200, b"OK")
+    answer = await server.request("GET", "/readyz")
+    assert (answer.status, answer.body) == (200, b"OK\nNOK - no room on the disk")
+
+
+async def test_readiness_tells_what_the_last_start_found_damaged(server: Server) -> None:
+    lost = ProgressLoss("orders", "billing", 200, is_exact=True)
+    server.engine._stores.report = RecoveryReport(0, 0, True, 0, 0, 0, 0, 0, progress_losses=(lost,))
+    answer = await server.request("GET", "/readyz")
+    told = b"OK\nDamaged progress: channel orders/billing delivers 200 finished messages again."
+    assert (answer.status, answer.body) == (200, told)
+    assert (await server.request("GET", "/ping")).body == b"OK"
+
+
+async def test_server_that_stops_is_alive_and_not_ready(server: Server) -> None:
+    server.engine.is_closing = True
+    assert (await server.request("GET", "/livez")).status == 200
+    answer = await server.request("GET", "/readyz")
+    assert (answer.status, answer.body) == (503, b"STOPPING")
 
 
 async def test_info_has_nsqd_s_fields(server: Server) -> None:
@@ -232,7 +261,7 @@ async def test_ok_is_not_said_before_the_message_is_kept(tmp_path: Path) -> None
         await second.read_answer()
         store.fail(StorageError("t.diskqueue.000000.dat: No space left on device"))
         answer = await first.read_answer()
-        assert (answer.status, answer.message) == (503, "EXITING")
+        assert (answer.status, answer.message) == (503, "STORAGE_REFUSED")
         assert answer.json["detail"] == "t.diskqueue.000000.dat: No space left on device"
 
 
@@ -366,5 +395,42 @@ async def test_a_fault_of_ours_costs_one_request(server: Server, monkeypatch: py
 
     monkeypatch.setattr(server.engine, "pause_topic", fail)
     answer = await server.request("POST", "/topic/pause?topic=t")
-    assert (answer.status, answer.body) == (500, b'{"message":"INTERNAL_ERROR"}')
+    assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
+    assert answer.json["detail"] == "the server failed at this request alone; its log says how"
     assert (await server.request("GET", "/ping")).status == 200
+
+
+async def test_a_fenced_channel_and_topic_are_told_and_retried(server: Server) -> None:
+    for target in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/create?topic=t&channel=d"):
+        await server.request("POST", target)
+    topic = server.engine.topics["t"]
+    topic.channels["c"].stop("a test", ValueError("seven"))
+    topic.stop("another test", ValueError("eight"))
+    stats = (await server.request("GET", "/stats?format=json")).json
+    (told,) = stats["topics"]
+    assert told["fenced"] == "another test failed unexpectedly: ValueError: eight"
+    assert [one["fenced"] for one in told["channels"]] == ["a test failed unexpectedly: ValueError: seven", ""]
+    assert stats["health"].startswith("NOK - channel t/c is fenced (and 1 more): a test failed unexpectedly")
+    assert (await server.request("GET", "/ping")).body.decode() == stats["health"]
+    text = (await server.request("GET", "/stats")).body.decode()
+    assert "        fenced: a test failed unexpectedly: ValueError: seven\n" in text
+    metrics = (await server.request("GET", "/metrics")).body.decode()
+    assert 'penstock_channel_fenced{topic="t",channel="c"} 1\n' in metrics
+    assert 'penstock_channel_fenced{topic="t",channel="d"} 0\n' in metrics
+    assert 'penstock_topic_fenced{topic="t"} 1\n' in metrics
+    refused = await server.request("POST", "/pub?topic=t", b"x")
+    assert (refused.status, refused.message) == (503, "FENCED")
+    assert refused.json["detail"].startswith("topic t is fenced until an operator lets it try again: another test")
+    for target in ("/topic/retry?topic=t", "/channel/retry?topic=t&channel=c"):
+        assert (await server.request("POST", target)).status == 200
+    assert [act.action for act in server.acts[-2:]] == ["retry_topic", "retry_channel"]
+    assert (await server.request("POST", "/pub?topic=t", b"x")).status == 200
+    assert (await server.request("GET", "/ping")).body == b"OK"
+    for target, answer in (
+        ("/channel/retry?topic=t&channel=none", (404, "CHANNEL_NOT_FOUND")),
+        ("/topic/retry?topic=none", (404, "TOPIC_NOT_FOUND")),
+        ("/topic/retry", (400, "MISSING_ARG_TOPIC")),
+        ("/channel/retry?topic=t", (400, "MISSING_ARG_CHANNEL")),
+    ):
+        refused = await server.request("POST", target)
+        assert (refused.status, refused.message) == answer

@@ -21,7 +21,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def filled(server: Server) -> None:
     for body in (b"one", b"two", b"three"):
-        await server.request("POST", "/pub?topic=orders", body)
+        await server.request("POST", "/pub?topic=orders", body, server.token_header)
     settle(server.engine)
 
 

@@ -301,6 +301,23 @@ async def test_connections_are_counted_and_limited(tmp_path: Path) -> None:
 
 
 @on_both_loops
+async def test_who_is_idle_for_longest_makes_room_for_who_asks(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_connections=3) as server:
+        kept = [await server.connect() for _ in range(3)]
+        for connection in (kept[1], kept[0], kept[2]):
+            await connection.send(request_bytes("GET", "/ping"))
+            assert (await connection.read_answer()).status == 200
+        asking = await server.connect()
+        await asking.send(request_bytes("GET", "/ping"))
+        assert (await asking.read_answer()).status == 200
+        await kept[1].expect_closed()
+        await until(server, connections=3)
+        for connection in (kept[0], kept[2], asking):
+            await connection.send(request_bytes("GET", "/ping"))
+            assert (await connection.read_answer()).status == 200
+
+
+@on_both_loops
 async def test_a_stop_lets_the_answer_that_is_due_out(tmp_path: Path) -> None:
     store = DelayedStore()
     async with http_server(tmp_path, limits=LIMITS, open_store=lambda name: store) as server:

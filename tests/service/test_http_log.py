@@ -21,8 +21,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def filled(server: Server) -> None:
     for body in (b"one", b"two", b"\xff\xfe"):
-        await server.request("POST", "/pub?topic=orders", body)
-    await server.request("POST", "/channel/create?topic=orders&channel=billing")
+        await server.request("POST", "/pub?topic=orders", body, server.token_header)
+    await server.request("POST", "/channel/create?topic=orders&channel=billing", headers=server.token_header)
     settle(server.engine)
 
 

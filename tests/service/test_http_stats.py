@@ -111,6 +111,9 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "storage": "diskqueue",
             "oldest_age_ms": 2500,
             "disk_bytes": 0,
+            "fenced": "",
+            "unreadable": "",
+            "dropped_count": 0,
             "cursors": [],
         }
         (channel,) = answer["topics"][1]["channels"]
@@ -132,6 +135,10 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "ready_count": 2,
             "oldest_age_ms": 2500,
             "disk_bytes": 0,
+            "fenced": "",
+            "unreadable": "",
+            "held_back": "",
+            "dropped_count": 0,
         }
         assert client == {
             "client_id": "p",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.errors import StorageError
-from queue_engine.service.pub_groups import GROUP_BYTES_MAX
+from queue_engine.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
 from tests.service.session_bench import Bench, pub
 from tests.support.delayed_store import DelayedStore
 from tests.support.memory_session import MemorySession
@@ -118,7 +118,7 @@ async def test_what_the_engine_refuses_at_once_is_told_and_nothing_behind_it_is_
 async def test_large_bodies_do_not_make_one_large_append(bench: Bench) -> None:
     clients = publishers(bench, 3)
     store = bench.stores["t"]
-    body = b"x" * (GROUP_BYTES_MAX // 2)
+    body = b"x" * (GATHERED_BYTES_MAX // 2 - MPUB_SIZE_BYTES)
     for client in clients:
         client.send(pub("t", body))
     bench.turns.run()
@@ -126,6 +126,15 @@ async def test_large_bodies_do_not_make_one_large_append(bench: Bench) -> None:
     store.complete(2)
     bench.turns.run()
     assert [client.frames for client in clients] == [["OK"]] * 3
+
+
+async def test_what_is_appended_together_is_no_more_than_an_mpub_may_be(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_msg_size=4_096, max_body_size=4_096)
+    clients = publishers(bench, 3)
+    for client in clients:
+        client.send(pub("t", b"x" * 2_000))
+    bench.turns.run()
+    assert [len(bodies) for bodies in bodies_of(bench.stores["t"])] == [2, 1]
 
 
 async def test_who_left_gets_nothing_and_the_others_their_ok(bench: Bench) -> None:

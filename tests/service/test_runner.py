@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from concurrent.futures import Future
 from contextlib import closing
 from http.client import HTTPConnection
@@ -12,11 +13,15 @@ import pytest
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.errors import ClosedError, PenstockError
+from queue_engine.engine import Engine
+from queue_engine.errors import PenstockError
 from queue_engine.names import SAMPLES_TOPIC
 from queue_engine.sample_format import Sample, decode_sample
+from queue_engine.service import session
+from queue_engine.service.http_api import HttpApi
 from queue_engine.service.runner import EngineRunner
-from tests.support.nsq_socket import NsqSocket
+from queue_engine.service.session import Session
+from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.running_engine import RunningEngine
 from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
@@ -44,25 +49,142 @@ def test_a_watcher_that_breaks_does_not_stop_the_queues(tmp_path: Path) -> None:
         runner.stop()
 
 
-def test_a_turn_that_fails_ends_the_engine_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistake of ours in the middle of a turn: rather no engine, told at once, than one that delivers no more."""
+def http_get(runner: EngineRunner, path: str, method: str = "GET") -> tuple[int, str]:
+    with closing(HTTPConnection(*runner.http_address)) as http:
+        http.request(method, path)
+        answer = http.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def tracebacks_with(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return len([one for one in caplog.records if one.exc_info and text in one.getMessage()])
+
+
+def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake of ours in the middle of a turn, met again at each try: in one channel, over real sockets."""
     runner = runner_on(tmp_path)
     deaths: list[bool] = []
     runner.on_death = lambda: deaths.append(True)
     runner.start()
+    deliver, is_broken = Channel._deliver, True
 
-    def broken(channel: Channel, now_ns: int) -> bool:
-        raise AssertionError("deliveries and map must agree")
+    def fails(channel: Channel, now_ns: int) -> bool:
+        if is_broken and channel.name == "billing":
+            raise AssertionError("deliveries and map must agree")
+        return deliver(channel, now_ns)
 
-    monkeypatch.setattr(Channel, "deliver", broken)
-    with NsqSocket(runner.tcp_address[1]) as client:
-        client.send(b"SUB orders billing\nRDY 1\n")
-        wait_for("the engine's end", lambda: deaths)
-    assert isinstance(runner.error, AssertionError)
-    with pytest.raises(AssertionError, match="deliveries and map must agree"):
+    monkeypatch.setattr(Channel, "_deliver", fails)
+    try:
+        port = runner.tcp_address[1]
+        with NsqSocket(port) as billing, NsqSocket(port) as audit, NsqSocket(port) as producer:
+            billing.subscribe("orders", "billing", rdy=10)
+            audit.subscribe("orders", "audit", rdy=10)
+            producer.publish("orders", b"one", b"two")
+            for message in [audit.read_message() for _ in range(2)]:
+                audit.finish(message)
+            wait_for("the fence", lambda: "fenced" in http_get(runner, "/ping")[1])
+            status, health = http_get(runner, "/ping")
+            assert status == 500
+            assert health.startswith(
+                "NOK - channel orders/billing is fenced: delivering failed unexpectedly: Assertion"
+            )
+            assert health.endswith(": deliveries and map must agree")
+            billing.expect_open()
+            producer.publish("orders", b"three")
+            audit.finish(audit.read_message())
+            assert tracebacks_with(caplog, "billing is fenced") == 1
+            # Its backlog is sound, so that it is let go on: and then it fails again.
+            runner.submit("retry_channel", "orders", "billing").result(5)
+            wait_for("the fence again", lambda: "fenced" in http_get(runner, "/ping")[1])
+            assert tracebacks_with(caplog, "billing is fenced") == 2
+            is_broken = False
+            runner.submit("retry_channel", "orders", "billing").result(5)
+            assert {billing.read_message().body for _ in range(3)} == {b"one", b"two", b"three"}
+            assert http_get(runner, "/ping") == (200, "OK")
+    finally:
         runner.stop()
-    with pytest.raises(ClosedError):
-        runner.submit("create_topic", "t").result(5)
+    assert not deaths
+
+
+@pytest.mark.parametrize("name", ["turn", "scan_pass", "tick", "stats_in_slices", "offer_sample"])
+def test_a_loop_in_which_something_fails_says_so_and_goes_on(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = runner_on(tmp_path)
+    runner.start()
+    met: list[float] = []
+    is_broken = True
+    work = getattr(Engine, name)
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        if is_broken:
+            met.append(time.monotonic())
+            raise AssertionError("a loop of ours")
+        return work(*args, **kwargs)
+
+    try:
+        with NsqSocket(runner.tcp_address[1]) as client:
+            monkeypatch.setattr(Engine, name, fails)
+            client.send(b"PUB orders\n" + sized(b"x"))
+            wait_for("it to be tried again", lambda: len(met) >= 3)
+            assert len(met) < 20  # and not at every moment
+            wait_for("the health", lambda: "a loop of ours" in http_get(runner, "/ping")[1])
+            assert tracebacks_with(caplog, "a loop of ours") == 1
+            is_broken = False
+            wait_for("it to be well", lambda: http_get(runner, "/ping") == (200, "OK"))
+            client.expect_ok()
+            client.publish("orders", b"y")
+    finally:
+        monkeypatch.undo()
+        runner.stop()
+
+
+def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = runner_on(tmp_path)
+    runner.start()
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("a mistake of ours")
+
+    try:
+        with NsqSocket(runner.tcp_address[1]) as sound:
+            sound.publish("orders", b"x")
+            for command, place in (
+                (b"RDY 1\n", (Channel, "set_ready")),
+                (b"MPUB orders\n" + sized(mpub_body([b"x"])), (Engine, "publish")),
+                (b"IDENTIFY\n" + sized(b"{}"), (session, "parse_identify")),
+            ):
+                with monkeypatch.context() as broken, NsqSocket(runner.tcp_address[1]) as client:
+                    if command.startswith(b"RDY"):
+                        client.subscribe("orders", "billing")
+                    broken.setattr(*place, fails)
+                    client.send(command)
+                    assert client.read_error() == (
+                        "E_INVALID the server failed at this; its log says how, and other connections go on"
+                    )
+                    client.expect_closed()
+                sound.expect_open()
+            with monkeypatch.context() as broken:
+                broken.setattr(HttpApi, "begin", fails)
+                status, body = http_get(runner, "/ping")
+                assert status == 500
+                assert "its log says how" in body
+            with monkeypatch.context() as broken:
+                broken.setattr("queue_engine.service.http_api.stats_json", fails)
+                status, body = http_get(runner, "/stats?format=json")
+                assert (status, "INTERNAL_ERROR" in body) == (500, True)
+            with monkeypatch.context() as broken:
+                broken.setattr(Session, "check", fails)
+                assert "its log says how" in sound.read_error()
+                sound.expect_closed()
+        assert http_get(runner, "/ping") == (200, "OK")
+        wait_for(
+            "no connection to be left", lambda: '"connection_count":0' in http_get(runner, "/stats?format=json")[1]
+        )
+    finally:
+        runner.stop()
 
 
 def test_an_act_whose_turn_never_came_is_answered(tmp_path: Path) -> None:

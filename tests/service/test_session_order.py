@@ -4,6 +4,7 @@ A real session and a real engine; the store completes its appends when the test 
 topology when the test says so, and the transport keeps what is written.
 """
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from queue_engine.errors import StorageError
 from queue_engine.service.session import UNREAD_BYTES_MAX, UNSETTLED_BYTES_MAX
 from tests.service.session_bench import Bench, dpub, pub
 from tests.support.nsq_socket import mpub_body, sized
+from tests.support.topology import written
 
 
 @pytest.fixture
@@ -196,8 +198,7 @@ async def test_no_message_precedes_subs_ok_that_waits_behind_another_answer(benc
 
 
 async def test_sub_fails_when_the_topology_can_not_be_written(bench: Bench) -> None:
-    (bench.path / "topology.json").unlink()
-    (bench.path / "topology.json").mkdir()
+    bench.files.fail("write", errno.EIO)
     client = bench.client()
     client.send(b"SUB jobs workers\nRDY 5\n")
     client.turn()
@@ -208,6 +209,46 @@ async def test_sub_fails_when_the_topology_can_not_be_written(bench: Bench) -> N
     assert "topology.json can't be written" in error
     assert client.transport.is_closed
     client.leave()
+    assert bench.engine.topics == {}, "a refused SUB leaves neither topic nor channel"
+    assert written(bench.path)["topics"] == []
+
+
+async def test_a_refused_sub_leaves_no_channel_on_a_topic_that_is_there(bench: Bench) -> None:
+    bench.known_topic("jobs")
+    bench.files.fail("write", errno.ENOSPC)
+    client = bench.client()
+    client.send(b"SUB jobs workers\n")
+    bench.background.finish()
+    client.turn()
+    assert client.frames[0].startswith("E_SUB_FAILED SUB failed ")
+    assert bench.engine.topic("jobs").channels == {}
+    bench.clock.advance(ms=1_000)
+    bench.engine.tick()
+    bench.background.finish()
+    assert bench.engine.health == "OK"
+    assert written(bench.path)["topics"][0]["channels"] == []
+
+
+async def test_rdy_before_the_channel_is_there_counts_from_then_on(bench: Bench) -> None:
+    store = bench.known_topic("jobs")
+    bench.engine.publish("jobs", [b"work"])
+    bench.engine.turn()
+    store.complete()
+    client = bench.client()
+    client.send(b"SUB jobs workers\nRDY 5\n")
+    client.turn()
+    assert client.frames == []
+    bench.background.finish()
+    client.turn()
+    assert client.frames == ["OK", "message work"]
+
+
+async def test_who_leaves_before_its_channel_is_there_is_not_its_consumer(bench: Bench) -> None:
+    bench.known_topic("jobs")
+    client = bench.client()
+    client.send(b"SUB jobs workers\n")
+    client.leave()
+    bench.background.finish()
     assert bench.engine.channel("jobs", "workers").consumers == {}
 
 

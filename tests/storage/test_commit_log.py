@@ -14,10 +14,11 @@ from queue_engine.errors import StorageError
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.record import SEAL_BYTES
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES
+from queue_engine.storage.segment import head_bytes_of
 from tests.support.commit_log import LogBench
 from tests.support.worker_thread import WorkerThread
 
+HEAD_BYTES = head_bytes_of(2_000)
 ALWAYS, INTERVAL, OS = SyncPolicy.ALWAYS, SyncPolicy.INTERVAL, SyncPolicy.OS
 POLICIES = list(SyncPolicy)
 
@@ -47,7 +48,7 @@ def ends(bench: LogBench) -> tuple[int, int, int, int]:
 
 def test_with_always_a_record_is_visible_once_its_sync_was_answered(make: Make) -> None:
     bench = make()
-    start = SEGMENT_HEADER_BYTES
+    start = HEAD_BYTES
     first = bench.append()
     assert (first.position, ends(bench)) == (start, (start, start, start, first.end))
     bench.log.commit()
@@ -115,14 +116,14 @@ def test_a_record_tells_what_was_synced_when_it_was_appended(make: Make) -> None
     bench.settle()
     marks = [header.durable_upto for _, header in bench.on_disk()]
     # The second was appended before the first was synced; together they were two groups.
-    assert marks == [SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES, bench.acknowledged[1].end]
+    assert marks == [HEAD_BYTES, HEAD_BYTES, bench.acknowledged[1].end]
     assert first.end < bench.acknowledged[1].end
 
 
 def test_a_log_that_begins_behind_another_is_synced_up_to_its_beginning(make: Make) -> None:
     bench = make(start_position=6_000, durable_upto=5_000)
-    assert ends(bench) == (6_000 + SEGMENT_HEADER_BYTES,) * 4
-    assert bench.publish().position == 6_000 + SEGMENT_HEADER_BYTES
+    assert ends(bench) == (6_000 + HEAD_BYTES,) * 4
+    assert bench.publish().position == 6_000 + HEAD_BYTES
 
 
 def test_with_work_done_at_once_visible_ends_come_in_order(make: Make) -> None:
@@ -176,7 +177,7 @@ def test_os_syncs_nothing_until_a_segment_is_full(make: Make) -> None:
         bench.worker.finish()
     bench.sync.finish()
     assert bench.calls_since(calls, "sync_data") == ["sync_data"]
-    assert bench.log.synced_end == bench.segments.list[1].position + SEGMENT_HEADER_BYTES
+    assert bench.log.synced_end == bench.segments.list[1].position + HEAD_BYTES
     assert bench.log.counts.syncs_by_roll == 1
     assert bench.segments.list[0].path.rpartition("/")[2] not in bench.open_paths()
 
@@ -318,8 +319,8 @@ def test_a_group_over_two_segments_is_visible_when_both_are_synced(make: Make) -
     bench.publish(b"x" * 1_000)
     bench.settle()
     calls = len(bench.files.calls)
-    two = [bench.append(b"a" * 300), bench.append(b"b" * 900)]
-    assert two[1].position == 2_000 + SEGMENT_HEADER_BYTES
+    two = [bench.append(b"a" * 200), bench.append(b"b" * 900)]
+    assert two[1].position == 2_000 + HEAD_BYTES
     bench.log.commit()
     assert not bench.segments.list[0].is_sealed
     bench.sync.work()
@@ -371,7 +372,7 @@ def test_a_record_larger_than_a_segment_is_refused_and_nothing_else_changes(make
     bench = make()
     bench.append()
     before = ends(bench)
-    with pytest.raises(StorageError, match=r"record of (\d+) bytes does not fit .* holds 1776"):
+    with pytest.raises(StorageError, match=r"record of (\d+) bytes does not fit .* holds 1712"):
         bench.append(b"x" * 1_800)
     assert ends(bench) == before
     assert len(bench.segments.list) == 1
@@ -387,7 +388,7 @@ def test_a_record_larger_than_a_segment_is_refused_and_nothing_else_changes(make
 def test_the_largest_record_fills_a_segment(make: Make) -> None:
     bench = make()
     small = bench.publish(b"x")
-    room = 2_000 - SEGMENT_HEADER_BYTES - SEAL_BYTES - small.size  # for bodies longer than one byte
+    room = 2_000 - HEAD_BYTES - SEAL_BYTES - small.size  # for bodies longer than one byte
     largest = bench.publish(b"x" * (1 + room - small.size))
     bench.settle()
     assert largest.position == small.end
@@ -406,7 +407,7 @@ def test_the_next_segment_is_made_ahead_by_the_worker(make: Make) -> None:
     bench.settle()
     assert len(bench.segments.list) == 2
     calls = len(bench.files.calls)
-    assert bench.append(b"x" * 1_000).position == 2_000 + SEGMENT_HEADER_BYTES
+    assert bench.append(b"x" * 1_000).position == 2_000 + HEAD_BYTES
     assert bench.files.calls[calls:] == []
 
 
@@ -494,7 +495,7 @@ def test_zeros_reach_into_the_next_segment_and_never_beyond_one(make: Make) -> N
     bench.settle()
     first, second = bench.segments.list
     assert os.path.getsize(first.path) > 2_000 - 400
-    assert os.path.getsize(second.path) > SEGMENT_HEADER_BYTES
+    assert os.path.getsize(second.path) > HEAD_BYTES
     for _ in range(40):
         bench.publish(b"x" * 200)
         bench.settle()
@@ -632,4 +633,4 @@ def test_positions_grow_from_record_to_record(make: Make) -> None:
     bench.settle()
     for one, following in pairwise(bench.acknowledged):
         same_segment = one.position // 2_000 == following.position // 2_000
-        assert following.position == (one.end if same_segment else (one.position // 2_000 + 1) * 2_000 + 64)
+        assert following.position == (one.end if same_segment else (one.position // 2_000 + 1) * 2_000 + HEAD_BYTES)

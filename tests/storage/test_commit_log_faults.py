@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NoRoomError, StorageError
 from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES
+from queue_engine.storage.segment import head_bytes_of
 from tests.support.commit_log import LogBench
 from tests.support.files import ProcessDiedError
+
+HEAD_BYTES = head_bytes_of(2_000)
 
 ALWAYS, INTERVAL, OS = SyncPolicy.ALWAYS, SyncPolicy.INTERVAL, SyncPolicy.OS
 POLICIES = list(SyncPolicy)
@@ -98,7 +100,7 @@ def test_a_sync_that_fails_in_the_background_of_interval_leaves_what_is_visible(
     bench.sync.finish()
     assert len(bench.acknowledged) == 1
     assert bench.rejected == [later]
-    assert bench.log.synced_end == SEGMENT_HEADER_BYTES
+    assert bench.log.synced_end == HEAD_BYTES
     check_failed_for_good(bench)
 
 
@@ -153,7 +155,7 @@ def test_an_error_of_the_filler_rejects_the_group_under_way(make: Make, operatio
 def test_an_error_of_the_first_segment_is_told_and_opening_can_be_repeated(make: Make) -> None:
     bench = make(is_open=False)
     for operation in ("create", "write", "sync", "open"):
-        bench.files.fail(operation, errno.ENOSPC)
+        bench.files.fail(operation, errno.EIO)
         with pytest.raises(StorageError, match="first segment"):
             bench.log.open()
         bench.files.heal()
@@ -165,6 +167,66 @@ def test_an_error_of_the_first_segment_is_told_and_opening_can_be_repeated(make:
 
 
 # No room, for now.
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("operation", ["create", "write", "sync"])
+def test_a_start_without_room_for_a_segment_refuses_and_goes_on_by_itself(
+    make: Make, operation: str, error: int
+) -> None:
+    bench = make(is_open=False)
+    bench.files.fail(operation, error, count=4)
+    bench.log.open()
+    assert bench.log.is_full
+    with pytest.raises(NoRoomError, match=r"publish refused, the disk is full \([0-9.]+ of [0-9,]+ MB free\)"):
+        bench.publish()
+    for _ in range(3):
+        bench.clock.advance(ms=1_000)
+        bench.log.tick(bench.clock.monotonic_ns())
+        bench.sync.finish()
+        # Each failed try leaves nothing behind.
+        assert bench.log.is_full
+        assert list(Path(bench.segments.directory).iterdir()) == []
+    bench.clock.advance(ms=1_000)
+    bench.log.tick(bench.clock.monotonic_ns())
+    bench.sync.finish()
+    assert not bench.log.is_full
+    bench.publish()
+    bench.settle()
+    bench.check_disk()
+
+
+def test_a_log_that_never_had_room_closes_and_leaves_nothing(make: Make) -> None:
+    bench = make(is_open=False)
+    bench.files.fail("create", errno.ENOSPC, count=100)
+    bench.log.open()
+    bench.log.close()
+    assert list(Path(bench.segments.directory).iterdir()) == []
+
+
+def test_a_start_below_the_room_that_must_be_free_takes_none_of_it(make: Make) -> None:
+    bench = make(is_open=False, room_bytes_min=8_000, fill_ahead_bytes=4_000)
+    bench.files.bytes_free = 7_999
+    bench.log.open()
+    bench.clock.advance(ms=1_000)
+    bench.log.tick(bench.clock.monotonic_ns())
+    bench.sync.finish()
+    assert bench.log.is_full
+    assert bench.files.bytes_free == 7_999
+    bench.files.bytes_free = 12_000
+    bench.clock.advance(ms=1_000)
+    bench.log.tick(bench.clock.monotonic_ns())
+    bench.sync.finish()
+    assert not bench.log.is_full
+    for _ in range(10):
+        bench.worker.finish()
+        bench.clock.advance(ms=1_000)
+        bench.log.tick(bench.clock.monotonic_ns())
+    # Zeros ahead are not worth the last of it.
+    assert bench.files.bytes_free >= 8_000
+    bench.publish()
+    bench.settle()
+    bench.check_disk()
 
 
 @pytest.mark.parametrize("error", FULL_ERRORS)
@@ -181,7 +243,7 @@ def test_a_full_disk_refuses_and_goes_on_by_itself(make: Make, policy: SyncPolic
     assert bench.log.error is None
     assert bench.log.is_full
     assert bench.log.end == bench.log.visible_end == kept.end
-    with pytest.raises(StorageError, match=r"no room for \d+ bytes"):
+    with pytest.raises(StorageError, match="publish refused"):
         bench.append()
     bench.clock.advance(ms=999)
     bench.log.tick(bench.clock.monotonic_ns())
@@ -259,7 +321,7 @@ def test_a_group_that_fails_in_its_second_segment_leaves_the_first_as_it_was(mak
     bench.settle()
     bench.files.fail("write", errno.ENOSPC, nth=2)
     refused = [bench.append(b"y" * 300), bench.append(b"z" * 900)]
-    assert refused[1].position == 2_000 + SEGMENT_HEADER_BYTES
+    assert refused[1].position == 2_000 + HEAD_BYTES
     bench.log.commit()
     bench.sync.finish()
     assert bench.rejected == refused
@@ -287,7 +349,7 @@ def test_without_room_for_the_next_segment_the_turn_keeps_what_it_has(
     bench = make(policy)
     kept = bench.append(b"x" * 900)
     bench.files.fail(operation, error, count=100)
-    with pytest.raises(StorageError, match="no room"):
+    with pytest.raises(StorageError, match="publish refused"):
         bench.append(b"x" * 1_000)
     assert bench.log.is_full
     assert bench.failures == []
@@ -305,7 +367,7 @@ def test_without_room_for_the_next_segment_the_turn_keeps_what_it_has(
     bench.second()
     bench.settle()
     assert not bench.log.is_full
-    assert bench.publish(b"x" * 1_000).position == 2_000 + SEGMENT_HEADER_BYTES
+    assert bench.publish(b"x" * 1_000).position == 2_000 + HEAD_BYTES
     bench.settle()
     bench.check_disk()
     assert [one.position for one in bench.segments.list][:2] == [0, 2_000]

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -11,9 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from queue_engine.errors import StorageError
 from queue_engine.storage import consume_queue
+from queue_engine.storage import queue_files as queue_files_module
 from queue_engine.storage.consume_queue import FILE_UNITS, UNIT_BYTES, ConsumeQueue
 from queue_engine.storage.queue_files import DESCRIPTORS_MAX, QueueFiles
 from tests.support.files import FaultyFiles
+from tests.support.simulated_disk import SimulatedFiles
 
 
 class Shelf:
@@ -396,3 +399,33 @@ def test_a_cut_that_a_damaged_unit_leads_astray_is_not_made(shelf: Shelf, wrong:
     queue = shelf.reopen(end_offset=10)
     assert queue.cut_at(8_000, lambda offset, place: place[0] == 1_000 * offset) == (queue.end_offset == 8)
     assert queue.end_offset in (8, 10)
+
+
+def test_very_many_files_are_synced_with_the_whole_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_files_module, "SYNC_FILES_MAX", 3)
+    disk = SimulatedFiles()
+    files = QueueFiles(disk)
+    paths = [f"/log/queues/{number}/0.queue" for number in range(6)]
+    for count in (3, 6):
+        for path in paths[:count]:
+            files.write(path, b"unit", 0)
+        synced: list[str] = []
+        disk.before_operation = synced.append
+        files.sync(files.take_unsynced())
+        disk.before_operation = lambda operation: None
+        assert ("sync_file_system" in synced) is (count > 3)
+        left = disk.after_power_cut(Random(count)).contents()
+        assert {path: left.get(path) for path in paths[:count]} == dict.fromkeys(paths[:count], b"unit")
+
+
+def test_a_file_system_that_can_not_be_synced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_files_module, "SYNC_FILES_MAX", 0)
+    disk = FaultyFiles()
+    files = QueueFiles(disk)
+    path = str(tmp_path / "queues" / "1" / "0.queue")
+    files.write(path, b"unit", 0)
+    unsynced = files.take_unsynced()
+    files.sync(unsynced)
+    disk.fail("sync_file_system", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync(unsynced)

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from queue_engine.errors import OutcomeUnknownError
 from queue_engine.storage import cursors as cursors_module
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
@@ -134,11 +135,37 @@ def test_asked_again_after_a_failed_write_it_is_written_again(bench: Bench) -> N
     cursor = bench.create(1, "a", 30)
     bench.files.fail("sync", errno.ENOSPC, count=2)
     assert bench.cursors.move(cursor, 40).error
-    again = bench.cursors.move(bench.get(1, "a"), 40)
-    assert again.error, "not durable yet, though it stands there"
-    assert bench.cursors.saved().error is None
+    assert bench.get(1, "a").offset == 30, "what was refused is not so"
+    assert bench.cursors.move(bench.get(1, "a"), 40).error
+    assert bench.cursors.move(bench.get(1, "a"), 40).error is None
     bench.start(1)
     assert bench.get(1, "a").offset == 40
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "rename"])
+def test_what_the_disk_refuses_is_as_it_was_now_and_at_the_next_start(bench: Bench, operation: str) -> None:
+    kept, gone = bench.create(1, "kept", 30), bench.create(1, "gone", 5)
+    bench.files.fail(operation, errno.EIO, count=3)
+    assert bench.cursors.move(kept, 40).error
+    assert bench.cursors.delete(gone, 90).error
+    assert bench.cursors.create("t1", 1, 1, "new", 7).error
+    for is_restarted in (False, True):
+        if is_restarted:
+            bench.cursors.tick()
+            bench.start(1)
+        assert {one.name: one.offset for one in bench.cursors.all()} == {"kept": 30, "gone": 5}
+        assert bench.cursors.ended == []
+
+
+def test_a_replaced_file_whose_name_was_not_synced_leaves_the_outcome_open(bench: Bench) -> None:
+    cursor = bench.create(1, "a", 30)
+    bench.files.fail("sync", errno.EIO, nth=2)
+    assert isinstance(bench.cursors.move(cursor, 40).error, OutcomeUnknownError)
+    assert bench.get(1, "a").offset == 30
+    bench.cursors.tick()
+    assert bench.cursors.error is None
+    bench.start(1)
+    assert bench.get(1, "a").offset == 30
 
 
 def test_what_was_given_up_one_after_the_other_is_one_gap(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +206,7 @@ class CrashScript:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
+        self.judge_rng = Random(seed)  # of its own: how often the disk is asked does not change the script
         self.disk = SimulatedFiles()
         self.clock = ManualClock()
         self.worker = HeldBackground()
@@ -215,7 +243,7 @@ class CrashScript:
         self.note(ticket)
         for step in range(steps):
             # The reader is away for a while.
-            move = self.publish if steps // 3 < step < steps // 2 else self.move
+            move = self.publish if steps // 3 < step < steps * 2 // 3 else self.move
             self.rng.choice([self.publish, self.publish, move, self.work, self.work, self.tick])()
 
     def cursor(self) -> Cursor:
@@ -263,9 +291,9 @@ class CrashScript:
             self.note(self.store.cursors.saved())
 
     def judge(self, operation: str) -> None:
-        if self.rng.random() < 0.7:
+        if self.judge_rng.random() < 0.7:
             return
-        disk = self.disk.after_kill() if self.rng.random() < 0.5 else self.disk.after_power_cut(self.rng)
+        disk = self.disk.after_kill() if self.judge_rng.random() < 0.5 else self.disk.after_power_cut(self.judge_rng)
         store = self.new_store(disk, InlineBackground())
         opening = store.open([TopicOpening("t", 1, ID_BASE, 10_000)])
         assert not opening.damaged_cursors

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.errors import ClosedError, StorageError
-from queue_engine.storage.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue import PEEKED_BYTES_MAX, DiskQueue
 from tests.support.disk_queue import QueueFolder, put, take_all
 from tests.support.files import FaultyFiles
 
@@ -345,3 +345,25 @@ def test_messages_larger_than_a_read_come_whole(folder: QueueFolder) -> None:
     messages = [bytes([number]) * size for number, size in enumerate((1, 262_139, 262_140, 262_144, 700_000, 5), 1)]
     put(queue, *messages)
     assert take_all(queue, 2) == messages
+
+
+def test_a_large_message_that_was_looked_at_is_not_kept_in_memory(folder: QueueFolder) -> None:
+    queue = folder.open(message_bytes_max=1 << 20)
+    put(queue, b"first" + b"x" * 300_000, b"second" + b"x" * 300_000)
+    for _ in range(2):
+        head = queue.peek()
+        assert head is not None
+        assert (head[:5], len(head)) == (b"first", PEEKED_BYTES_MAX)
+        assert queue._reader._chunk == b""
+    assert [one[:6] for one in take_all(queue)] == [b"firstx", b"second"]
+
+
+def test_what_was_read_ahead_is_let_go_of_when_nothing_is_taken(folder: QueueFolder) -> None:
+    queue = folder.open()
+    put(queue, *[b"%d" % number for number in range(10)])
+    assert queue.take(1, 1) == [b"0"]
+    queue.tidy()
+    assert queue._reader._chunk != b"", "it may be wanted next"
+    queue.tidy()
+    assert queue._reader._chunk == b""
+    assert take_all(queue) == [b"%d" % number for number in range(1, 10)]

@@ -74,7 +74,7 @@ def test_a_segment_kept_for_few_messages_gives_its_other_blocks_back(beside: Slo
     assert min(before) > SEGMENT_BYTES * 0.9
     beside.look()
     after = [beside.allocated_bytes(index) for index in range(3)]
-    assert max(after[:2]) < 20_000, "few blocks around the three messages"
+    assert max(after[:2]) < 24_000, "few blocks around the three messages"
     stats = beside.log.stats()
     assert stats.hole_bytes >= sum(before) - sum(after) - 3 * 4_096
     assert stats.bytes == size_before - stats.hole_bytes
@@ -131,7 +131,7 @@ def test_nothing_is_given_back_when_that_can_not_be_named(beside: SlowBeside) ->
     assert beside.log.stats().hole_bytes == 0
     beside.files.heal()
     beside.look()
-    assert beside.allocated_bytes(0) < 20_000
+    assert beside.allocated_bytes(0) < 24_000
 
 
 def test_a_damaged_file_of_holes_is_told_and_costs_no_message_that_is_needed(beside: SlowBeside) -> None:
@@ -141,8 +141,9 @@ def test_a_damaged_file_of_holes_is_told_and_costs_no_message_that_is_needed(bes
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":9'))
     (beside.path / "log" / "checkpoint").unlink()
     opening = beside.again()
-    assert "no message lost, it is set aside" in opening.log.damages[-1].sentence()
-    assert {damage.topic_number for damage in opening.log.damages} <= {0, beside.busy.number}
+    assert "no message lost; it is set aside" in opening.log.damages[-1].sentence()
+    lost = [one for damage in opening.log.damages for one in damage.losses]
+    assert {one.topic_number for one in lost} == {beside.busy.number}
     assert beside.slow_bodies() == [b"slow 40", b"slow 80", b"slow 400"]
     assert beside.busy_channel.depth == 0
 
@@ -166,6 +167,8 @@ def test_segments_stay_whole_while_the_file_of_holds_names_a_lease_on_them(besid
     assert beside.log.stats().hole_bytes == 0, "after a kill the reader would go on at 0"
     assert "holds.json can't be written" in str(beside.log.error)
     in_the_way.rmdir()
+    # What was refused is not in force: the reader moves once more.
+    beside.log.holds.take("reader", 1, beside.topic.end_offset, 10_000_000)
     beside.look()
     assert beside.log.stats().hole_bytes > 0
     assert beside.log.error is None

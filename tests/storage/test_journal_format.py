@@ -14,7 +14,7 @@ from queue_engine.storage.journal_format import (
     encode_block,
     encode_header,
     pack_entry,
-    read_entries,
+    read_journal,
 )
 
 FIXTURE = Path(__file__).parent / "fixtures" / "journal_v1.bin"
@@ -31,7 +31,7 @@ ENTRIES = [
 
 def test_the_first_version_is_read_for_ever() -> None:
     data = FIXTURE.read_bytes()
-    assert list(read_entries(data, NUMBER)) == ENTRIES
+    assert read_journal(data, NUMBER).entries == ENTRIES
     blocks = encode_header(NUMBER, SALT)
     for part in (ENTRIES[:4], ENTRIES[4:]):
         blocks += encode_block([pack_entry(*one) for one in part], number=NUMBER, salt=SALT, at=len(blocks))
@@ -39,14 +39,22 @@ def test_the_first_version_is_read_for_ever() -> None:
 
 
 def test_another_journal_s_bytes_are_not_believed() -> None:
-    assert list(read_entries(FIXTURE.read_bytes(), NUMBER + 1)) == []
+    assert read_journal(FIXTURE.read_bytes(), NUMBER + 1).entries == []
 
 
-def test_an_altered_byte_ends_the_journal_at_its_block() -> None:
+def test_an_altered_byte_costs_its_block_alone() -> None:
     data = FIXTURE.read_bytes()
     second = HEADER_BYTES + 8 + 4 * 32
     for at in range(len(data)):
         altered = bytearray(data)
         altered[at] ^= 0x10
-        kept = 0 if at < second else 4
-        assert list(read_entries(bytes(altered), NUMBER)) == ENTRIES[:kept]
+        content = read_journal(bytes(altered), NUMBER)
+        if at < HEADER_BYTES:
+            # All that the header tells is known otherwise, but for the salt.
+            assert content.entries == ([] if 16 <= at < 24 else ENTRIES)
+            assert not content.is_header_whole
+        elif at < second:
+            assert (content.entries, content.first_hole) == (ENTRIES[4:], HEADER_BYTES)
+            assert (content.hole_bytes, content.end) == (second - HEADER_BYTES, len(data))
+        else:
+            assert (content.entries, content.first_hole, content.end) == (ENTRIES[:4], second, second)

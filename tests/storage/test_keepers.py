@@ -190,6 +190,8 @@ def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwh
     assert bench.keepers.least_offset(1) == 30
     bench.keepers.tick()
     assert bench.keepers.error is None
+    assert bench.keepers.least_offset(1) == 30, "what was refused is not so"
+    assert bench.keep(1, "a", 40).error is None
     assert bench.keepers.least_offset(1) == 40
     bench.start(1)
     assert bench.standing() == [(1, "a", 40)]

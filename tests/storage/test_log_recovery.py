@@ -3,11 +3,13 @@
 import errno
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NewerFormatError, StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.log_recovery import RecoveredLog, recover_log
 from queue_engine.storage.record import (
@@ -19,12 +21,14 @@ from queue_engine.storage.record import (
     encode_seal,
     message_ids,
 )
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo
+from queue_engine.storage.recovery_report import LostMessages
+from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo, head_bytes_of
 from tests.support.files import FaultyFiles, ProcessDiedError
 
 # Every byte changed three ways in CI; every bit with this set.
 EXHAUSTIVE = bool(os.environ.get("PENSTOCK_TEST_EVERY_BIT"))
 SEGMENT_BYTES = 2_048
+HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
 BASE = 1 << 40
 T0 = 1_700_000_000_000_000_000
 
@@ -49,7 +53,7 @@ class Bench:
                 self.write(encode_seal(position=self.at, salt=self.segment.salt, durable_upto=self.at, time_ns=T0))
             self.at = self.segment.next_position
         self.segment = self.segments.create(self.at, SEGMENT_BYTES, T0)
-        self.at += SEGMENT_HEADER_BYTES
+        self.at += HEAD_BYTES
 
     def write(self, data: bytes, position: int | None = None) -> None:
         fd = self.files.open(self.segment.path, os.O_RDWR)
@@ -263,7 +267,7 @@ def test_no_damaged_byte_below_the_mark_costs_more_than_its_own_message(bench: B
     for number, segment in enumerate(bench.segments.list):
         path = Path(segment.path)
         data = path.read_bytes()
-        for at in range(SEGMENT_HEADER_BYTES, len(data)):
+        for at in range(len(data)):
             position = segment.position + at
             for value in changed_bytes(data, at):
                 path.write_bytes(data[:at] + bytes([value]) + data[at + 1 :])
@@ -320,7 +324,7 @@ def test_damage_is_copied_aside_and_told(bench: Bench) -> None:
     path.write_bytes(path.read_bytes().replace(b"bad body", b"BAD body"))
     start = bench.recover()
     damage = start.found.damages[0]
-    assert (damage.topic_number, damage.first_offset, damage.lost, damage.reason) == (1, 0, 1, "bodies are damaged")
+    assert (damage.losses, damage.reason) == ((LostMessages(1, 1, 2, 1),), "bodies are damaged")
     assert b"BAD body" in (bench.path / "quarantine" / f"{damage.position:020d}.bin").read_bytes()
     assert list(start.bodies().values()) == [b"good", b"newer"]
 
@@ -330,17 +334,44 @@ def test_what_nobody_needs_can_not_be_damaged(bench: Bench) -> None:
     bench.publish(b"newer")
     path = Path(bench.segment.path)
     data = bytearray(path.read_bytes())
-    data[SEGMENT_HEADER_BYTES + 100 : SEGMENT_HEADER_BYTES + 200] = bytes(100)
+    data[HEAD_BYTES + 100 : HEAD_BYTES + 200] = bytes(100)
     path.write_bytes(data)
     start = bench.recover(is_dead=lambda header: header.first_offset == 0)
     assert (start.found.damages, len(start.headers)) == ([], 2)
 
 
-def test_a_damaged_segment_header_is_put_aside_and_told(bench: Bench) -> None:
+@pytest.mark.parametrize("at", [5, HEAD_BYTES - 10], ids=["the header", "its copy"])
+def test_a_damaged_copy_of_a_segment_header_costs_nothing_and_is_written_again(bench: Bench, at: int) -> None:
+    small_log(bench)
+    path = Path(bench.segments.list[1].path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    start = bench.recover()
+    assert start.bodies() == expected(bench)
+    assert path.read_bytes() == whole
+    assert [(damage.lost, damage.reason) for damage in start.found.damages] == [
+        (0, f"the header{'' if at == 5 else chr(39) + 's copy'} is damaged in {path}")
+    ]
+    assert bench.recover().found.damages == []
+
+
+def test_a_header_that_can_not_be_written_again_is_no_reason_not_to_start(bench: Bench) -> None:
+    small_log(bench)
+    path = Path(bench.segments.list[0].path)
+    whole = path.read_bytes()
+    path.write_bytes(b"x" + whole[1:])
+    files = FaultyFiles()
+    files.fail("write", errno.EIO)
+    assert bench.recover(files=files).bodies() == expected(bench)
+    assert path.read_bytes() == b"x" + whole[1:]
+
+
+def test_a_segment_whose_header_is_damaged_twice_is_put_aside_and_told(bench: Bench) -> None:
     small_log(bench)
     path = Path(bench.segments.list[1].path)
     data = bytearray(path.read_bytes())
     data[5] ^= 1
+    data[HEAD_BYTES - 10] ^= 1
     path.write_bytes(data)
     start = bench.recover()
     assert path.with_name(path.name + ".bad").read_bytes() == bytes(data)
@@ -349,7 +380,7 @@ def test_a_damaged_segment_header_is_put_aside_and_told(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_a_last_segment_with_a_damaged_header_goes_if_it_was_never_used(bench: Bench, is_used: bool) -> None:
+def test_a_last_segment_without_a_header_goes_if_it_was_never_used(bench: Bench, is_used: bool) -> None:
     small_log(bench)
     wanted = expected(bench)
     bench.roll()
@@ -357,13 +388,38 @@ def test_a_last_segment_with_a_damaged_header_goes_if_it_was_never_used(bench: B
         bench.publish(b"in a segment of its own")
     path = Path(bench.segment.path)
     data = bytearray(path.read_bytes()) + bytes(100)
-    data[5] ^= 1
+    data[:HEAD_BYTES] = bytes(HEAD_BYTES)
     path.write_bytes(data)
     start = bench.recover()
     assert start.bodies() == wanted
     assert not path.exists()
     assert path.with_name(path.name + ".bad").exists() == is_used
     assert [damage.position for damage in start.found.damages] == ([bench.segment.position] if is_used else [])
+
+
+def test_half_a_head_that_was_being_written_is_no_damage(bench: Bench) -> None:
+    small_log(bench)
+    bench.roll()
+    path = Path(bench.segment.path)
+    path.write_bytes(bytes(SEGMENT_HEADER_BYTES) + path.read_bytes()[SEGMENT_HEADER_BYTES:])
+    start = bench.recover()
+    assert (start.bodies(), start.found.damages) == (expected(bench), [])
+    assert not path.exists()
+
+
+def test_a_record_of_a_newer_version_stops_the_start_and_changes_nothing(bench: Bench) -> None:
+    bench.publish(b"known")
+    at = bench.publish(b"of a newer version")
+    path = Path(bench.segment.path)
+    data = bytearray(path.read_bytes())
+    fields = data[at + 4 : at + HEADER_BYTES - 4]
+    fields[0] = 9
+    place = crc32c(struct.pack(">QQ", bench.segment.salt, at))
+    data[at + 4 : at + HEADER_BYTES] = fields + crc32c(bytes(fields), place).to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(NewerFormatError, match=rf"{path.name}: .* position {at} has format version 9, .* up to 2"):
+        bench.recover()
+    assert path.read_bytes() == data
 
 
 def test_a_record_of_deferred_messages_that_is_cut_off_is_damage(bench: Bench) -> None:

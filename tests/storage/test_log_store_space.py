@@ -36,6 +36,21 @@ def test_disk_bytes_are_the_part_of_the_log_that_is_needed(bench: Bench) -> None
     assert bench.topic.open_channel("brief#ephemeral").disk_bytes() == 0
 
 
+def test_until_its_file_says_so_a_hold_keeps_what_it_kept_before_it_was_moved(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096)
+    bench.log.holds.take("reader", 1, 0, 60_000)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    bench.topic.empty()
+    bench.files.fail("rename", errno.ENOSPC, count=100)
+    hold, ticket = bench.log.holds.take("reader", 1, bench.topic.end_offset, 60_000)
+    assert (hold.offset, ticket.error is not None) == (50, True)
+    assert bench.log.remove_unneeded() == 0
+    bench.files.heal()
+    bench.log.holds.take("reader", 1, bench.topic.end_offset, 60_000)
+    assert bench.log.remove_unneeded() > 3
+
+
 def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=4_096, retention_ms=10_000)
     channel = bench.topic.open_channel("c", 7)

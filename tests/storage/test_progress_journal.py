@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -12,13 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from queue_engine.errors import StorageError
 from queue_engine.storage import progress_journal
 from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.progress_journal import ENTRIES_MAX, ProgressJournal, journal_path
+from queue_engine.storage.floors import CleanStop, Floors, decode_floors, encode_floors
+from queue_engine.storage.journal_file import journal_path
+from queue_engine.storage.journal_format import HEADER_BYTES
+from queue_engine.storage.progress_journal import ENTRIES_MAX, ProgressJournal
 from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.storage.queue_index import (
     INDEX_OFFSETS,
-    decode_floors,
     decode_index,
-    encode_floors,
     encode_index,
     index_contents,
 )
@@ -48,7 +50,6 @@ class Bench:
 
     def start(self) -> RecoveredProgress:
         found = self.recover()
-        self.channels = found.channels
         self.journal = ProgressJournal(
             self.directory,
             number=found.next_journal,
@@ -57,7 +58,8 @@ class Bench:
             worker=self.worker,
             reserve_bytes=0,
         )
-        self.journal.open(found.channels, found.on_disk, found.old_journals, found.floors_journal)
+        self.channels = found.channels
+        self.journal.open(found)
         return found
 
     def kill(self) -> None:
@@ -106,7 +108,7 @@ def test_what_was_flushed_is_there_after_a_kill(bench: Bench) -> None:
     assert found.channels == expected
     assert found.channels[1].floor == 4
     assert found.channels[2].made_at(5) == 300
-    assert (found.dropped, found.damaged) == (0, [])
+    assert (found.dropped, found.damages) == (0, [])
 
 
 def test_what_was_not_flushed_was_not_said(bench: Bench) -> None:
@@ -254,6 +256,41 @@ def test_entries_are_synced_within_a_time_and_on_demand(bench: Bench) -> None:
     assert (ticket.done, ticket.error) == (True, None)
 
 
+@pytest.mark.parametrize("is_merging", [False, True])
+@pytest.mark.parametrize("flush_every_ms", [1, 7, 60, 1_000])
+def test_what_is_noted_is_on_the_disk_within_200_ms_whatever_the_worker_is_at(
+    bench: Bench, flush_every_ms: int, is_merging: bool
+) -> None:
+    """With ticks every 100 ms, as the scan loop makes them, and syncs of 5 ms."""
+    syncs = HeldBackground()
+    bench.journal._sync_worker = syncs
+    bench.deliver(1, 0, 1)
+    if is_merging:
+        bench.journal.merge()
+        syncs.finish()  # and now the worker is at it for as long as this lasts
+    flushed_ms: dict[int, int] = {}  # of what is not known to be on the disk
+    waited_ms, sync_ends_ms = [0], -1
+    for ms in range(3_000):
+        bench.clock.advance(ms=1)
+        if ms % flush_every_ms == 3 % flush_every_ms:
+            bench.ack(1, ms, 1)
+            bench.journal.flush()
+            flushed_ms[ms] = ms
+        if ms % 100 == 0:
+            bench.journal.tick(bench.clock.monotonic_ns())
+        if syncs.is_waiting and sync_ends_ms < 0:
+            file = bench.journal._file
+            assert file is not None
+            upto, sync_ends_ms = set(flushed_ms), ms + 5
+        if ms == sync_ends_ms:
+            syncs.work()
+            syncs.answer()
+            sync_ends_ms = -1
+            waited_ms += [ms - flushed_ms.pop(one) for one in upto]
+    assert 0 < max(waited_ms) <= 200
+    assert all(3_000 - at <= 200 for at in flushed_ms.values())
+
+
 def test_a_ticket_asked_for_during_a_sync_waits_for_the_next(bench: Bench) -> None:
     bench.deliver(1, 0, 1)
     first = bench.journal.synced()
@@ -310,7 +347,7 @@ def test_a_full_disk_keeps_entries_and_the_reserve_lets_them_through(tmp_path: P
     journal = ProgressJournal(
         bench.directory, number=9, files=bench.files, clock=bench.clock, worker=bench.worker, reserve_bytes=1_000
     )
-    journal.open({1: ChannelProgress()}, {}, [])
+    journal.open(RecoveredProgress(channels={1: ChannelProgress()}))
     bench.worker.finish()
     assert "reserve" in bench.names()
     bench.files.fail("write", errno.ENOSPC)
@@ -332,24 +369,6 @@ def test_a_merge_that_can_not_begin_leaves_the_journal_usable(bench: Bench, oper
     expected = bench.channels
     bench.kill()
     assert bench.start().channels == expected
-
-
-def test_an_error_of_a_sync_is_final_and_told(bench: Bench) -> None:
-    bench.deliver(1, 0, 1)
-    bench.files.fail("sync_data", errno.EIO)
-    ticket = bench.journal.synced()
-    bench.worker.finish()
-    assert ticket.error is not None
-    assert bench.journal.error is not None
-    bench.files.calls.clear()
-    bench.ack(1, 0, 1)
-    bench.journal.flush()
-    bench.journal.tick(bench.clock.monotonic_ns() + 10**12)
-    bench.journal.merge()
-    assert bench.files.calls == []
-    assert bench.journal.synced().error is not None
-    with pytest.raises(StorageError):
-        bench.journal.close()
 
 
 def test_a_sync_for_which_there_is_no_descriptor_is_tried_again(bench: Bench) -> None:
@@ -381,7 +400,7 @@ def test_a_damaged_file_is_named_and_what_it_knew_comes_again(bench: Bench) -> N
     data[100] ^= 1
     path.write_bytes(data)
     found = bench.recover()
-    assert found.damaged == [str(path)]
+    assert [(one.path, one.channel, one.settled_max) for one in found.damages] == [(str(path), 1, 3)]
     assert (found.channels[1].floor, found.channels[1].cursor) == (0, 10)
     assert list(found.channels[1].undelivered_between(0, 10)) == [(0, 10)]
 
@@ -418,7 +437,11 @@ def test_every_cut_of_the_journal_gives_what_was_before(bench: Bench) -> None:
     assert seen == states
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
-        assert bench.recover().channels in states
+        damaged, last = bench.recover().channels[1], states[-1][1]
+        # The other blocks count, and nothing is settled that was not.
+        settled = [offset for offset in range(18) if damaged.is_settled(offset)]
+        assert len(settled) == (0 if 16 <= at < 24 else 6 if at < HEADER_BYTES else 5)
+        assert all(last.is_settled(offset) for offset in settled)
 
 
 def test_files_of_version_1_are_read_for_ever() -> None:
@@ -434,7 +457,32 @@ def test_files_of_version_1_are_read_for_ever() -> None:
     found = decode_floors(floors.read_bytes())
     assert found is not None
     assert (found.journal, found.channels) == (3, {4: (10, 20, 1)})
-    assert encode_floors(3, [(4, 10, 20, 1)]) == floors.read_bytes()
+    assert (found.segments, found.stop, found.lists_segments) == ({}, None, False)
+
+
+def test_files_of_version_2_are_read_for_ever() -> None:
+    path = FIXTURES / "floors_v2.bin"
+    floors = Floors(3, {4: (10, 20, 1), 7: (0, 0, 0)}, {(4, 0): 2}, CleanStop({3: 128}, {4: (30, 17), 7: (0, 0)}))
+    assert encode_floors(floors) == path.read_bytes()
+    assert decode_floors(path.read_bytes()) == floors
+
+
+@pytest.mark.parametrize("name", ["floors", "00000001.journal", "1/00000000.index"])
+def test_a_version_that_is_not_known_stops_the_start(bench: Bench, name: str) -> None:
+    bench.deliver(1, 0, 5)
+    bench.merge()
+    bench.journal.flush()
+    bench.kill()
+    path = Path(bench.directory) / name.replace("00000001.journal", "00000002.journal")
+    data = bytearray(path.read_bytes())
+    data[4] = 9
+    at = {"floors": len(data) - 4, "00000001.journal": 28, "1/00000000.index": 24}[name]
+    covered = data[:at] if name != "1/00000000.index" else data[:at] + data[at + 4 :]
+    end = HEADER_BYTES if name.endswith("journal") else len(data)
+    data[at : at + 4] = crc32c(bytes(covered[:end])).to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match="has format version 9, and this version of Penstock reads"):
+        bench.recover()
 
 
 class JournalMachine(RuleBasedStateMachine):

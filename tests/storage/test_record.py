@@ -1,12 +1,15 @@
 """What a record promises: it comes back as it was, or says what of it can't be trusted."""
 
 import random
+import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queue_engine.errors import NewerFormatError
 from queue_engine.run import Batch, Run
 from queue_engine.storage.record import (
     HAS_BATCH_KEY,
@@ -28,6 +31,7 @@ from queue_engine.storage.record import (
     ranges_of,
     record_size,
 )
+from tests.support.log_formats import record_v1
 
 SALT = 0x1122334455667788
 BASE = 0x0123456789ABC000
@@ -35,9 +39,11 @@ TIME_NS = 1_700_000_000_000_000_000
 FIXTURE = Path(__file__).parent / "fixtures" / "record_v1.bin"
 
 
-def encoded(bodies: list[bytes], *, position: int = 4_096, first_offset: int = 7, **options: object) -> bytes:
+def encoded(
+    bodies: list[bytes], *, version: int = 2, position: int = 4_096, first_offset: int = 7, **options: object
+) -> bytes:
     batch = Batch(TIME_NS, message_ids(BASE, first_offset, len(bodies)), bodies)
-    parts = encode_record(
+    parts = (record_v1 if version == 1 else encode_record)(
         batch,
         position=position,
         salt=SALT,
@@ -80,9 +86,13 @@ def test_what_was_encoded_comes_back(bodies: list[bytes], has_due: bool, has_key
     assert [record.key_at(index) for index in range(len(bodies))] == (keys or [b""] * len(bodies))
 
 
-def test_no_byte_can_change_unnoticed_and_only_the_message_that_has_it_is_lost() -> None:
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+@VERSIONS
+def test_no_byte_can_change_unnoticed_and_only_the_message_that_has_it_is_lost(version: int) -> None:
     bodies = [b"one", b"", b"three" * 5]
-    one = encoded(bodies, dues_ns=[0, TIME_NS, 0])
+    one = encoded(bodies, version=version, dues_ns=[0, TIME_NS, 0])
     whole = decoded(one).run(0, 3, BASE)
     lost_bodies = 0
     for at in range(len(one)):
@@ -92,10 +102,44 @@ def test_no_byte_can_change_unnoticed_and_only_the_message_that_has_it_is_lost()
             record = decoded(one[:at] + bytes([changed]) + one[at + 1 :])
             assert len(record.damaged) <= 1, at
             lost_bodies += len(record.damaged)
+            assert list(record.dues() or ()) == [0, TIME_NS, 0] or (version == 1 and record.dues_lost), at
             for index in set(range(3)) - record.damaged:
                 # Headers of frames are made anew: what a consumer gets is what it would have got.
                 assert record.run(index, index + 1, BASE).frames == whole.frame_at(index), at
     assert lost_bodies > len(b"".join(bodies))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 50, 4_096])
+@pytest.mark.parametrize("sizes", [[7] * 40, [300] * 20, [9_000, 3, 0, 5_000], [10_000]])
+def test_no_block_costs_more_than_the_messages_that_it_touches(sizes: list[int], block_bytes: int) -> None:
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    keys = [b"key%d" % index for index in range(len(sizes))]
+    one = encoded(bodies, keys=keys, dues_ns=[TIME_NS] * len(bodies))
+    starts: list[int] = []
+    at = one.index(b"key0key1" if len(keys) > 1 else b"key0") + len(b"".join(keys))
+    for size in sizes:
+        starts.append(at + 34)
+        at += 34 + size
+    step = max(1, block_bytes // 64)
+    for at in range(1 - block_bytes, len(one), step):
+        begin, end = max(at, 0), min(at + block_bytes, len(one))
+        touched = {
+            index
+            for index, (start, size) in enumerate(zip(starts, sizes, strict=True))
+            if start < end and begin < start + max(size, 1)
+        }
+        data = one[:begin] + b"\xa5" * (end - begin) + one[end:]
+        try:
+            record = decoded(data)
+        except RecordLostError:
+            assert touched == set(range(len(sizes))), at
+            continue
+        assert record.damaged <= touched, at
+        for index in set(range(len(sizes))) - record.damaged:
+            assert record.body_at(index) == bodies[index], at
+            # With damage that a table is out of, keys and due times are there, too.
+            assert record.key_at(index) == keys[index], at
+            assert record.due_ns_at(index) == TIME_NS, at
 
 
 def test_a_record_whose_header_and_trailer_are_damaged_is_lost() -> None:
@@ -107,11 +151,26 @@ def test_a_record_whose_header_and_trailer_are_damaged_is_lost() -> None:
         decoded(bytes(one))
 
 
-def test_table_and_messages_damaged_together_lose_the_batch_and_alter_nothing() -> None:
+def test_tables_and_messages_damaged_together_lose_the_batch_and_alter_nothing() -> None:
     one = bytearray(encoded([b"a", b"b"]))
     one[HEADER_BYTES] ^= 1
+    at = one.index(b"a", HEADER_BYTES + 16 + 34)
+    one[at] ^= 1
+    assert decoded(bytes(one)).damaged == {0}
     one[-HEADER_BYTES - 1] ^= 1
     assert decoded(bytes(one)).damaged == {0, 1}
+    one[at] ^= 1
+    assert decoded(bytes(one)).damaged == set()
+
+
+def test_a_record_of_a_newer_version_is_refused_and_neither_damaged_nor_the_end() -> None:
+    fields = bytearray(encoded([b"a"])[4 : HEADER_BYTES - 4])
+    fields[0] = 9
+    crc = crc32c(bytes(fields), crc32c(struct.pack(">QQ", SALT, 4_096))).to_bytes(4, "big")
+    one = b"PREC" + bytes(fields) + crc + bytes(200)
+    for read in (decoded, lambda data: parse_header(data, 0, position=4_096, salt=SALT)):
+        with pytest.raises(NewerFormatError, match=r"position 4096 has format version 9, .* up to 2"):
+            read(one)
 
 
 @pytest.mark.parametrize(("position", "salt"), [(4_097, SALT), (4_096, SALT + 1)])
@@ -158,9 +217,14 @@ def test_ranges_are_the_offsets_in_order_whatever_order_they_came_in(offsets: se
     assert all(first > end for (first, _), end in zip(ranges[1:], ends, strict=False))
 
 
-def test_a_record_of_version_1_is_read_for_ever() -> None:
-    record = decoded(FIXTURE.read_bytes())
+@VERSIONS
+def test_a_record_of_each_version_is_read_for_ever(version: int) -> None:
+    data = FIXTURE.with_name(f"record_v{version}.bin").read_bytes()
+    record = decoded(data)
+    assert record.header.version == version
+    assert record.header.size == len(data)
     assert bodies_of(record.run(0, 2, BASE)) == [b"first", b"second"]
     assert list(record.dues() or ()) == [0, TIME_NS + 5]
     assert (record.key_at(0), record.key_at(1)) == (b"key", b"")
-    assert encoded([b"first", b"second"], dues_ns=[0, TIME_NS + 5], keys=[b"key", b""]) == FIXTURE.read_bytes()
+    again = encoded([b"first", b"second"], version=version, dues_ns=[0, TIME_NS + 5], keys=[b"key", b""])
+    assert again == data

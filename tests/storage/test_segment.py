@@ -4,20 +4,25 @@ import errno
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NewerFormatError, StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.record import RecordLostError, encode_record, message_ids
 from queue_engine.storage.segment import (
     SEGMENT_HEADER_BYTES,
     LogSegments,
-    encode_segment_header,
-    parse_segment_header,
+    SegmentInfo,
+    encode_segment_head,
+    head_bytes_of,
+    parse_segment_head,
     segment_name,
 )
 from tests.support.files import FaultyFiles
+from tests.support.log_formats import segment_header_v1
 
 FIXTURE = Path(__file__).parent / "fixtures" / "segment_v1.bin"
+FIXTURE_V2 = FIXTURE.with_name("segment_v2.bin")
 
 
 @pytest.fixture
@@ -87,13 +92,61 @@ def test_a_segment_that_could_not_be_made_is_not_there_and_can_be_made_later(
     assert [one.position for one in again.list] == [0]
 
 
-def test_every_damaged_byte_of_a_header_is_noticed() -> None:
-    header = encode_segment_header(1_000, 2_000, 3, 4)
-    assert len(header) == SEGMENT_HEADER_BYTES
-    for at in range(len(header)):
-        damaged = header[:at] + bytes([header[at] ^ 1]) + header[at + 1 :]
-        assert parse_segment_header(damaged, "x") is None, at
-        assert parse_segment_header(header[:at], "x") is None, at
+def known_of(segment: SegmentInfo | None) -> tuple[int, int, int, int, int] | None:
+    if segment is None:
+        return None
+    return segment.position, segment.segment_bytes, segment.salt, segment.created_ns, segment.head_bytes
+
+
+@pytest.mark.parametrize("segment_bytes", [2_000, 64 << 10])
+def test_every_damaged_byte_of_a_head_is_noticed_and_costs_nothing(segment_bytes: int) -> None:
+    head = encode_segment_head(1_000, segment_bytes, 3, 4)
+    assert len(head) == head_bytes_of(segment_bytes)
+    whole = parse_segment_head(head, "x")
+    assert whole is not None
+    assert (known_of(whole), whole.damaged_at) == ((1_000, segment_bytes, 3, 4, len(head)), ())
+    copies = (0, len(head) - SEGMENT_HEADER_BYTES)
+    for at in range(len(head)):
+        found = parse_segment_head(head[:at] + bytes([head[at] ^ 1]) + head[at + 1 :], "x")
+        assert found is not None, at
+        assert known_of(found) == known_of(whole), at
+        assert found.damaged_at == tuple(copy for copy in copies if copy <= at < copy + SEGMENT_HEADER_BYTES), at
+        cut = parse_segment_head(head[:at], "x")
+        assert (cut is None) == (at < SEGMENT_HEADER_BYTES), at
+
+
+@pytest.mark.parametrize("content", [b"\0", b"\xff"])
+def test_no_block_of_4_kib_reaches_both_copies_of_a_header(content: bytes) -> None:
+    head = encode_segment_head(1_000, 1 << 20, 3, 4)
+    for at in range(len(head)):
+        block = head[:at] + (content * 4_096)[: len(head) - at] + head[at + 4_096 :]
+        found = parse_segment_head(block, "x")
+        assert known_of(found) == (1_000, 1 << 20, 3, 4, len(head)), at
+
+
+def test_damaged_copies_are_written_again(segments: LogSegments, files: FaultyFiles) -> None:
+    segment = segments.create(0, 1 << 20, 5)
+    whole = Path(segment.path).read_bytes()
+    for at in (0, len(whole) - SEGMENT_HEADER_BYTES):
+        Path(segment.path).write_bytes(whole[:at] + bytes(SEGMENT_HEADER_BYTES) + whole[at + SEGMENT_HEADER_BYTES :])
+        again = LogSegments(segments.directory, files)
+        again.load()
+        assert again.list[0].damaged_at == (at,)
+        again.mend(again.list[0])
+        assert Path(segment.path).read_bytes() == whole
+        assert again.list[0].damaged_at == ()
+
+
+def test_a_header_of_a_newer_version_is_refused(segments: LogSegments, files: FaultyFiles) -> None:
+    segment = segments.create(0, 1 << 20, 5)
+    head = bytearray(Path(segment.path).read_bytes())
+    for at in (0, len(head) - SEGMENT_HEADER_BYTES):
+        head[at + 4] = 9
+        head[at + 60 : at + 64] = crc32c(bytes(head[at : at + 60])).to_bytes(4, "big")
+    Path(segment.path).write_bytes(head)
+    with pytest.raises(NewerFormatError, match=r"segments/0+\.log has format version 9, .* up to 2"):
+        LogSegments(segments.directory, files).load()
+    assert Path(segment.path).read_bytes() == head
 
 
 def test_a_file_with_a_damaged_header_or_another_ones_name_is_set_apart(
@@ -163,7 +216,13 @@ def test_a_hole_reads_as_zeros_and_the_rest_stays(segments: LogSegments, files: 
 
 
 def test_a_header_of_version_1_is_read_for_ever() -> None:
-    found = parse_segment_header(FIXTURE.read_bytes(), "x")
+    found = parse_segment_head(FIXTURE.read_bytes(), "x")
     assert found is not None
-    assert (found.position, found.segment_bytes, found.salt, found.created_ns) == (1 << 26, 1 << 26, 99, 1_700)
-    assert encode_segment_header(1 << 26, 1 << 26, 99, 1_700) == FIXTURE.read_bytes()
+    assert (known_of(found), found.damaged_at) == ((1 << 26, 1 << 26, 99, 1_700, SEGMENT_HEADER_BYTES), ())
+    assert segment_header_v1(1 << 26, 1 << 26, 99, 1_700) == FIXTURE.read_bytes()
+
+
+def test_a_head_of_version_2_is_read_for_ever() -> None:
+    data = FIXTURE_V2.read_bytes()
+    assert known_of(parse_segment_head(data, "x")) == (1 << 26, 1 << 26, 99, 1_700, 4_224)
+    assert encode_segment_head(1 << 26, 1 << 26, 99, 1_700) == data

@@ -11,8 +11,17 @@ class HeldBackground:
         self._jobs: deque[tuple[Callable[[], None], Callable[[Exception | None], None]]] = deque()
         self._answers: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs or self._answers)
+
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         self._jobs.append((job, done))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a job was given that nobody has done."""
+        return bool(self._jobs)
 
     def work(self) -> None:
         """Do the oldest job, without telling anybody; nothing when there is none."""

@@ -9,7 +9,7 @@ from queue_engine.errors import StorageError
 from queue_engine.run import Batch
 from queue_engine.storage.commit_log import CommitLog, SyncPolicy
 from queue_engine.storage.record import RecordHeader, parse_header
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo
+from queue_engine.storage.segment import LogSegments, SegmentInfo
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles
@@ -128,7 +128,7 @@ class LogBench:
         found: list[tuple[int, RecordHeader]] = []
         for segment in sorted(self.segments.list, key=lambda one: one.position):
             data = self.file_bytes(segment)
-            at = SEGMENT_HEADER_BYTES
+            at = segment.head_bytes
             while (header := parse_header(data, at, position=segment.position + at, salt=segment.salt)) is not None:
                 if header.kind == SEAL_KIND:
                     at += header.size

@@ -1,12 +1,12 @@
 """What a person sees on a page of the console, as the tests read it."""
 
-import json
 import re
 from typing import Any
 
 from playwright.sync_api import Locator, Page
 
 from tests.support.server import ServerProcess
+from tests.support.topology import written
 from tests.support.waiting import wait_for
 
 LIVE_TIMEOUT_S = 15.0  # a frame comes every second; a machine may be busy with other tests as well
@@ -71,8 +71,8 @@ def open_act(page: Page, name: str, within: Locator | None = None) -> Locator:
 
 
 def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
-    """What topology.json in the data directory says of a topic; None when it has none."""
-    saved = json.loads((server.data_path / "topology.json").read_text())
+    """What the data directory says of a topic; None when it has none."""
+    saved = written(server.data_path)
     return next((found for found in saved["topics"] if found["name"] == topic), None)
 
 

@@ -1,8 +1,9 @@
 """A store whose appends complete when the test says so: what the commit log will be like to delivery."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from queue_engine.byte_budget import ByteBudget
 from queue_engine.clock import Clock, SystemClock
 from queue_engine.message_id import MessageIds
 from queue_engine.run import Batch, Run, join_runs
@@ -16,7 +17,7 @@ class ListBacklog:
 
     def __init__(self) -> None:
         self.waiting: deque[Run] = deque()
-        self.deferred = DeferredMessages()
+        self.deferred = DeferredMessages(ByteBudget(1 << 30))
         self.message_count = 0
         self.sent_ids: list[bytes] = []
         self.settled_ids: list[bytes] = []
@@ -51,6 +52,12 @@ class ListBacklog:
     def sent(self, run: Run) -> None:
         self.sent_ids += run.ids
 
+    can_reread = False
+    dropped_count = 0
+
+    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+        raise AssertionError("these tests ask for no messages in flight")
+
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
         wanted = set(ids)
         run = run.for_next_attempt(ids) if counted else run.select([i for i, x in enumerate(run.ids) if x in wanted])
@@ -79,11 +86,20 @@ class ListBacklog:
         self.waiting.extend(run for _, run in drained)
         return len(drained)
 
+    def tidy(self) -> None:
+        pass
+
     def disk_bytes(self) -> int:
         return 0
 
     def oldest_ns(self) -> int | None:
         return self.waiting[0].timestamp_ns_at(0) if self.waiting else None
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        """Nothing happens here outside of calls."""
+
+    def start_over(self) -> bool:
+        return False
 
     def empty(self) -> EmptyResult:
         result = EmptyResult(len(self.waiting), len(self.deferred))
@@ -96,6 +112,7 @@ class DelayedStore:
     """Implements `TopicStore`: an append is visible, and its ticket done, when the test calls `complete`."""
 
     kind = "delayed"
+    dropped_count = 0
     backend_depth = 0
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -115,6 +132,9 @@ class DelayedStore:
     @property
     def deferred_count(self) -> int:
         return sum(len(run) for run, due_ns in self.held if due_ns is not None)
+
+    def deferral_cost(self, bodies: Sequence[bytes]) -> int:
+        return sum(map(len, bodies))
 
     def make_batch(self, bodies: Sequence[bytes]) -> Batch:
         return Batch(self.clock.time_ns(), self.ids.take(len(bodies)), bodies)
@@ -156,11 +176,17 @@ class DelayedStore:
             moved += len(run)
         return moved
 
-    def open_channel(self, name: str, number: int = 0) -> ListBacklog:
+    def plan_channel(self, name: str, start: int | None = None) -> int:
+        return 0
+
+    def unplan_channel(self, name: str) -> None:
+        """Nothing was kept for it."""
+
+    def open_channel(self, name: str, number: int = 0, start: int | None = None) -> ListBacklog:
         self.channels[name] = ListBacklog()
         return self.channels[name]
 
-    def delete_channel(self, name: str, durable: Ticket = DONE) -> None:
+    def delete_channel(self, name: str) -> None:
         del self.channels[name]
 
     def synced(self) -> Ticket:
@@ -175,7 +201,7 @@ class DelayedStore:
     def oldest_ns(self) -> int | None:
         return self.held[0][0].timestamp_ns_at(0) if self.held else None
 
-    def empty(self) -> EmptyResult:
+    def empty(self, upto: int | None = None) -> EmptyResult:
         dropped = self.depth
         self.held.clear()
         return EmptyResult(dropped, 0)
@@ -183,6 +209,15 @@ class DelayedStore:
     def delete(self) -> None:
         self.channels.clear()
         self.held.clear()
+
+    def begin_close(self) -> None:
+        self.is_closed = True
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        """Nothing happens here outside of calls."""
+
+    def start_over(self) -> None:
+        """Everything is where it was."""
 
     def close(self) -> None:
         self.is_closed = True

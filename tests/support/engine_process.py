@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -34,7 +35,8 @@ DESCRIPTORS_VARIABLE = "ENGINE_PROCESS_DESCRIPTORS"
 """Environment: how many descriptors the process may have."""
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], *, on_start: Callable[[EngineRunner], None] = lambda runner: None) -> None:
+    """on_start: called with the running engine before the listening lines are written."""
     if descriptors := int(os.environ.get(DESCRIPTORS_VARIABLE, "0")):
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     names = {flag_of(spec.name): spec.name for spec in fields(Options)}
@@ -48,6 +50,7 @@ def main(arguments: list[str]) -> None:
     Path(options.data_path).mkdir(parents=True, exist_ok=True)
     runner = EngineRunner(options)
     runner.start()
+    on_start(runner)
     print("TCP: listening on {}:{}".format(*runner.tcp_address))
     print("HTTP: listening on {}:{}".format(*runner.http_address), flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -163,6 +163,10 @@ class FaultyFiles(Files):
         self._meet("sync")
         super().sync(fd)
 
+    def sync_file_system(self, directory: str) -> None:
+        self._meet("sync_file_system")
+        super().sync_file_system(directory)
+
     def sync_data(self, fd: int) -> None:
         self._meet("sync_data")
         super().sync_data(fd)

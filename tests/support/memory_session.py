@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from queue_engine.engine import Engine
+from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.session import Session
 from queue_engine.service.turns import Turns
 from tests.support.clock import ManualClock
@@ -74,11 +75,20 @@ class MemoryTransport(asyncio.Transport):
 class MemorySession:
     """One client of an engine. Every `send` is one read of the session's; turns run when the test says so."""
 
-    def __init__(self, engine: Engine, clock: ManualClock, turns: Turns, *, magic: bytes = b"  V2") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: ManualClock,
+        turns: Turns,
+        *,
+        magic: bytes = b"  V2",
+        bodies: BodyBudget | None = None,
+    ) -> None:
         self.engine = engine
         self.clock = clock
         self.turns = turns
         self.pubs = turns.pubs
+        self.bodies = bodies or BodyBudget(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()
         self.session = Session(engine, clock, self)
         self.transport.session = self.session
@@ -87,6 +97,8 @@ class MemorySession:
             self.send(magic)
 
     # What a session asks of its owner.
+
+    connections_max = 10_000
 
     def opened(self, session: Session) -> bool:
         return True

@@ -1,5 +1,6 @@
 """The real server, as a process of its own: what a user starts, on free loopback ports and a directory of its own."""
 
+import contextlib
 import os
 import queue
 import re
@@ -17,7 +18,8 @@ from tests.support.storage_kinds import server_flags
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0  # what README promises
+STOP_TIMEOUT_S = 10.0  # of one that has little to write
+STOP_WAIT_S = 60.0  # a stop ends when everything is on disk, on a machine that may stall
 
 ADMIN_USER = "admin"
 ADMIN_PASSWORD = "correct horse battery staple"
@@ -36,12 +38,22 @@ class ServerProcess(EngineApi):
     _listeners = frozenset({"TCP", "HTTP", "Console"})
 
     def __init__(
-        self, data_path: Path, *, options: Sequence[str] = (), environment: dict[str, str] | None = None
+        self,
+        data_path: Path,
+        *,
+        options: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+        descriptors: tuple[int, int] | None = None,
+        root: Path = ROOT,
     ) -> None:
+        """descriptors: the soft and the hard limit of `ulimit -n`; None leaves them. root: the checkout whose server
+        it is."""
         self.data_path = data_path
+        self._root = root
         self.tcp_port = self.http_port = self.console_port = 0
         self._options = server_flags(options)
         self._environment = environment or {}
+        self._descriptors = descriptors
         self._process: subprocess.Popen[str] | None = None
         self._lines: list[str] = []
         self._reader: threading.Thread | None = None
@@ -77,8 +89,8 @@ class ServerProcess(EngineApi):
             **self._environment,
         }
         self._process = subprocess.Popen(
-            [sys.executable, *self._command(), *self._options],
-            cwd=ROOT,
+            [*self._limiter(), sys.executable, *self._command(), *self._options],
+            cwd=self._root,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -101,6 +113,12 @@ class ServerProcess(EngineApi):
             found[item[0]] = item[1]
         self.tcp_port, self.http_port = found["TCP"], found["HTTP"]
         self.console_port = found.get("Console", 0)
+
+    def _limiter(self) -> list[str]:
+        if self._descriptors is None:
+            return []
+        soft, hard = self._descriptors
+        return ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh"]
 
     def _command(self) -> list[str]:
         return [
@@ -128,14 +146,24 @@ class ServerProcess(EngineApi):
             return
         process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(STOP_TIMEOUT_S)
+            status = process.wait(STOP_WAIT_S)
         except subprocess.TimeoutExpired:
             self.kill9()
-            raise AssertionError(
-                f"SIGTERM did not stop it within {STOP_TIMEOUT_S:g} s; it wrote:\n{self.log}"
-            ) from None
+            raise AssertionError(f"SIGTERM did not stop it within {STOP_WAIT_S:g} s; it wrote:\n{self.log}") from None
         self._forget()
         assert status == 0, f"SIGTERM ended it with status {status}; it wrote:\n{self.log}"
+
+    def signalled(self, *numbers: int, every_s: float = 0.15, timeout_s: float = 120) -> int:
+        """Send it signals one after the other, and return the status that it ends with."""
+        process = self._process
+        assert process is not None, "the server is not running"
+        for number in numbers:
+            process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(every_s)
+        status = process.wait(timeout_s)
+        self._forget()
+        return status
 
     def kill9(self) -> None:
         """End it as a crash would."""

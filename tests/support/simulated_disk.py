@@ -235,6 +235,13 @@ class SimulatedFiles(Files):
                 else:
                     self._durable_names[path] = inode
 
+    def sync_file_system(self, directory: str) -> None:
+        self._begin("sync_file_system")
+        for inode in self._names.values():
+            inode.sync()
+        for changed in list(self._name_changes):
+            self.sync_directory(changed)
+
     # Files, by descriptor.
 
     def read_at(self, fd: int, size: int, position: int) -> bytes:

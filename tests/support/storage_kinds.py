@@ -29,11 +29,28 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
 
 # Test, or folder and file → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
+    "test_files_keep_their_permissions_and_what_is_there_is_checked": (LOG, "the copying is the same"),
+    "test_without_a_server_the_directory_is_copied": (DISK_QUEUE, "the copying is the same"),
+    "test_an_interrupted_backup_says_that_it_is_incomplete": (LOG, "the copying is the same"),
+    "clients/test_stop.py": (DISK_QUEUE, "what is in memory alone is a disk queue's"),
+    "test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_api": (LOG, "it is about sockets"),
+    "test_the_soft_limit_is_raised_at_the_start": (LOG, "it is about sockets"),
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
+    "test_a_channel_of_the_log_loses_nothing_when_a_call_fails_behind_its_work": (
+        LOG,
+        "a disk queue in memory knows only what it was told",
+    ),
+    "test_a_store_that_can_t_note_what_the_log_holds_fences_its_topic_and_loses_nothing": (LOG, "the log's own step"),
+    "test_a_log_that_fails_unexpectedly_as_it_writes_refuses_all_and_lives": (LOG, "a disk queue shares nothing"),
     "engine/test_write_batch.py": (LOG, "a disk queue keeps no keys"),
+    "engine/test_memory_budgets.py": (DISK_QUEUE, "what consumers of the log hold is in the log, and costs no memory"),
+    "engine/test_log_memory.py": (LOG, "a disk queue's messages in flight are in memory alone"),
+    "engine/test_topology_guard.py": (LOG, "only the log holds messages that topology.json gives names"),
     "engine/test_leases.py": (LOG, "a disk queue has no segments to lease"),
     "engine/test_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
     "service/test_http_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
+    "engine/test_progress_report.py": (LOG, "a disk queue keeps no progress: what is taken is gone from it"),
+    "clients/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
     "engine/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
     "console/test_cursors.py": (LOG, "a disk queue has no cursors; a test tells that it says so"),
     "console/test_messages.py": (
@@ -42,6 +59,7 @@ ONLY: dict[str, tuple[str, str]] = {
     ),
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
+    "service/test_lost_segment.py": (LOG, "a disk queue has no segments"),
     "service/test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
     "service/test_http_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
@@ -72,22 +90,29 @@ ONLY: dict[str, tuple[str, str]] = {
     ),
     "test_figures_under_nsqd_s_keys": (DISK_QUEUE, "backend depth is 0 for what is in memory"),
     "test_figures_in_text": (DISK_QUEUE, "backend depth is 0 for what is in memory"),
-    "test_when_the_disk_refuses_the_asker_is_told_and_a_later_write_makes_it_good": (
+    "test_when_the_disk_refuses_nothing_is_created_and_the_next_try_is_one_of_its_own": (
         DISK_QUEUE,
         "the log itself needs room to begin",
     ),
-    "test_a_write_is_a_synced_temporary_renamed_in_a_synced_directory": (
+    "test_a_change_is_one_synced_line_and_a_clean_stop_merges_by_synced_renames": (
         DISK_QUEUE,
         "counts every file operation; the log has more of them",
     ),
     "test_changes_during_a_write_share_the_next_one": (DISK_QUEUE, "goes by the worker's jobs; the log has others"),
     "test_a_topic_of_the_log_has_its_keys_too": (LOG, "the log's keys"),
+    "test_what_the_journal_can_not_take_changes_nothing_now_and_after_a_kill": (LOG, "a disk queue has no journal"),
+    "test_what_the_journal_took_is_so_after_a_kill": (LOG, "a disk queue has no journal"),
     "test_numbers_given_before_a_kill_are_not_given_again": (LOG, "a disk queue is known by its name"),
     "test_the_file_says_what_there_is_to_the_key": (DISK_QUEUE, "the log's keys have a test of their own"),
 }
 
 # Folder and file → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "engine/test_damage_report.py": "a segment of the log is missing",
+    "engine/test_newer_formats.py": "files of the log",
+    "console/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
+    "console/test_database.py": "the console's own files",
+    "engine/test_old_data_directory.py": "the directory has topics of both",
     "browser/test_history.py": "the past is in the pipeline's files, outside of both",
     "browser/test_hostile_text.py": "names and what clients say of themselves are kept outside of both",
     "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",
@@ -96,7 +121,9 @@ ONCE: dict[str, str] = {
     "browser/test_lost_server.py": "has a server of each kind, which are lost at the same time",
     "browser/test_session_end.py": "users and sessions are in the console's own database",
     "browser/test_viewer.py": "roles are checked before a topic is asked; with the log there is one act more",
+    "clients/test_fuzz.py": "it is about what is refused",
     "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
+    "service/test_descriptor_shares.py": "it is about sockets",
     "console/test_accounts.py": "users and sessions are in the console's own database",
     "console/test_accounts_socket.py": "users and sessions are in the console's own database",
     "console/test_audit.py": "rows of the console's own database",
@@ -109,8 +136,10 @@ ONCE: dict[str, str] = {
     "console/test_screens.py": "made of invented figures, without an engine",
     "console/test_serve.py": "how the process starts and ends; what outlives that is in clients/test_sigterm.py",
     "console/test_settings.py": "the console's own options and headers",
+    "console/test_topology_command.py": "what topology.json says is the same for both",
     "console/test_templates.py": "made of files, without an engine",
     "service/test_http_samples.py": "samples have a log of their own, whatever topics have",
+    "engine/test_run.py": "made of invented batches, without an engine",
     "engine/test_sample_format.py": "made of invented figures, without an engine",
     "engine/test_samples_log.py": "samples have a log of their own, whatever topics have",
 }

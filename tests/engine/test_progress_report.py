@@ -1,0 +1,135 @@
+"""What the disk does to channels' progress is told: in the log, /stats, /metrics and on the page."""
+
+import errno
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from admin_console.live.hub import Reading
+from admin_console.screens.log_panel import log_table
+from admin_console.screens.parts import Cell
+from queue_engine.engine import Engine
+from queue_engine.service.http_metrics import metrics_text
+from queue_engine.service.http_stats import stats_json
+from queue_engine.storage.recovery_report import SHOWN_MAX
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.files import FaultyFiles
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def finish_every_second(engine: Engine, channel: str, count: int) -> None:
+    client = Client(engine, "orders", channel, ready=count)
+    client.finish(*[one.id for one in client.sink.received[1::2]])
+    client.leave()
+
+
+def log_stats(engine: Engine) -> dict[str, object]:
+    stats = json.loads(stats_json(engine.stats(include_clients=False), topic="", include_mem=False))
+    log: dict[str, object] = stats["log"]
+    return log
+
+
+def page(engine: Engine) -> dict[str, tuple[str, str]]:
+    """Row → what it says, and its tone."""
+    table = log_table(Reading(engine.stats(include_clients=False), {}, {}))
+    cells = {row.key: row.cells[1][1] for row in table.rows}
+    return {key: (cell.text, cell.tone) for key, cell in cells.items() if isinstance(cell, Cell)}
+
+
+def test_one_flipped_byte_of_the_journal_is_told_by_channel(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    for channel in ("audit", "billing"):
+        engine.create_channel("orders", channel)
+    engine.publish("orders", [b"%d" % number for number in range(200)])
+    settle(engine)
+    finish_every_second(engine, "billing", 200)
+    engine.close()
+    journal = max((tmp_path / "log" / "progress").glob("*.journal"))
+    data = bytearray(journal.read_bytes())
+    data[1_000] ^= 1  # among what was finished
+    journal.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        engine = make_engine(tmp_path, clock)
+    sentence = "Damaged progress: channel orders/billing delivers 100 finished messages again."
+    assert sentence in caplog.text
+    recovery = log_stats(engine)["recovery"]
+    assert isinstance(recovery, dict)
+    assert recovery["redelivered_count"] == 100
+    assert recovery["redelivered"] == [{"topic": "orders", "channel": "billing", "count": 100, "is_exact": True}]
+    assert sentence in recovery["report"]
+    assert (sentence, "danger") in page(engine).values()
+    assert sentence in engine.warnings
+    assert recovery["report"][0].startswith("Start after a clean stop, with damage: ")
+    assert engine.health == "OK"
+    assert engine.channel("orders", "billing").backlog.depth == 200
+    assert engine.channel("orders", "audit").backlog.depth == 200
+    engine.close()
+
+
+def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    channels = [f"c{number:02d}" for number in range(15)]
+    for channel in channels:
+        engine.create_channel("orders", channel)
+    engine.publish("orders", [b"%d" % number for number in range(40)])
+    settle(engine)
+    for number, channel in enumerate(channels):
+        finish_every_second(engine, channel, 10 + 2 * number)
+    engine.close()
+    for path in (tmp_path / "log" / "progress").glob("*.journal"):
+        path.unlink()
+    engine = make_engine(tmp_path, clock)
+    log = engine.stats().log
+    assert log is not None
+    assert log.recovery is not None
+    told = [one for one in log.recovery.sentences() if one.startswith("Damaged progress")]
+    assert len(told) == 1 + SHOWN_MAX + 1
+    assert "channel orders/c14 delivers 19 finished messages again" in told[1]
+    assert told[-1] == "Damaged progress: 5 more channels deliver at most 35 finished messages again."
+    engine.close()
+
+
+def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_path: Path, clock: ManualClock) -> None:
+    files = FaultyFiles()
+    engine = make_engine(tmp_path, clock, files=files, sync="os")
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    engine.publish("orders", [b"%d" % number for number in range(200)])
+    settle(engine)
+    pass_time(engine, clock, 3_000)
+    finish_every_second(engine, "billing", 100)
+    files.fail("sync_data", errno.EIO)
+    pass_time(engine, clock, 200)
+    assert engine.health.startswith("NOK - the progress of channels in ")
+    assert page(engine)["progress"][1] == "danger"
+    finish_every_second(engine, "billing", 50)  # goes on
+    pass_time(engine, clock, 200)
+    assert engine.health == "OK"
+    log = log_stats(engine)
+    assert log["progress_fault_count"] == 1
+    assert "Input/output error" in str(log["progress_fault"])
+    assert log["progress_fault_ms"] == (clock.time_ns() - 200_000_000) // 1_000_000
+    text, tone = page(engine)["progress"]
+    assert "1 error of the disk since start" in text
+    assert "The journal was begun anew" in text
+    assert tone == "warning"
+    assert b"penstock_progress_faults_total 1" in metrics_text(engine.stats())
+    depth = engine.channel("orders", "billing").backlog.depth
+    pass_time(engine, clock, 200)
+    files.abandon()  # kill -9
+    engine = make_engine(tmp_path, clock)
+    again = engine.channel("orders", "billing").backlog
+    assert again.depth == 200 - 75
+    assert depth <= again.depth  # what was in flight waits again
+    engine.close()

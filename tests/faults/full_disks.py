@@ -1,0 +1,113 @@
+"""The real server on a full disk: killed there, it starts, can be drained, and takes messages again.
+
+    python -m tests.faults.full_disks [MIB]      on a tmpfs of that size, 40 by default; needs root and mount
+
+`tests/clients/test_full_disk.py` runs the same on a data directory that is small for the server alone.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.nsq_socket import NsqSocket
+from tests.support.server import ServerProcess
+
+OPTIONS = ("--log-segment-bytes=2097152", "--max-body-size=100000", "--max-msg-size=60000")
+LEFT_BYTES = (None, 944 << 10, 0)  # that somebody else's file leaves free; None: there is no such file
+BODY = b"x" * 50_000
+ROOM_TIMEOUT_S = 60.0
+
+
+def answer(server: ServerProcess, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", data=body, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as exc:
+        return exc.code, exc.read().decode()
+
+
+def publish(server: ServerProcess) -> tuple[int, str]:
+    return answer(server, "POST", "/pub?topic=orders", BODY)
+
+
+def segments(server: ServerProcess) -> list[str]:
+    return sorted(path.name for path in (server.data_path / "log" / "segments").iterdir())
+
+
+def fill_up(server: ServerProcess) -> int:
+    """Publish until it is refused; returns how many were taken."""
+    for path in ("/topic/create?topic=orders", "/channel/create?topic=orders&channel=billing"):
+        server.http("POST", path)
+    count = 0
+    while publish(server)[0] == 200:
+        count += 1
+    time.sleep(0.3)  # what was kept in reserve is given up
+    return count
+
+
+def kill_and_drain(server: ServerProcess, count: int) -> None:
+    """With `count` messages on a full disk: kill it, start it, and make room."""
+    server.kill9()
+    server.start()
+    there = segments(server)
+    # A start that comes to nothing leaves no segment behind.
+    server.kill9()
+    server.start()
+    assert segments(server) == there
+    assert "Traceback" not in server.log
+    status, text = publish(server)
+    assert status != 200
+    assert "topic orders: publish refused, the disk is full (" in json.loads(text)["detail"]
+    assert answer(server, "GET", "/livez")[0] == 200
+    assert answer(server, "GET", "/readyz")[0] == 200
+    assert answer(server, "GET", "/ping")[1].startswith("NOK - ")
+    with NsqSocket(server.tcp_port) as client:
+        client.subscribe("orders", "billing", rdy=5)
+        for _ in range(5):
+            client.finish(client.read_message())
+    assert server.channel_stats("orders", "billing")["depth"] >= count - 20
+    for act in ("/channel/pause", "/channel/unpause", "/channel/empty"):
+        assert answer(server, "POST", f"{act}?topic=orders&channel=billing") == (200, "")
+    assert server.channel_stats("orders", "billing")["depth"] == 0
+    deadline = time.monotonic() + ROOM_TIMEOUT_S
+    while publish(server)[0] != 200:
+        assert time.monotonic() < deadline, publish(server)
+        time.sleep(0.2)
+    assert answer(server, "GET", "/ping") == (200, "OK")
+    assert answer(server, "POST", "/topic/delete?topic=orders") == (200, "")
+
+
+def _fill(path: Path, left_bytes: int) -> None:
+    """Somebody else's file, of all that is free but for so much."""
+    free: Callable[[], int] = lambda: os.statvfs(path).f_bavail * os.statvfs(path).f_frsize  # noqa: E731
+    with (path / "filler").open("wb", buffering=0) as file:
+        while free() > left_bytes:
+            file.write(bytes(min(1 << 16, free() - left_bytes)))
+
+
+def main() -> None:
+    mib = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    for left_bytes in LEFT_BYTES:
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", directory], check=True)
+            try:
+                with ServerProcess(Path(directory) / "data", options=[*OPTIONS, "--storage=log"]) as server:
+                    count = fill_up(server)
+                    if left_bytes is not None:
+                        _fill(Path(directory), left_bytes)
+                    kill_and_drain(server, count)
+            finally:
+                subprocess.run(["umount", directory], check=True)
+        print(f"{mib} MiB, filled with {count} messages, {left_bytes} bytes left by others: started and drained")
+
+
+if __name__ == "__main__":
+    main()

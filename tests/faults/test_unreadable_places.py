@@ -1,0 +1,337 @@
+"""EIO at one place of the disk: what needs the place waits and says which it is, everything else goes on."""
+
+import json
+import re
+import time
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine.delivery.stats import ChannelStats
+from queue_engine.engine import Engine
+from queue_engine.errors import StorageError
+from queue_engine.storage.consume_queue import UNIT_BYTES
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.engine_process import EngineProcess
+from tests.support.nsq_socket import NsqSocket
+from tests.support.running_engine import RunningEngine
+from tests.support.unreadable import UnreadablePlaces
+from tests.support.waiting import wait_for
+
+SEGMENT_BYTES = 4 << 20
+SIZES = ("--max-msg-size=150000", "--max-body-size=200000")
+BODY = b"x" * 100_000
+COUNT = 60  # of orders: they fill a segment and begin the next
+
+
+def opened(directory: Path, clock: ManualClock) -> Engine:
+    return make_engine(
+        directory,
+        clock,
+        storage="log",
+        sync="os",
+        log_segment_bytes=SEGMENT_BYTES,
+        samples_interval_ms=0,
+        max_msg_size=1 << 20,
+        max_body_size=2 << 20,
+    )
+
+
+def filled(directory: Path, clock: ManualClock) -> Engine:
+    """Topic orders with 60 large messages that channel billing has not had and audit has, and some of topic other;
+    opened anew, so that what is read comes from the files."""
+    engine = opened(directory, clock)
+    for channel in ("billing", "audit"):
+        Client(engine, "orders", channel)
+    Client(engine, "other", "all")
+    for number in range(COUNT):
+        engine.publish("orders", [b"%03d" % number + BODY])
+        engine.publish("other", [b"%03d" % number])
+        settle(engine)
+    audit = Client(engine, "orders", "audit", ready=1_000)
+    audit.finish(*[message.id for message in audit.sink.received])
+    assert len(audit.bodies) == COUNT
+    engine.close()
+    return opened(directory, clock)
+
+
+def segments_of(directory: Path) -> list[Path]:
+    return sorted((directory / "log" / "segments").glob("*.log"))
+
+
+def stats_of(engine: Engine, topic: str, channel: str) -> ChannelStats:
+    (found,) = engine.stats(topic=topic, channel=channel, include_clients=False).topics
+    return found.channels[0]
+
+
+def test_only_who_needs_an_unreadable_segment_waits_and_goes_on_when_it_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = filled(tmp_path, clock)
+    first = segments_of(tmp_path)[0]
+    places.spoil(first)
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    stats = stats_of(engine, "orders", "billing")
+    assert stats.depth == COUNT
+    assert stats.oldest_ns is None
+    assert f"{first} can't be read at " in stats.unreadable
+    assert "Input/output error" in stats.unreadable
+    assert "can't be read at " in engine.health
+    assert billing.bodies == []
+    # Others: a channel that is past it, publishing, acts.
+    audit, other = Client(engine, "orders", "audit", ready=10), Client(engine, "other", "all", ready=1_000)
+    engine.publish("orders", [b"new"])
+    settle(engine)
+    assert audit.bodies == [b"new"]
+    assert stats_of(engine, "orders", "audit").unreadable == ""
+    assert stats_of(engine, "orders", "billing").depth == COUNT + 1
+    assert other.bodies == []  # its messages lie in the same segment
+    engine.pause_channel("orders", "billing")
+    engine.unpause_channel("orders", "billing")
+    # It is tried again, and seldom.
+    failures = places.failures
+    for _ in range(600):
+        pass_time(engine, clock, 100)
+    assert 2 <= places.failures - failures <= 60
+    places.heal()
+    for _ in range(110):
+        pass_time(engine, clock, 100)
+    assert len(billing.bodies) == COUNT + 1
+    assert other.bodies == [b"%03d" % number for number in range(COUNT)]
+    assert stats_of(engine, "orders", "billing").unreadable == ""
+    assert engine.health == "OK"
+    engine.close()
+
+
+def test_a_consume_queue_that_can_t_be_read_is_made_anew_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = filled(tmp_path, clock)
+    number = engine.topics["orders"].number
+    (units,) = (tmp_path / "log" / "queues" / str(number)).glob("*.queue")
+    before = units.read_bytes()
+    assert len(before) == COUNT * UNIT_BYTES
+    inode = units.stat().st_ino
+    places.spoil(units)
+    assert stats_of(engine, "orders", "billing").oldest_ns is not None
+    assert places.failures == 2  # met, and met again as the rest of the file was read
+    assert units.stat().st_ino != inode
+    assert units.read_bytes() == before
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    assert len(billing.bodies) == COUNT
+    assert engine.health == "OK"
+    engine.close()
+
+
+def test_due_times_that_can_t_be_read_are_made_anew_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = opened(tmp_path, clock)
+    Client(engine, "orders", "billing")
+    for number in range(5):
+        engine.publish("orders", [b"%d" % number], defer_ms=60_000 if number % 2 else 0)
+    settle(engine)
+    engine.close()
+    (deferred,) = (tmp_path / "log" / "queues").glob("*/deferred")
+    assert deferred.stat().st_size == 2 * 16
+    places.spoil(deferred)
+    engine = opened(tmp_path, clock)
+    assert places.failures
+    billing = Client(engine, "orders", "billing", ready=10)
+    assert billing.bodies == [b"0", b"2", b"4"]
+    billing.finish(*[message.id for message in billing.sink.received])
+    pass_time(engine, clock, 61_000)
+    assert billing.bodies == [b"0", b"2", b"4", b"1", b"3"]
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "queues"])
+def test_a_start_makes_derived_files_anew_that_can_t_be_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    filled(tmp_path, clock).close()
+    bad = tmp_path / "log" / name
+    for path in [bad] if bad.is_file() else [path for path in bad.rglob("*") if path.is_file()]:
+        places.spoil(path)
+    engine = opened(tmp_path, clock)
+    assert places.failures
+    billing, other = Client(engine, "orders", "billing", ready=1_000), Client(engine, "other", "all", ready=1_000)
+    assert (len(billing.bodies), len(other.bodies)) == (COUNT, COUNT)
+    assert engine.health == "OK"
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["topology.json", "log/cursors.json", "log/holds.json", "log/progress/floors", "log/progress/*.journal"]
+)
+def test_a_start_names_the_file_that_it_needs_and_can_t_read(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is derived from nothing else. Nothing is changed: with the file back, all is as it was."""
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = filled(tmp_path, clock)
+    engine.create_cursor("orders", cursor="archive")
+    engine.lease_log("orders", 0, ttl_ms=60_000)
+    billing = Client(engine, "orders", "billing", ready=3)
+    billing.finish(*[message.id for message in billing.sink.received])
+    for _ in range(100):
+        pass_time(engine, clock, 1_000)
+    if pattern.endswith("journal"):
+        billing.finish(*[message.id for message in billing.sink.received[-3:]])
+        engine.turn()
+    engine.close()
+    found = list(tmp_path.glob(pattern))
+    assert found, sorted(str(path) for path in tmp_path.rglob("*"))
+    for path in found:
+        places.spoil(path)
+    with pytest.raises(StorageError) as told:
+        opened(tmp_path, clock)
+    assert any(str(path) in str(told.value) for path in found), told.value
+    assert "Input/output error" in str(told.value)
+    places.heal()
+    engine = opened(tmp_path, clock)
+    assert stats_of(engine, "orders", "billing").depth <= COUNT - 3
+    assert [one.cursor for one in engine.cursors().cursors] == ["archive"]
+    engine.close()
+
+
+@pytest.mark.parametrize("end", ["000000.dat", "meta.dat"])
+def test_a_disk_queue_that_can_t_be_read_at_a_start_is_named_with_what_can_be_done(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+
+    def begun() -> Engine:
+        return make_engine(tmp_path, clock, storage="diskqueue", mem_queue_size=1, samples_interval_ms=0)
+
+    engine = begun()
+    for channel in ("billing", "audit"):
+        Client(engine, "orders", channel)
+    for number in range(20):
+        engine.publish("orders", [b"%d" % number])
+        settle(engine)
+    engine.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.dat")}
+    places.spoil(tmp_path / f"orders:billing.diskqueue.{end}")
+    with pytest.raises(StorageError, match=r"cannot open disk queue orders:billing in .*; nothing was changed\. When"):
+        begun()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.dat")} == before
+    for path in tmp_path.glob("orders:billing.diskqueue.*"):
+        path.rename(path.with_name(f"aside-{path.name}"))
+    engine = begun()
+    assert len(Client(engine, "orders", "audit", ready=100).bodies) == 20
+    assert Client(engine, "orders", "billing", ready=100).bodies == []
+    engine.close()
+
+
+def test_only_the_channel_of_an_unreadable_disk_queue_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = make_engine(tmp_path, clock, storage="diskqueue", mem_queue_size=1, samples_interval_ms=0)
+    for channel in ("billing", "audit"):
+        Client(engine, "orders", channel)
+    for number in range(20):
+        engine.publish("orders", [b"%d" % number])
+        settle(engine)
+    places.spoil(tmp_path / "orders:billing.diskqueue.000000.dat")
+    billing, audit = Client(engine, "orders", "billing", ready=100), Client(engine, "orders", "audit", ready=100)
+    assert len(audit.bodies) == 20
+    assert billing.bodies == [b"0"]  # what was in memory
+    stats = stats_of(engine, "orders", "billing")
+    assert (stats.depth, stats.oldest_ns) == (19, None)
+    assert "orders:billing" in stats.unreadable
+    assert stats_of(engine, "orders", "audit").unreadable == ""
+    places.heal()
+    for _ in range(20):
+        pass_time(engine, clock, 1_000)
+    assert len(billing.bodies) == 20
+    assert engine.health == "OK"
+    engine.close()
+
+
+def test_a_server_lives_with_an_unreadable_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops of the real thread: figures every second, the scan, sockets."""
+    filled(tmp_path, ManualClock()).close()
+    places = UnreadablePlaces(monkeypatch)
+    first = segments_of(tmp_path)[0]
+    places.spoil(first, 1 << 16)  # its head can be read: a start needs no more of it
+    options: dict[str, Any] = {"log_segment_bytes": SEGMENT_BYTES, "storage": "log", "sync": "os"}
+    with (
+        RunningEngine(tmp_path, **options) as server,
+        NsqSocket(server.tcp_port) as billing,
+        NsqSocket(server.tcp_port) as audit,
+    ):
+        billing.subscribe("orders", "billing", rdy=1)
+        audit.subscribe("orders", "audit", rdy=10)
+
+        def unreadable() -> str:
+            text: str = server.channel_stats("orders", "billing")["unreadable"]
+            return text
+
+        wait_for("the channel's word", lambda: str(first) in unreadable())
+        assert server.channel_stats("orders", "billing")["oldest_age_ms"] is None
+        assert server.channel_stats("orders", "billing")["depth"] == COUNT
+        with closing(HTTPConnection("127.0.0.1", server.http_port)) as http:
+            http.request("GET", "/ping")
+            assert f"{first} can't be read at" in http.getresponse().read().decode()
+        metrics = server.http("GET", "/metrics").decode()
+        assert 'penstock_channel_unreadable{topic="orders",channel="billing"} 1\n' in metrics
+        assert 'penstock_channel_oldest_seconds{topic="orders",channel="billing"}' not in metrics
+        server.http("POST", "/pub?topic=orders", b"new")
+        assert audit.read_message().body == b"new"
+        time.sleep(1.5)  # a snapshot or two
+        billing.expect_open()
+        places.heal()
+        assert billing.read_message(timeout_s=15).body.startswith(b"000")
+        assert json.loads(server.http("GET", "/stats?format=json"))["health"] == "OK"
+
+
+def test_a_start_with_an_unreadable_segment_names_it_tells_the_loss_and_starts_without_it(tmp_path: Path) -> None:
+    """The real server; a directory in a file's place can be opened, and not read."""
+    (tmp_path / "data").mkdir()
+    filled(tmp_path / "data", ManualClock()).close()
+    first, second = segments_of(tmp_path / "data")[:2]
+    first.unlink()
+    first.mkdir()
+    flags = [f"--log-segment-bytes={SEGMENT_BYTES}", "--sync=os", "--storage=log", *SIZES]
+
+    def refused(*more: str) -> str:
+        server = EngineProcess(tmp_path / "data", options=[*flags, *more])
+        with pytest.raises(RuntimeError) as told:
+            server.start()
+        return str(told.value)
+
+    said = refused()
+    assert f"{first} can't be read at 0: [Errno 21] Is a directory" in said
+    assert f"--set-aside-segment {first.name} tells what would be lost" in said
+    assert "has no such file" in refused("--set-aside-segment=none.log")
+    said = refused(f"--set-aside-segment={first.name}")
+    found = re.search(r"orders: (\d+) messages, offsets 0 to (\d+); other: (\d+) messages, offsets 0 to", said)
+    assert found, said
+    lost, of_other = int(found[1]), int(found[3])
+    assert 30 < lost == int(found[2]) + 1 < COUNT
+    assert f"--set-aside-segment {first.name}:{lost + of_other}" in said
+    assert "5 is not the number of messages" in refused(f"--set-aside-segment={first.name}:5")
+    assert first.is_dir()
+    with EngineProcess(
+        tmp_path / "data", options=[*flags, f"--set-aside-segment={first.name}:{lost + of_other}"]
+    ) as server:
+        assert first.with_name(f"{first.name}.aside").is_dir()
+        assert f"lost: orders: {lost} messages" in server.log
+        with NsqSocket(server.tcp_port) as billing, NsqSocket(server.tcp_port) as producer:
+            billing.subscribe("orders", "billing", rdy=100)
+            bodies = [billing.read_message().body[:3] for _ in range(COUNT - lost)]
+            assert bodies == [b"%03d" % number for number in range(lost, COUNT)]
+            producer.publish("orders", b"new")
+            assert billing.read_message().body == b"new"
+        assert server.stats()["log"]["recovery"]["lost_count"] == lost + of_other
+        server.restart()  # the option goes on to stand there
+        assert "is set aside already" in server.log
+    assert second.is_file()

@@ -1,0 +1,188 @@
+"""Crash states of topology.json and its changes: what a start finds after an end at any step, with faults between.
+
+    python -m tests.faults.topology_crash_states --states 200000 --seed 7
+
+Topics are made, deleted and merged on a disk in memory. Before each operation of the disk the process or the power
+ends, and a real start is judged by what it finds to exist:
+
+- exactly what is in force; while an act is being written, that with it or without it
+- after an act whose outcome nobody knows, that with it or without it, until the disk has been written anew
+- what was refused is never there, and a start is never stopped
+"""
+
+import argparse
+import errno
+import logging
+import time
+from random import Random
+
+from queue_engine.errors import OutcomeUnknownError, TopologyError
+from queue_engine.storage.background import InlineBackground
+from queue_engine.topology import Change, TopicEntry, topic_created, topic_deleted
+from queue_engine.topology_files import TopologyFiles
+from queue_engine.topology_log import RETRY_NS, TopologyLog
+from tests.faults.log_crash_states import PromiseBrokenError, Tally
+from tests.support.simulated_disk import SimulatedFiles
+
+STEPS = 40
+DIRECTORY = "/data"
+ERRORS = (errno.ENOSPC, errno.EIO)
+
+Names = frozenset[str]
+
+
+class TopologyScript:
+    """One run. in_force: what everybody was told. allowed: what a start may find at this moment."""
+
+    def __init__(self, seed: int, tally: Tally, states_max: int) -> None:
+        self.rng = Random(seed)
+        self.tally = tally
+        self.states_max = states_max
+        self.files = SimulatedFiles()
+        self.files.make_directory(DIRECTORY)
+        self.in_force: Names = frozenset()
+        self.allowed = {self.in_force}
+        self.numbers: dict[str, int] = {}
+        self.now_ns = 0
+        self.faults_in = -1  # operations until one fails; -1: none does
+        self.log = self._open()
+
+    def _open(self) -> TopologyLog:
+        log = TopologyLog(DIRECTORY, self.files, InlineBackground())
+        log.read()
+        return log
+
+    def run(self) -> None:
+        self.tally.scripts += 1
+        self.files.before_operation = self._before
+        self._begin()
+        for _ in range(STEPS):
+            if self.tally.states >= self.states_max:
+                return
+            self.faults_in = self.rng.randrange(12) if self.rng.random() < 0.25 else -1
+            self.rng.choices([self._act, self._tick, self._merge, self._restart], [10, 3, 2, 1])[0]()
+            self.faults_in = -1
+            self._settle()
+            self._judge()
+
+    def _begin(self) -> None:
+        try:
+            self.log.begin([])
+        except TopologyError:
+            pass
+
+    def _act(self) -> None:
+        if self.in_force and self.rng.random() < 0.4:
+            name = self.rng.choice(sorted(self.in_force))
+            change, then = topic_deleted(self.numbers[name]), self.in_force - {name}
+        else:
+            number = len(self.numbers) + 1
+            name = f"t{number}"
+            self.numbers[name] = number
+            change, then = (
+                topic_created(TopicEntry(name, number=number, storage="log", id_base=1)),
+                self.in_force | {name},
+            )
+        self._make(change, then)
+
+    def _make(self, change: Change, then: Names) -> None:
+        before = set(self.allowed)
+        self.allowed |= {then}
+        ticket = self.log.append(change)
+        if ticket.error is None:
+            self.in_force = then
+            self.allowed = {then}
+        elif not isinstance(ticket.error, OutcomeUnknownError):
+            self.allowed = before
+        self._settle()
+
+    def _settle(self) -> None:
+        """Once the disk was written anew there is only what is in force."""
+        if self.log.error is None:
+            self.allowed = {self.in_force}
+
+    def _tick(self) -> None:
+        self.now_ns += 2 * RETRY_NS
+        self.log.tick(self.now_ns)
+
+    def _merge(self) -> None:
+        self._restart(is_clean=True)
+
+    def _restart(self, *, is_clean: bool = False) -> None:
+        """A stop, or an end of the process; then a start."""
+        self.faults_in = -1 if is_clean else self.faults_in
+        if is_clean:
+            try:
+                self.log.close(lambda state: None)
+            except TopologyError:
+                pass
+        else:
+            self.log.abandon()
+        if self.log.error is not None:
+            # What the next one finds is what there is from then on, once it could sync it.
+            self.in_force = names_on(self.files)
+        self.log = self._open()
+        self._begin()
+        self._settle()
+
+    def _before(self, operation: str) -> None:
+        self._judge()
+        if self.faults_in == 0:
+            self.faults_in = -1
+            raise OSError(self.rng.choice(ERRORS), operation)
+        if self.faults_in > 0:
+            self.faults_in -= 1
+
+    def _judge(self) -> None:
+        if self.tally.states >= self.states_max:
+            return
+        is_kill = self.rng.random() < 0.4
+        disk = self.files.after_kill() if is_kill else self.files.after_power_cut(self.rng)
+        self.tally.states += 1
+        self.tally.kinds["kill" if is_kill else "power cut"] += 1
+        try:
+            found = names_on(disk)
+        except TopologyError as exc:
+            raise PromiseBrokenError(f"the start is stopped: {exc}") from exc
+        if found not in self.allowed:
+            allowed = " or ".join(str(sorted(one)) for one in self.allowed)
+            raise PromiseBrokenError(f"a start finds {sorted(found)}, and {allowed} is in force")
+        again = TopologyLog(DIRECTORY, disk, InlineBackground())
+        again.read()
+        again.begin([])
+        if again.error is not None or names_on(disk) != found:
+            raise PromiseBrokenError("a start changes what there is")
+
+
+def names_on(disk: SimulatedFiles) -> Names:
+    """The topics a start on this disk would find. Raises TopologyError."""
+    return frozenset(topic.name for topic in TopologyFiles(DIRECTORY, disk).read().state.topics.values())
+
+
+def explore(states: int, seed: int) -> Tally:
+    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
+    tally = Tally()
+    while tally.states < states:
+        try:
+            TopologyScript(seed, tally, states).run()
+        except PromiseBrokenError as exc:
+            raise PromiseBrokenError(f"seed {seed}, state {tally.states}: {exc}") from exc
+        seed += 1
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--states", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    began = time.perf_counter()
+    tally = explore(arguments.states, arguments.seed)
+    rate = tally.states / (time.perf_counter() - began)
+    print(f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}: every promise held.")
+    print(f"{rate:.0f} states/s; " + ", ".join(f"{kind}: {count}" for kind, count in sorted(tally.kinds.items())))
+
+
+if __name__ == "__main__":
+    main()

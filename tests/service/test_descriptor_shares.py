@@ -1,0 +1,29 @@
+"""How descriptors are shared, and what is told of connections that are refused."""
+
+import pytest
+
+from queue_engine.clock import NS_PER_S
+from queue_engine.descriptor_shares import DescriptorShares
+from queue_engine.service.refused_connections import RefusedConnections
+from tests.support.clock import ManualClock
+
+
+@pytest.mark.parametrize("limit", [256, 400, 1_024, 4_096, 20_000, 65_536])
+@pytest.mark.parametrize("max_connections", [3, 200, 10_000])
+def test_the_shares_fit_in_the_limit(limit: int, max_connections: int) -> None:
+    shares = DescriptorShares.of(limit, max_connections)
+    assert min(shares.files, shares.console) >= 16
+    assert min(shares.clients, shares.http) >= min(max_connections, 16)
+    used = shares.files + shares.clients + shares.http + 2 * shares.console
+    assert used + 80 <= limit
+    is_lowered = min(shares.clients, shares.http) < max_connections
+    assert is_lowered is bool(shares.lowered(max_connections))
+
+
+def test_refused_connections_are_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    refused = RefusedConnections("NSQ clients", 90, clock)
+    for _ in range(600):
+        refused.note()
+        clock.advance(ns=NS_PER_S // 5)
+    assert [record.getMessage().split(":")[1][:12] for record in caplog.records] == [" 1 more than", " 300 more th"]

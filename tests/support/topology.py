@@ -1,0 +1,20 @@
+"""What a data directory says that exists, as topology.json would have it were everything merged now."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from queue_engine.topology_files import load_topology
+
+
+def written(directory: Path) -> dict[str, Any]:
+    """The document: topology.json with the changes since."""
+    document: dict[str, Any] = orjson.loads(load_topology(str(directory)).to_json())
+    return document
+
+
+def file_of(directory: Path) -> dict[str, Any]:
+    """topology.json alone."""
+    document: dict[str, Any] = orjson.loads((directory / "topology.json").read_bytes())
+    return document
