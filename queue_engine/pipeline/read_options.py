@@ -1,7 +1,8 @@
 """The options of the `penstock` data source, checked once where a read or a write is planned."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from queue_engine.errors import ReadOptionError
 
@@ -15,6 +16,26 @@ REPORT = "report"
 BATCH_ROWS_MAX = 8192
 BATCH_BYTES_MAX = 16 << 20
 PARTITION_BYTES = 32 << 20
+READ_NAMES = (
+    "url",
+    "topic",
+    "token",
+    "start_offset",
+    "end_offset",
+    "start_time_ms",
+    "end_time_ms",
+    "read_from",
+    "max_batch_rows",
+    "max_batch_bytes",
+    "max_rows_per_trigger",
+    "partition_bytes",
+    "damage_path",
+    "on_gap",
+    "parts",
+)
+WRITE_NAMES = ("url", "topic", "token", "batch_key", "replayed", "number")
+# Spark passes the options of its own that a stream is written with on to the source. It compares names without case.
+_NAMES_OF_SPARK = ("checkpointlocation", "queryname")
 _OFFSET_MAX = (1 << 62) - 1
 _TIME_MS_MAX = 1 << 43
 
@@ -65,7 +86,8 @@ class WriteOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises ReadOptionError."""
+    """Raises ReadOptionError, also for an option that does not exist."""
+    _check_names(given, READ_NAMES)
     topics = tuple(name.strip() for name in _text(given, "topic").split(",") if name.strip())
     if not topics or len(set(topics)) != len(topics):
         raise ReadOptionError(f"topic={given.get('topic')} has to be one name, or several different ones, with commas")
@@ -89,7 +111,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Raises ReadOptionError."""
+    """Raises ReadOptionError, also for an option that does not exist."""
+    _check_names([name for name in given if name.lower() not in _NAMES_OF_SPARK], WRITE_NAMES)
     return WriteOptions(
         url=_text(given, "url"),
         topic=_text(given, "topic"),
@@ -98,6 +121,20 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         is_replayed=_word(given, "replayed", ("false", "true")) == "true",
         number=_number(given, "number", 0, (1 << 32) - 1),
     )
+
+
+def _check_names(given: Iterable[str], names: tuple[str, ...]) -> None:
+    """Refuse a name that is none of `names`: an option that is not applied reads or writes something else."""
+    by_letters = {_letters(name): name for name in names}
+    for name in given:
+        if name.lower() not in names:
+            nearest = get_close_matches(_letters(name), by_letters, n=1, cutoff=0.0)[0]
+            raise ReadOptionError(f"there is no option {name[:80]}: the nearest name is {by_letters[nearest]}")
+
+
+def _letters(name: str) -> str:
+    """A name without what differs from one naming style to another."""
+    return name.lower().replace("_", "").replace("-", "").replace(".", "")
 
 
 def _text(given: Mapping[str, str], name: str) -> str:
