@@ -40,7 +40,7 @@ from queue_engine.storage.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.set_aside import set_aside
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
-from queue_engine.ticket import DONE, Ticket, after
+from queue_engine.ticket import DONE, Ticket, after, or_unknown
 from queue_engine.topology import (
     Change,
     ChannelEntry,
@@ -507,9 +507,12 @@ class Catalog:
         if is_ephemeral(topic.name):
             outcome.add(self.drop(topic))
             return DONE
-        ticket = self._log.append(topic_deleted(topic.number))
-        ticket.when_done(lambda done: None if done.error else outcome.add(self.drop(topic)))
-        return ticket
+
+        def in_force() -> Ticket:
+            outcome.add(self.drop(topic))
+            return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
+
+        return after(self._log.append(topic_deleted(topic.number)), in_force)
 
     def drop(self, topic: Topic) -> Outcome:
         """Drop a topic, its channels and all their messages; topology.json does not name it any more."""
@@ -548,23 +551,24 @@ class Catalog:
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
             if not topic.channels and is_ephemeral(topic.name):
                 self.drop(topic)
-            return DONE
+            return _forgotten(topic)
         changes = [channel_deleted(topic.number, channel.number)]
         if not topic.paused and not _has_lasting_channels(topic, besides=channel):
             # From here on messages wait at the topic. How far it has come is what is written.
             topic.hold()
             changes += _released(topic, topic.store.positions().released)
-        ticket = self._log.append(*changes)
+        written = self._log.append(*changes)
 
-        def settled(done: Ticket) -> None:
+        written.when_done(lambda done: topic.resume() if done.error else None)
+
+        def in_force() -> Ticket:
             try:
-                if done.error is None:
-                    outcome.add(topic.delete_channel(channel.name))
+                outcome.add(topic.delete_channel(channel.name))
             finally:
                 topic.resume()
+            return _forgotten(topic)
 
-        ticket.when_done(settled)
-        return ticket
+        return after(written, in_force)
 
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
         outcome = topic.delete_channel(name)
@@ -592,6 +596,10 @@ class Catalog:
 
         if reserving:
             self._log.append(offsets_reserved(reserving)).when_done(settled)
+
+
+def _forgotten(topic: Topic) -> Ticket:
+    return or_unknown(topic.store.forgotten(), "the channel is deleted, and syncing its messages' removal failed")
 
 
 def _check_channel_name(name: str) -> None:

@@ -16,8 +16,9 @@ from queue_engine.storage.background import Background
 from queue_engine.storage.closing import Closing
 from queue_engine.storage.commit_log import SyncPolicy
 from queue_engine.storage.cursors import Cursor, EndedCursor
+from queue_engine.storage.disk_queue_folder import DiskQueueFolder
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
-from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.disk_queue_store import DiskQueueStore
 from queue_engine.storage.files import Files
 from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_stats import LogStats

@@ -1,7 +1,7 @@
 """A ticket: the promise that something will be durable enough to say OK, now or later."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from queue_engine.errors import OutcomeUnknownError
 
@@ -66,6 +66,33 @@ def failed(error: Exception) -> Ticket:
     return ticket
 
 
+def follow(done: Ticket, ticket: Ticket) -> None:
+    """Settle `ticket` as `done` is, now or later."""
+    done.when_done(lambda settled: ticket.reject(settled.error) if settled.error else ticket.resolve())
+
+
+def all_done(tickets: Sequence[Ticket]) -> Ticket:
+    """Done when all of them are; rejected with the first error when all are settled."""
+    left = [ticket for ticket in tickets if ticket is not DONE]
+    if not left:
+        return DONE
+    result = Ticket()
+    errors: list[Exception] = []
+    count = len(left)
+
+    def settled(ticket: Ticket) -> None:
+        nonlocal count
+        count -= 1
+        if ticket.error is not None:
+            errors.append(ticket.error)
+        if not count:
+            result._settle(errors[0] if errors else None)
+
+    for ticket in left:
+        ticket.when_done(settled)
+    return result
+
+
 def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
     """What `then` promises, asked for once `before` is done; rejected when `before` is, or with what `then` raises.
 
@@ -84,7 +111,7 @@ def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
         except Exception as exc:
             result.reject(exc)
             return
-        next_one.when_done(lambda last: result.reject(last.error) if last.error else result.resolve())
+        follow(next_one, result)
 
     before.when_done(settled)
     return result

@@ -21,6 +21,7 @@ from queue_engine.storage.disk_queue_recovery import Recovery
 from queue_engine.storage.disk_queue_sync import Fence, SyncJob, WrittenFile
 from queue_engine.storage.disk_queue_writer import DiskQueueWriter
 from queue_engine.storage.files import Files
+from queue_engine.ticket import DONE, Ticket, after, failed, follow
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class DiskQueue:
         self._reader.passed += state.leftover
         self._has_files = state.has_files
         self._closed = False
+        self._is_deleted = False
         self._peeked: tuple[int, int, bytes] | None = None  # file, position, and the message there
         self._tidied_at = (-1, -1)  # where the reader stood at the last `tidy`
 
@@ -103,6 +105,10 @@ class DiskQueue:
         self._is_sync_wanted = state.is_dirty
         self._retry_at_ns = 0
         self._job: SyncJob | None = None
+        # Who wants to hear when the state is on the disk: that of `_job`, and that of the next one.
+        self._heard_by_job: list[Ticket] = []
+        self._heard_by_next: list[Ticket] = []
+        self._removal = DONE  # names that are gone are gone on the disk
         self._sync_error: StorageError | None = None
 
     # Figures.
@@ -271,6 +277,24 @@ class DiskQueue:
             return True
         return self._change_count > 0 and now_ns - self._changed_at_ns >= self._sync_timeout_ns
 
+    def durable(self) -> Ticket:
+        """Done when the present state is on the disk, and what was removed is gone from it: nothing that was taken,
+        emptied or deleted so far comes again. Made so on the worker. Rejected with StorageError when the disk refuses;
+        ClosedError after close."""
+        if self._removal.error is not None and not self._is_deleted:
+            self._sync_removal()
+        return after(self._removal, self._state_durable)
+
+    def _state_durable(self) -> Ticket:
+        if self._is_deleted or not self.is_dirty:
+            return DONE
+        if self._closed:
+            return failed(ClosedError())
+        ticket = Ticket()
+        self._heard_by_next.append(ticket)
+        self.start_sync()
+        return ticket
+
     def start_sync(self) -> None:
         """Begin to make the present state durable, on the worker. Does nothing while a sync is under way, or when
         the disk has everything."""
@@ -293,6 +317,7 @@ class DiskQueue:
         job = self._job = self._sync_job([*written, present] if present else written)
         self._is_sync_wanted = False
         self._change_count = 0
+        self._heard_by_job, self._heard_by_next = self._heard_by_next, []
         return job
 
     def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
@@ -312,8 +337,14 @@ class DiskQueue:
         """`job` was run, and raised `error` if it failed."""
         if self._job is job:
             self._job = None
+        heard, self._heard_by_job = self._heard_by_job, []
         if job.generation != self._fence.generation:
-            return  # emptied, deleted or closed meanwhile
+            # Emptied, deleted or closed meanwhile: there is another state.
+            heard += self._heard_by_next
+            self._heard_by_next = []
+            for ticket in heard:
+                follow(self.durable(), ticket)
+            return
         reader = self._reader
         reader.passed = [name for name in reader.passed if name not in job.removed]
         reader.set_aside = [name for name in reader.set_aside if name not in job.removed]
@@ -322,13 +353,26 @@ class DiskQueue:
             self._sync_failed(error)
         else:
             self._sync_error = None
+        for ticket in heard:
+            if error is None or job.is_durable:
+                ticket.resolve()
+            else:
+                ticket.reject(self._not_synced(error))
+        if self._heard_by_next:
+            self.start_sync()
 
     def _sync_failed(self, error: Exception) -> None:
         """Say so, and try again when the timeout has passed; data that failed to sync stays an error for good."""
-        self._sync_error = StorageError(f"cannot sync disk queue {self.name}: {error}")
+        self._sync_error = self._not_synced(error)
         logger.error("disk queue not synced queue=%s error=%s", self.name, error)
         self._retry_at_ns = self._clock.monotonic_ns() + self._sync_timeout_ns
         self._is_sync_wanted = True
+        heard, self._heard_by_next = self._heard_by_next, []
+        for ticket in heard:
+            ticket.reject(self._sync_error)
+
+    def _not_synced(self, error: Exception) -> StorageError:
+        return StorageError(f"cannot sync disk queue {self.name}: {error}")
 
     def _changed(self, count: int) -> None:
         if self._change_count == 0:
@@ -364,7 +408,11 @@ class DiskQueue:
         if self._has_files:
             self._remove_files()
         self._files.budget.forget(self)
-        self._closed = True
+        self._closed = self._is_deleted = True
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._is_deleted
 
     def _remove_files(self) -> None:
         reader, writer = self._reader, self._writer
@@ -389,7 +437,7 @@ class DiskQueue:
         self._change_count = 0
         self._fence.forget_data()
         self._sync_error = None
-        self._background.submit(lambda: self._files.sync_directory(self._directory), self._directory_synced)
+        self._sync_removal()
 
     def _remove(self, name: str, *, is_kept: bool = False) -> bool:
         """Remove a file, or rename it to .bad; whether the name is free now."""
@@ -406,9 +454,20 @@ class DiskQueue:
             return False
         return True
 
-    def _directory_synced(self, error: Exception | None) -> None:
-        if error is not None:
-            logger.error("directory not synced after removal queue=%s error=%s", self.name, error)
+    def _sync_removal(self) -> None:
+        """Make it durable that names are gone; `_removal` tells when it is."""
+        removal = self._removal = Ticket()
+
+        def synced(error: Exception | None) -> None:
+            if error is not None:
+                logger.error("directory not synced after removal queue=%s error=%s", self.name, error)
+                removal.reject(StorageError(f"cannot sync {self._directory} after removing files: {error}"))
+            elif self._is_deleted and self._has_files:
+                removal.reject(StorageError(f"not all files of disk queue {self.name} could be removed"))
+            else:
+                removal.resolve()
+
+        self._background.submit(lambda: self._files.sync_directory(self._directory), synced)
 
     def close(self) -> None:
         """Sync everything, in this thread, and let go of the files. Raises StorageError when that fails."""

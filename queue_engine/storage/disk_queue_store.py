@@ -7,190 +7,33 @@ puts everything on disk; kill -9 loses what was in memory, in flight or deferred
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
-from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget, MemoryBudgets
-from queue_engine.clock import Clock
+from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget
 from queue_engine.errors import StorageError
 from queue_engine.faults import told
 from queue_engine.message import (
     ATTEMPTS_AT,
     FRAME_HEADER_BYTES,
-    STORED_HEADER_BYTES,
-    STORED_MESSAGE_START,
     unpack_attempts,
 )
-from queue_engine.message_id import MessageIds
 from queue_engine.names import is_ephemeral
-from queue_engine.options import Options
 from queue_engine.run import Batch, Run, join_runs
-from queue_engine.stop_progress import StopProgress
-from queue_engine.storage.background import Background, InlineBackground
-from queue_engine.storage.closing import AT_ONCE, Closing, close_queues
 from queue_engine.storage.deferred import DeferredMessages
-from queue_engine.storage.disk_queue import DiskQueue
-from queue_engine.storage.disk_queue_backup import QueueCopy, UnsyncedFiles
-from queue_engine.storage.files import Files
-from queue_engine.storage.kept_descriptors import IDLE_INTERVAL_NS
+from queue_engine.storage.disk_queue_backup import QueueCopy
+from queue_engine.storage.disk_queue_folder import DiskQueueFolder
 from queue_engine.storage.overflow_queue import OverflowQueue
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.run_line import MemoryLimits, RunLine
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
-from queue_engine.ticket import DONE, Ticket, failed
+from queue_engine.ticket import DONE, Ticket, all_done, failed
 
 logger = logging.getLogger(__name__)
 
 KIND = "diskqueue"
-# Bodies of at least this size are expected on disk, whatever may be published now: nsqd does not tell what its
-# --max-msg-size was when it wrote them.
-LARGEST_MSG_SIZE_MIN = 16 << 20
 PUMP_BYTES_MAX = 1 << 20
-# Syncs given to the worker at once. Each holds a descriptor, and whoever else needs the worker waits behind them.
-SYNCS_OUTSTANDING_MAX = 16
-# Disk queues that are asked at once, each some ticks, to close what they have not used.
-IDLE_ASKED_AT_ONCE = 50
 # Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
 RELEASED_RUN_BYTES = 64 << 10
-
-
-class DiskQueueFolder:
-    """All disk queues of one data directory: makes them, and syncs in time those that were used.
-
-    Implements `Background` for them."""
-
-    def __init__(
-        self,
-        directory: str,
-        options: Options,
-        files: Files,
-        background: Background,
-        clock: Clock,
-        budgets: MemoryBudgets | None = None,
-    ) -> None:
-        self._directory = directory
-        self._options = options
-        self._files = files
-        self._background = background
-        self._clock = clock
-        self.budgets = budgets or MemoryBudgets(options)
-        self.limits = MemoryLimits(options.mem_queue_size, self.budgets.queue_bytes_max, self.budgets.queues)
-        self._node_id = options.effective_node_id
-        self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
-        self._used: dict[DiskQueue, None] = {}  # those that waited longest first
-        self._due: deque[DiskQueue] = deque()
-        self._outstanding = 0  # jobs of ours that the worker has not done yet
-        self._is_starting = False
-        self._failing: set[DiskQueue] = set()  # whose last sync failed
-        self._ending: list[OverflowQueue] = []
-        self._close_idle_at_ns = clock.monotonic_ns() + IDLE_INTERVAL_NS
-
-    @property
-    def sync_error(self) -> StorageError | None:
-        """Why some queue is not on disk as it should be by now; None when all are."""
-        return next((queue.sync_error for queue in self._failing), None)
-
-    def set_largest_msg_size(self, largest_msg_size: int) -> None:
-        """Tell the bytes of the largest body that may be on disk: a longer record is taken for damage."""
-        self._largest_msg_size = max(largest_msg_size, LARGEST_MSG_SIZE_MIN)
-
-    def batch_maker(self) -> Callable[[Sequence[bytes]], Batch]:
-        """What makes one topic's batches."""
-        ids, clock = MessageIds(self._clock, self._node_id), self._clock
-        return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
-
-    def open(self, name: str) -> OverflowQueue:
-        """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
-        disk = None
-        if not is_ephemeral(name):
-            disk = self._disk_queue(name, self._directory, self._files, self)
-            if disk.is_dirty:
-                self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
-        return OverflowQueue(self.limits, disk, self._note_used)
-
-    def _disk_queue(self, name: str, directory: str, files: Files, background: Background) -> DiskQueue:
-        options = self._options
-        return DiskQueue(
-            name,
-            directory,
-            files=files,
-            background=background,
-            clock=self._clock,
-            max_bytes_per_file=options.max_bytes_per_file,
-            message_bytes_min=STORED_HEADER_BYTES,
-            message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
-            sync_every=options.sync_every,
-            sync_timeout_ms=options.sync_timeout_ms,
-            pattern=STORED_MESSAGE_START,
-        )
-
-    def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:
-        """A queue for a backup, with what it has in memory; None for one that has no disk."""
-
-        def open_queue(name: str, directory: str) -> DiskQueue:
-            return self._disk_queue(name, directory, UnsyncedFiles(), InlineBackground())
-
-        return None if queue.disk is None else QueueCopy(queue.disk, runs, open_queue)
-
-    def close_with_others(self, queues: Sequence[OverflowQueue]) -> None:
-        """Nothing comes to these queues or goes any more: `closing` puts them on disk."""
-        self._ending += queues
-
-    def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
-        """Put all queues on disk that were given to `close_with_others`, as `close_queues` does."""
-        queues, self._ending = self._ending, []
-        return close_queues(queues, self._directory, self._files, self._clock, how)
-
-    def close_only(self, queues: Sequence[OverflowQueue]) -> None:
-        """Put some of them on disk, in one try. Raises StorageError, naming what could not be kept."""
-        self._ending = [queue for queue in self._ending if queue not in queues]
-        for _ in close_queues(queues, self._directory, self._files, self._clock, AT_ONCE):
-            pass
-
-    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """The `Background` of our queues: the worker, with its jobs counted."""
-
-        def ended(error: Exception | None) -> None:
-            self._outstanding -= 1
-            done(error)
-            self._start_due()
-
-        self._outstanding += 1
-        self._background.submit(job, ended)
-
-    def _note_used(self, queue: DiskQueue) -> None:
-        self._used[queue] = None
-
-    def sync_used(self, now_ns: int) -> None:
-        """Sync every queue whose count or time has come: a few at once, the others as those are done."""
-        if now_ns >= self._close_idle_at_ns:
-            self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
-            self._files.budget.begin_idle_pass()
-        self._files.budget.close_idle(IDLE_ASKED_AT_ONCE)
-        self._due.clear()
-        for queue in list(self._used):
-            if queue.sync_error is not None:
-                self._failing.add(queue)
-            if queue.sync_due(now_ns):
-                self._due.append(queue)
-            elif not queue.is_dirty:
-                del self._used[queue]
-        if self._failing:
-            self._failing = {queue for queue in self._failing if queue.sync_error is not None}
-        self._start_due()
-
-    def _start_due(self) -> None:
-        if self._is_starting:
-            return  # a job that was done at once; the loop below goes on
-        self._is_starting = True
-        try:
-            while self._due and self._outstanding < SYNCS_OUTSTANDING_MAX:
-                queue = self._due.popleft()
-                if queue in self._used:
-                    del self._used[queue]
-                    self._used[queue] = None  # behind those that still wait
-                queue.start_sync()
-        finally:
-            self._is_starting = False
 
 
 class DiskQueueBacklog:
@@ -198,10 +41,18 @@ class DiskQueueBacklog:
 
     can_reread = False  # what is taken has left the files
 
-    def __init__(self, queue: OverflowQueue, limits: MemoryLimits, deferred: ByteBudget) -> None:
-        """limits: of what came back and waits in memory. deferred: counts what is deferred."""
+    def __init__(
+        self,
+        queue: OverflowQueue,
+        limits: MemoryLimits,
+        deferred: ByteBudget,
+        note_dropped: Callable[[OverflowQueue], None],
+    ) -> None:
+        """limits: of what came back and waits in memory. deferred: counts what is deferred. note_dropped: called when
+        the channel's messages were dropped, with its queue."""
         self._queue = queue
         # Given back: the unsent at the very front, the redeliveries in a line of their own.
+        self._note_dropped = note_dropped
         self._unsent = RunLine(limits)
         self._returned = RunLine(limits)
         self._order = ReturnOrder(limits.count_max)
@@ -369,7 +220,9 @@ class DiskQueueBacklog:
     def empty(self) -> EmptyResult:
         deferred, beside = len(self._deferred), self._unsent.count + self._returned.count
         self._forget()
-        return EmptyResult(depth=beside + self._queue.empty(), deferred=deferred)
+        dropped = self._queue.empty()
+        self._note_dropped(self._queue)
+        return EmptyResult(depth=beside + dropped, deferred=deferred)
 
     def _forget(self) -> None:
         """Drop all but the queue itself."""
@@ -383,6 +236,7 @@ class DiskQueueBacklog:
         """Drop everything, files included."""
         self._forget()
         self._queue.delete()
+        self._note_dropped(self._queue)
 
     @property
     def queue(self) -> OverflowQueue:
@@ -420,6 +274,7 @@ class DiskQueueStore:
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
         self._closing: list[OverflowQueue] = []
+        self._dropped: dict[OverflowQueue, None] = {}  # of which the disk may still have what was dropped
 
     @property
     def kind(self) -> str:
@@ -507,15 +362,36 @@ class DiskQueueStore:
         full_name = f"{self._topic_name}:{name}"
         if is_ephemeral(self._topic_name) and not is_ephemeral(name):
             full_name = f"{full_name}#ephemeral"  # nothing of an ephemeral topic touches the disk
-        backlog = DiskQueueBacklog(self._folder.open(full_name), self._folder.limits, self._folder.budgets.deferred)
+        backlog = DiskQueueBacklog(
+            self._folder.open(full_name), self._folder.limits, self._folder.budgets.deferred, self._note_dropped
+        )
         self._channels[name] = backlog
         return backlog
 
     def delete_channel(self, name: str) -> None:
         self._channels.pop(name).delete()
 
+    def _note_dropped(self, queue: OverflowQueue) -> None:
+        """Messages of a channel were dropped. Where the topic's files do not know yet that they went on to it, they
+        would come again from there."""
+        self._dropped[queue] = None
+        self._dropped[self._queue] = None
+
     def synced(self) -> Ticket:
-        return DONE
+        return self.forgotten()
+
+    def forgotten(self) -> Ticket:
+        if not self._dropped:
+            return DONE
+        dropped, self._dropped = self._dropped, {}
+        ticket = all_done([queue.durable() for queue in dropped])
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                self._dropped |= {queue: None for queue in dropped if not queue.is_deleted}
+
+        ticket.when_done(settled)
+        return ticket
 
     def positions(self) -> StorePositions:
         return NO_POSITIONS
@@ -529,7 +405,9 @@ class DiskQueueStore:
     def empty(self, upto: int | None = None) -> EmptyResult:
         withheld = len(self._withheld)
         self._withheld.drain()
-        return EmptyResult(depth=self._queue.empty() + withheld, deferred=0)
+        dropped = self._queue.empty()
+        self._dropped[self._queue] = None
+        return EmptyResult(depth=dropped + withheld, deferred=0)
 
     def delete(self) -> None:
         for backlog in self._channels.values():
@@ -537,6 +415,7 @@ class DiskQueueStore:
         self._channels.clear()
         self._withheld.drain()
         self._queue.delete()
+        self._dropped[self._queue] = None
 
     def copy(self) -> QueueCopy | None:
         """What a backup takes of the messages that wait for a channel; None of an ephemeral topic."""

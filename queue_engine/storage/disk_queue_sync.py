@@ -64,8 +64,8 @@ class WrittenFile:
 class SyncJob:
     """One sync. `run` may be called from any thread, once; it closes every descriptor it was given.
 
-    After it: `unsynced`, the files that are to be tried again; and `removed`, the names
-    that are gone (or were not there).
+    After it: `is_durable`, whether its state is on the disk, whatever became of old files; `unsynced`, the files that
+    are to be tried again; and `removed`, the names that are gone (or were not there).
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class SyncJob:
         self.written = written
         self._passed = passed
         self._set_aside = set_aside
+        self.is_durable = False
         self.unsynced: list[WrittenFile] = []
         self.removed: set[str] = set()
 
@@ -98,6 +99,7 @@ class SyncJob:
         """All of it. Raises OSError: the first that happened. What can be done in spite of it is done."""
         if self.write():
             self._files.sync_directory(self._directory)
+            self.is_durable = True
         self.remove()
 
     def write(self) -> bool:

@@ -10,6 +10,7 @@ from queue_engine.errors import StorageError
 from queue_engine.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.run_line import MemoryLimits, RunLine
+from queue_engine.ticket import DONE, Ticket
 
 # What is in memory at a stop is joined to writes of about this size.
 WRITE_BYTES = 1 << 20
@@ -108,6 +109,10 @@ class OverflowQueue:
             dropped += self._disk.empty()
         return dropped
 
+    def durable(self) -> Ticket:
+        """Done when what the files know of what was taken and dropped so far is on the disk; as of DiskQueue."""
+        return DONE if self._disk is None else self._disk.durable()
+
     def delete(self) -> None:
         """Drop everything, files included."""
         self._memory.clear()
@@ -122,6 +127,10 @@ class OverflowQueue:
     @property
     def disk(self) -> DiskQueue | None:
         return self._disk
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._disk is not None and self._disk.is_deleted
 
     def runs_in_memory(self) -> list[Run]:
         """What is in memory, in order; it stays there."""

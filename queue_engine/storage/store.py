@@ -226,6 +226,11 @@ class TopicStore(Protocol):
         """Done when what was dropped or moved so far is on disk, as far as this kind keeps it there."""
         ...
 
+    def forgotten(self) -> Ticket:
+        """Done when nothing of what was emptied or deleted so far, the topic itself included, can come again after a
+        kill or a power cut, where topology.json does not see to that."""
+        ...
+
     def positions(self) -> StorePositions:
         """What topology.json has to keep of this store, as of now."""
         ...

@@ -15,7 +15,8 @@ from queue_engine.options import Options
 from queue_engine.run import Run
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.disk_queue_store import DiskQueueFolder, DiskQueueStore
+from queue_engine.storage.disk_queue_folder import DiskQueueFolder
+from queue_engine.storage.disk_queue_store import DiskQueueStore
 from queue_engine.storage.log_store import LogStore
 from queue_engine.storage.store import Backlog, TopicStore
 from queue_engine.ticket import Ticket

@@ -155,6 +155,90 @@ def test_what_was_answered_is_so_after_a_kill(tmp_path: Path, act: Act) -> None:
     assert state_of(again) == after
 
 
+# Topic still had 50 messages on the disk when it was let flow. They went on to its channel; its files know that later.
+DROPPING_ACTS: dict[str, Act] = {
+    "empty the channel": lambda engine: engine.empty_channel("still", "c"),
+    "empty the topic with its channel": lambda engine: engine.empty_topic("still", channels_too=True),
+    "delete the channel": lambda engine: engine.delete_channel("still", "c"),
+    "delete the topic": lambda engine: engine.delete_topic("still"),
+}
+
+
+def flowing(directory: Path, files: FaultyFiles, clock: ManualClock, *, is_held: bool = False) -> Engine:
+    prepared(directory, FaultyFiles(), clock).close()
+    engine = begin(directory, files, clock, is_held=is_held)
+    ticket = engine.unpause_topic("still")[1]
+    if is_held:
+        held_of(engine).finish()
+    assert ticket.error is None
+    settle(engine)
+    assert state_of(engine)["still"] == (False, 0, {"c": (False, 50, False)})
+    return engine
+
+
+def held_of(engine: Engine) -> HeldBackground:
+    background = engine._catalog._log._background
+    assert isinstance(background, HeldBackground)
+    return background
+
+
+@pytest.mark.parametrize("act", DROPPING_ACTS.values(), ids=DROPPING_ACTS.keys())
+def test_what_a_topic_had_passed_on_and_an_act_dropped_does_not_come_again_after_a_kill(
+    tmp_path: Path, act: Act
+) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = flowing(tmp_path, files, clock)
+    assert act(engine)[1].error is None
+    dropped = state_of(engine)
+    files.abandon()
+    again = begin(tmp_path, FaultyFiles(), clock)
+    settle(again)
+    assert state_of(again) == dropped
+
+
+@pytest.mark.parametrize("act", DROPPING_ACTS.values(), ids=DROPPING_ACTS.keys())
+def test_dropping_messages_is_answered_when_a_power_cut_can_not_undo_it(tmp_path: Path, act: Act) -> None:
+    """The last thing before the answer is a sync, on the worker, of the directory that names are gone from."""
+    files, clock = FaultyFiles(), ManualClock()
+    engine = flowing(tmp_path, files, clock, is_held=True)
+    client = Client(engine, "still", "c", ready=5)
+    ticket = act(engine)[1]
+    assert len(client.bodies) == 5
+    files.calls.clear()
+    while not ticket.done:
+        held_of(engine).work()
+        held_of(engine).answer()
+    assert ticket.error is None
+    changes = [call for call in files.calls if call in ("rename", "unlink", "sync")]
+    assert "sync" in changes
+    assert changes[-1] == "sync" or "rename" in changes, "old files go once the meta file does not need them"
+
+
+@pytest.mark.parametrize("act", list(DROPPING_ACTS.values())[:3], ids=list(DROPPING_ACTS)[:3])
+def test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is_unknown(
+    tmp_path: Path, act: Act
+) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = flowing(tmp_path, files, clock, is_held=True)
+    ticket = act(engine)[1]
+    while any(depth for _, depth, _ in state_of(engine)["still"][2].values()):
+        held_of(engine).work()
+        held_of(engine).answer()
+    assert not ticket.done
+    files.fail("sync", errno.EIO, count=9)
+    held_of(engine).finish()
+    assert isinstance(ticket.error, OutcomeUnknownError)
+    files.heal()
+    later = engine.empty_topic("still")[1]
+    held_of(engine).finish()
+    assert later.error is None, "the next act syncs what that one could not"
+    files.abandon()
+    again = begin(tmp_path, FaultyFiles(), clock)
+    settle(again)
+    _, depth, channels = state_of(again)["still"]
+    assert depth + sum(waiting for _, waiting, _ in channels.values()) == 0
+
+
 def test_until_it_is_on_the_disk_a_deleted_topic_goes_on_and_then_it_is_gone(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)

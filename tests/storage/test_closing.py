@@ -10,7 +10,7 @@ from queue_engine.errors import StorageError
 from queue_engine.options import Options
 from queue_engine.storage.background import InlineBackground
 from queue_engine.storage.closing import BATCH_QUEUES, Closing
-from queue_engine.storage.disk_queue_store import DiskQueueFolder
+from queue_engine.storage.disk_queue_folder import DiskQueueFolder
 from queue_engine.storage.overflow_queue import OverflowQueue
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles, ProcessDiedError

@@ -192,6 +192,9 @@ class DelayedStore:
     def synced(self) -> Ticket:
         return DONE
 
+    def forgotten(self) -> Ticket:
+        return DONE
+
     def positions(self) -> StorePositions:
         return NO_POSITIONS
 

@@ -100,6 +100,11 @@ ONLY: dict[str, tuple[str, str]] = {
     ),
     "test_changes_during_a_write_share_the_next_one": (DISK_QUEUE, "goes by the worker's jobs; the log has others"),
     "test_a_topic_of_the_log_has_its_keys_too": (LOG, "the log's keys"),
+    "test_dropping_messages_is_answered_when_a_power_cut_can_not_undo_it": (DISK_QUEUE, "the log has a journal for it"),
+    "test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is_unknown": (
+        DISK_QUEUE,
+        "the log has a journal for it",
+    ),
     "test_what_the_journal_can_not_take_changes_nothing_now_and_after_a_kill": (LOG, "a disk queue has no journal"),
     "test_what_the_journal_took_is_so_after_a_kill": (LOG, "a disk queue has no journal"),
     "test_numbers_given_before_a_kill_are_not_given_again": (LOG, "a disk queue is known by its name"),
