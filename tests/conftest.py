@@ -2,11 +2,12 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from admin_console.accounts.throttle import throttle
-from tests.support import storage_kinds
+from tests.support import left_open, storage_kinds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,6 +26,25 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """
     with storage_kinds.chosen(request) as kind:
         yield kind
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _directories() -> Iterator[set[Path]]:
+    """The temporary directories of this file's tests; what the tests left open in them is closed after the last one."""
+    directories: set[Path] = set()
+    yield directories
+    count = left_open.close_below(directories)
+    assert count <= left_open.DESCRIPTORS_MAX, (
+        f"{count} descriptors are open after this file, {left_open.DESCRIPTORS_MAX} may be"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _noted_directory(request: pytest.FixtureRequest, _directories: set[Path]) -> Iterator[None]:
+    yield
+    directory = request.node.funcargs.get("tmp_path")
+    if directory is not None:
+        _directories.add(directory)
 
 
 @pytest.fixture(scope="session", autouse=True)
