@@ -118,6 +118,9 @@ SESSION_COOKIE_SECURE = CONSOLE.is_https
 # The longest a session may last; accounts/session_age.py ends idle ones earlier.
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_IDLE_S = 30 * 60
+# accounts/known_browser.py; nobody but the log-in reads it.
+KNOWN_BROWSER_COOKIE_NAME = f"penstock_browser_{_COOKIE_SUFFIX}"
+KNOWN_BROWSER_COOKIE_PATH = "/login/"
 CSRF_COOKIE_NAME = f"penstock_csrf_{_COOKIE_SUFFIX}"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"

@@ -1,92 +1,178 @@
-"""Log-in attempts are slowed down before any password is hashed."""
+"""Log-in attempts are delayed before any password is hashed, and no delay shuts a user out.
+
+A browser that has logged in under a name has a lane of its own for that name. All others pass three lines: the name's
+at their address, the address's, and the name's. The first waits are doubled, up to a minute; the other two give each
+attempt its own time, one after the other, and an attempt that comes at its time is checked, whoever else asks:
+
+    line              free attempts   then one each          a place in the line belongs to
+    browser and name        4         1, 2, 4 s … 15 min     the browser
+    name and address        4         1, 2, 4 s … 60 s       the two
+    address                20         second                 a name
+    name                   10         1, 2, 4, 5 s           an address
+"""
 
 import ipaddress
+import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-FREE_ATTEMPTS_PER_ACCOUNT = 4  # per account and address: a few typing errors cost nothing
-FREE_ATTEMPTS_PER_ADDRESS = 20  # per address, whatever the account: an office behind one address
-WAIT_S_MAX = 900
 FORGET_AFTER_S = 3600
-ENTRIES_MAX = 20_000  # about 4 MB
+ENTRIES_MAX = 20_000  # lines; about 6 MB
+# Who has a place in a line; a place that is not taken in this time is given up.
+PLACES_MAX = 64
+PLACE_KEPT_S = 60.0
+# A wait for the sake of others, at most so long, is spent in the server; the user notices a slow log-in.
+HOLD_S_MAX = 2.0
+HELD_MAX = 16  # a thread each
 
-HASHES_AT_ONCE = 2
-HASH_QUEUE_S = 4.0
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """free: attempts without a wait. Each later one is followed by a wait of 1, 2, 4 … `wait_s_max` seconds."""
+
+    free: int
+    wait_s_max: float
+
+    def wait_s(self, attempts: int) -> float:
+        """After so many attempts, until the next one."""
+        return 0.0 if attempts < self.free else min(2.0 ** min(attempts - self.free, 30), self.wait_s_max)
 
 
-class TooBusyError(Exception):
-    """Too many log-ins are being checked at this moment."""
+BROWSER = Rule(free=4, wait_s_max=900)
+NAME_AT_ADDRESS = Rule(free=4, wait_s_max=60)
+ADDRESS = Rule(free=20, wait_s_max=1)
+NAME = Rule(free=10, wait_s_max=5)
 
 
 @dataclass(slots=True)
-class _Tally:
-    attempts: int
-    last_s: float
+class _Line:
+    attempts: int = 0
+    last_s: float = 0.0
+    next_s: float = 0.0  # the first time that is not given to anybody
+    places: dict[str, float] = field(default_factory=dict)  # holder → the time given
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One line that an attempt passes, and who it is in it. is_own: only the asker's own attempts fill the line."""
+
+    rule: Rule
+    name: str
+    place: str
+    holder: str
+    is_own: bool
 
 
 class LoginThrottle:
-    """Counts attempts by account and address, and by address; each beyond the free ones doubles the wait.
+    """The lines of all names, addresses and browsers.
 
     In memory and bounded: one process serves the console, and a restart forgives. An attempt counts as failed from
     its beginning, so that many at once do not slip through while the first is still being hashed. Thread-safe.
     """
 
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, monotonic_s: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._monotonic_s = monotonic_s
-        self._tallies: OrderedDict[tuple[str, str], _Tally] = OrderedDict()
+        self._sleep = sleep
+        self._lines: OrderedDict[tuple[str, str], _Line] = OrderedDict()
         self._lock = threading.Lock()
+        self._holding = threading.BoundedSemaphore(HELD_MAX)
 
-    def begin(self, account: str, address: str) -> int:
-        """Count an attempt and return 0; or the seconds left to wait, when it comes too early and is not counted."""
-        now_s = self._monotonic_s()
-        with self._lock:
-            keys = self._keys(account, address)
-            wait_s = max(self._wait_s(key, free, now_s) for key, free in keys)
-            if wait_s > 0:
-                return int(wait_s) + 1
-            for key, _ in keys:
-                tally = self._tallies.pop(key, None)
-                if tally is None or now_s - tally.last_s > FORGET_AFTER_S:
-                    tally = _Tally(0, now_s)
-                tally.attempts += 1
-                tally.last_s = now_s
-                self._tallies[key] = tally
-            while len(self._tallies) > ENTRIES_MAX:
-                self._tallies.popitem(last=False)
-            return 0
+    def begin(self, name: str, address: str, browser: str = "") -> int:
+        """Count an attempt and return 0; or the seconds after which it will be checked, when it is too early.
 
-    def succeeded(self, account: str, address: str) -> None:
-        """The attempt was right: forget the account's failures, and take this one off the address's."""
+        browser: the id of a browser that has logged in under this name, "" for others. A short wait that others have
+        caused is spent here.
+        """
+        wait_s, is_own = self._begin(name, address, browser)
+        if 0 < wait_s <= HOLD_S_MAX and not is_own and self._holding.acquire(blocking=False):
+            try:
+                self._sleep(wait_s)
+            finally:
+                self._holding.release()
+            wait_s, _ = self._begin(name, address, browser)
+        return math.ceil(wait_s)
+
+    def succeeded(self, name: str, address: str, browser: str = "") -> None:
+        """The attempt was right: forget the user's own failures, and take this attempt off the other lines."""
         with self._lock:
-            (by_account, _), (by_address, _) = self._keys(account, address)
-            self._tallies.pop(by_account, None)
-            if tally := self._tallies.get(by_address):
-                tally.attempts = max(tally.attempts - 1, 0)
+            for key in _keys(name, address, browser):
+                if key.is_own:
+                    self._lines.pop((key.name, key.place), None)
+                elif line := self._lines.get((key.name, key.place)):
+                    line.attempts = max(line.attempts - 1, 0)
 
     @property
     def entry_count(self) -> int:
-        return len(self._tallies)
+        return len(self._lines)
 
     def forget_all(self) -> None:
         """Forgive everybody, as a restart does."""
         with self._lock:
-            self._tallies.clear()
+            self._lines.clear()
 
-    def _wait_s(self, key: tuple[str, str], free: int, now_s: float) -> float:
-        tally = self._tallies.get(key)
-        if tally is None or tally.attempts < free:
-            return 0
-        wait_s = min(2.0 ** min(tally.attempts - free, 30), WAIT_S_MAX)
-        return max(tally.last_s + wait_s - now_s, 0)
+    def _begin(self, name: str, address: str, browser: str) -> tuple[float, bool]:
+        """Seconds to wait, 0 when the attempt is counted; and whether the asker's own attempts are the reason."""
+        with self._lock:
+            now_s = self._monotonic_s()
+            keys = _keys(name, address, browser)
+            lines = [self._line(key, now_s) for key in keys]
+            wait_s = 0.0
+            for key, line in zip(keys, lines, strict=True):
+                line_wait_s = _wait_s(line, key, now_s)
+                if line_wait_s > 0 and key.is_own:
+                    return line_wait_s, True  # and takes no place in a line that others wait in
+                wait_s = max(wait_s, line_wait_s)
+            if wait_s > 0:
+                return wait_s, False
+            for key, line in zip(keys, lines, strict=True):
+                line.attempts += 1
+                line.last_s = now_s
+                line.places.pop(key.holder, None)
+                line.next_s = max(line.next_s, now_s + key.rule.wait_s(line.attempts))
+            return 0.0, False
 
-    @staticmethod
-    def _keys(account: str, address: str) -> tuple[tuple[tuple[str, str], int], tuple[tuple[str, str], int]]:
-        place = _place(address)
-        return ((account[:64], place), FREE_ATTEMPTS_PER_ACCOUNT), (("", place), FREE_ATTEMPTS_PER_ADDRESS)
+    def _line(self, key: _Key, now_s: float) -> _Line:
+        """The line, newest last; a new one where it was empty for an hour."""
+        found = self._lines.pop((key.name, key.place), None)
+        if found is None or now_s - found.last_s > FORGET_AFTER_S:
+            found = _Line(last_s=now_s)
+        self._lines[key.name, key.place] = found
+        while len(self._lines) > ENTRIES_MAX:
+            self._lines.popitem(last=False)
+        return found
+
+
+def _wait_s(line: _Line, key: _Key, now_s: float) -> float:
+    """Until the holder's turn. Who has to wait gets a place, and keeps it however often it asks."""
+    if line.attempts < key.rule.free:
+        return 0.0
+    given_s = line.places.get(key.holder)
+    if given_s is None:
+        if line.next_s <= now_s:
+            return 0.0
+        if len(line.places) >= PLACES_MAX:
+            line.places = {holder: at_s for holder, at_s in line.places.items() if now_s - at_s < PLACE_KEPT_S}
+        given_s = line.next_s
+        if len(line.places) < PLACES_MAX:
+            line.places[key.holder] = given_s
+            line.next_s += key.rule.wait_s(line.attempts)
+    return max(given_s - now_s, 0.0)
+
+
+def _keys(name: str, address: str, browser: str) -> tuple[_Key, ...]:
+    name, place = name[:64], _place(address)
+    if browser:
+        return (_Key(BROWSER, name, f"browser {browser}", "", is_own=True),)
+    return (
+        _Key(NAME_AT_ADDRESS, name, place, "", is_own=True),
+        _Key(ADDRESS, "", place, name, is_own=False),
+        _Key(NAME, name, "", place, is_own=False),
+    )
 
 
 def _place(address: str) -> str:
@@ -94,22 +180,10 @@ def _place(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address[:64]
+        return address[:64] or "unknown"
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((parsed, 64), strict=False))
     return str(parsed)
 
 
 throttle = LoginThrottle()
-_hashing = threading.BoundedSemaphore(HASHES_AT_ONCE)
-
-
-@contextmanager
-def hashing_turn(wait_s: float = HASH_QUEUE_S) -> Iterator[None]:
-    """Hold one of the few turns for hashing. Raises TooBusyError when none comes free in `wait_s`."""
-    if not _hashing.acquire(timeout=wait_s):
-        raise TooBusyError
-    try:
-        yield
-    finally:
-        _hashing.release()

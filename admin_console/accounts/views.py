@@ -14,10 +14,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from admin_console.accounts import session_age
+from admin_console.accounts import known_browser, session_age
 from admin_console.accounts.first_admin import forget_password_file
+from admin_console.accounts.hashing_turns import TooBusyError, hashing
 from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
-from admin_console.accounts.throttle import TooBusyError, hashing_turn, throttle
+from admin_console.accounts.throttle import throttle
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
 
@@ -57,25 +58,27 @@ def log_in(request: HttpRequest) -> HttpResponse:
     password = request.POST.get("password", "")
     if not name or not password or len(password) > PASSWORD_LENGTH_MAX:
         return _login_page(request, name=name, error="Enter your name and your password.", status=400)
-    address = _address(request)
-    if wait_s := throttle.begin(name, address):
+    address, browser = _address(request), known_browser.browser_of(request, name)
+    if wait_s := throttle.begin(name, address, browser):
         response = _login_page(request, name=name, error=_wait_sentence(wait_s), status=429)
         response["Retry-After"] = str(wait_s)
         return response
     try:
-        with hashing_turn():
+        with hashing.turn(is_known=bool(browser)):
             user = authenticate(request, username=name, password=password)
     except TooBusyError:
         return _login_page(request, name=name, error=_BUSY, status=503)
     if user is None:
         record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
         return _login_page(request, name=name, error=_WRONG, status=400)
-    throttle.succeeded(name, address)
+    throttle.succeeded(name, address, browser)
     # A new session key for a new identity: one that somebody planted before is worth nothing.
     login(request, user)
     session_age.start(request.session)
     record_event(request, "log_in", detail=user.username)
-    return HttpResponseRedirect(_safe_next(request))
+    response = HttpResponseRedirect(_safe_next(request))
+    known_browser.remember(request, response, name)
+    return response
 
 
 def _login_page(request: HttpRequest, *, name: str = "", error: str = "", status: int = 200) -> HttpResponse:
@@ -97,17 +100,18 @@ def change_password(request: HttpRequest) -> HttpResponse:
     """Change one's own password; ends one's other sessions."""
     if request.method == "GET":
         return render(request, "accounts/password.html", {"errors": []})
-    user, address = request.user, _address(request)
+    # A lane of its own: only who holds the session can fill it.
+    user, address, browser = request.user, _address(request), f"session {request.session.session_key}"
     current, new, again = (
         request.POST.get(name, "")[: PASSWORD_LENGTH_MAX + 1] for name in ("current", "new", "again")
     )
     if errors := _complaints(user, new, again):
         return render(request, "accounts/password.html", {"errors": errors}, status=400)
     # Whoever holds the session may still not know the password: guessing it here is throttled as a log-in is.
-    if wait_s := throttle.begin(user.username, address):
+    if wait_s := throttle.begin(user.username, address, browser):
         return render(request, "accounts/password.html", {"errors": [_wait_sentence(wait_s)]}, status=429)
     try:
-        with hashing_turn():
+        with hashing.turn(is_known=True):
             if not user.check_password(current):
                 record_event(request, "change_password", detail=user.username, verdict=Verdict.FAILED)
                 errors = ["This is not your current password."]
@@ -115,7 +119,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
             user.set_password(new)
     except TooBusyError:
         return render(request, "accounts/password.html", {"errors": [_BUSY]}, status=503)
-    throttle.succeeded(user.username, address)
+    throttle.succeeded(user.username, address, browser)
     user.save(update_fields=["password"])
     update_session_auth_hash(request, user)
     record_event(request, "change_password", detail=user.username)

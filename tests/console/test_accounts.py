@@ -13,14 +13,6 @@ from admin_console.accounts import session_age
 from admin_console.accounts.first_admin import make_first_admin, password_file
 from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
-from admin_console.accounts.throttle import (
-    FREE_ATTEMPTS_PER_ACCOUNT,
-    FREE_ATTEMPTS_PER_ADDRESS,
-    WAIT_S_MAX,
-    LoginThrottle,
-    TooBusyError,
-    hashing_turn,
-)
 from admin_console.audit.models import AuditRow
 from tests.support.console import PASSWORD, client_of, make_user
 
@@ -98,92 +90,6 @@ def test_log_out_is_a_post_and_ends_the_session() -> None:
     assert client.get("/logout/").status_code == 405
     assert client.post("/logout/")["Location"] == "/login/"
     assert client.get("/password/")["Location"] == "/login/?next=%2Fpassword%2F"
-
-
-def test_fifth_wrong_attempt_waits_and_even_the_right_password_does() -> None:
-    make_user()
-    client = Client()
-    for _ in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        assert log_in(client, password="not it").status_code == 400
-    answer = log_in(client)
-    assert answer.status_code == 429
-    assert answer["Retry-After"] in ("1", "2")
-    assert "Too many attempts. Wait" in answer.content.decode()
-
-
-def test_throttled_attempt_hashes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_user()
-    client = Client()
-    for _ in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        log_in(client, password="not it")
-    monkeypatch.setattr("admin_console.accounts.views.authenticate", lambda *_, **__: pytest.fail("hashed"))
-    assert log_in(client).status_code == 429
-
-
-class Seconds:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def test_waits_double_up_to_a_quarter_of_an_hour() -> None:
-    seconds = Seconds()
-    throttle = LoginThrottle(seconds)
-    for _ in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        assert throttle.begin("ada", "192.0.2.1") == 0
-    waits = []
-    for _ in range(12):
-        wait_s = throttle.begin("ada", "192.0.2.1")
-        waits.append(wait_s - 1)
-        seconds.now_s += wait_s
-        assert throttle.begin("ada", "192.0.2.1") == 0
-    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, WAIT_S_MAX, WAIT_S_MAX]
-
-
-def test_throttle_counts_an_account_for_each_address_apart() -> None:
-    throttle = LoginThrottle(Seconds())
-    for _ in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        throttle.begin("ada", "192.0.2.1")
-    assert throttle.begin("ada", "192.0.2.1") > 0
-    assert throttle.begin("ada", "192.0.2.2") == 0
-
-
-def test_many_names_from_one_address_are_slowed_down_too() -> None:
-    throttle = LoginThrottle(Seconds())
-    answers = [throttle.begin(f"user{number}", "192.0.2.1") for number in range(FREE_ATTEMPTS_PER_ADDRESS + 1)]
-    assert answers[:-1] == [0] * FREE_ATTEMPTS_PER_ADDRESS
-    assert answers[-1] > 0
-
-
-def test_one_ipv6_network_counts_as_one_address() -> None:
-    throttle = LoginThrottle(Seconds())
-    for number in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        throttle.begin("ada", f"2001:db8::{number + 1}")
-    assert throttle.begin("ada", "2001:db8::ffff") > 0
-    assert throttle.begin("ada", "2001:db8:0:1::1") == 0
-
-
-def test_success_forgives_the_account() -> None:
-    throttle = LoginThrottle(Seconds())
-    for _ in range(FREE_ATTEMPTS_PER_ACCOUNT):
-        throttle.begin("ada", "192.0.2.1")
-    throttle.succeeded("ada", "192.0.2.1")
-    assert throttle.begin("ada", "192.0.2.1") == 0
-
-
-def test_throttle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin_console.accounts.throttle.ENTRIES_MAX", 10)
-    throttle = LoginThrottle(Seconds())
-    for number in range(100):
-        throttle.begin(f"user{number}", f"192.0.2.{number}")
-    assert throttle.entry_count <= 10
-
-
-def test_hashing_turns_are_few() -> None:
-    with hashing_turn(), hashing_turn(), pytest.raises(TooBusyError), hashing_turn(wait_s=0.01):
-        pytest.fail("a third turn was given")
 
 
 def test_session_is_over_when_idle_or_old() -> None:

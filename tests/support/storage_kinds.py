@@ -130,6 +130,7 @@ ONCE: dict[str, str] = {
     "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
     "service/test_descriptor_shares.py": "it is about sockets",
     "console/test_accounts.py": "users and sessions are in the console's own database",
+    "console/test_log_in_guessing.py": "as test_accounts",
     "console/test_accounts_socket.py": "users and sessions are in the console's own database",
     "console/test_audit.py": "rows of the console's own database",
     "console/test_figures.py": "made of invented figures, without an engine",

@@ -1,0 +1,53 @@
+"""Browsers that have logged in under a name: a signed cookie, so that guesses of strangers do not delay them.
+
+The cookie holds an id and hashes of the names, no permission: whoever has a copy of it may try passwords for these
+names in a lane of its own, delayed as every lane is.
+"""
+
+import secrets
+
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import salted_hmac
+
+COOKIE_AGE_S = 180 * 24 * 3600
+NAMES_MAX = 8  # of one browser; the name that logged in longest ago goes first
+_SALT = "admin_console.known_browser"
+
+
+def browser_of(request: HttpRequest, name: str) -> str:
+    """The browser's id, where it has logged in under this name; else ""."""
+    browser, names = _read(request)
+    return browser if _hash(name) in names else ""
+
+
+def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
+    """Note in the browser that it has logged in under this name."""
+    browser, names = _read(request)
+    digest = _hash(name)
+    kept = [digest, *(known for known in names if known != digest)][:NAMES_MAX]
+    response.set_cookie(
+        settings.KNOWN_BROWSER_COOKIE_NAME,
+        signing.dumps([browser or secrets.token_hex(8), *kept], salt=_SALT),
+        max_age=COOKIE_AGE_S,
+        path=settings.KNOWN_BROWSER_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Strict",
+    )
+
+
+def _read(request: HttpRequest) -> tuple[str, list[str]]:
+    """The id and the names' hashes; nothing where the cookie is missing, old, or not ours."""
+    try:
+        browser, *names = signing.loads(
+            request.COOKIES.get(settings.KNOWN_BROWSER_COOKIE_NAME, ""), salt=_SALT, max_age=COOKIE_AGE_S
+        )
+    except signing.BadSignature:
+        return "", []
+    return browser, names
+
+
+def _hash(name: str) -> str:
+    return salted_hmac(_SALT, name).hexdigest()[:16]
