@@ -1,18 +1,14 @@
 // The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
-import { addToPast, moment, past, resetZoom, startRanges, zoomTo } from "./history.js";
+import { addToPast, momentIn, past, resetZoom, spanWords, startRanges, zoomTo } from "./history.js";
 import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
+import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 
-const SECONDS = 900;
 const TABLE_ROWS_MAX = 96;
 const START_SECONDS = 120; // the shortest time a graph spans
-const REFETCH_AFTER_MS = 1_000;
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
-let series = null; // {newest, columns: {name: [900 values]}, graphs, labels, paused}
 let plotly = null;
-let isLoading = false;
-let pending = []; // points that came while the columns were on their way
 
 export function startGraphs() {
   const places = [...document.querySelectorAll("[data-graph]")];
@@ -31,10 +27,9 @@ export function startGraphs() {
     graphs.set(place.dataset.graph, new Graph(place, frames[place.dataset.graph]));
     seen.observe(place);
   }
-  startRanges(showRange);
+  startRanges(showRange, startSeconds(drawAll));
   addEventListener("themechange", redress);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
-  fetchSeries();
   if (!url) {
     for (const graph of graphs.values()) graph.say("Graphs are not available on this server.");
     return;
@@ -50,61 +45,14 @@ function showRange() {
 
 export function applyPoints(frame) {
   if (!graphs.size) return;
-  const second = frame.second;
-  addToPast(second, frame.points, frame.flags.paused);
-  if (!series) {
-    pending.push([second, frame.points]);
-    pending = pending.slice(-60);
-  } else {
-    const known = Object.keys(series.columns);
-    // Another channel has grown among the deepest: its past has to be fetched.
-    if (Object.keys(frame.points).some((name) => !known.includes(name)) || second - series.newest > SECONDS) fetchSeries();
-    else addSecond(second, frame.points, frame.flags.paused);
-  }
+  addToPast(frame.second, frame.points, frame.flags.paused);
+  addLiveSecond(frame);
   for (const [name, graph] of graphs) graph.legend(frame.legends[name] ?? {});
+  drawAll();
+}
+
+function drawAll() {
   for (const graph of graphs.values()) graph.draw();
-}
-
-function addSecond(second, points, isPaused) {
-  if (series.newest === null) series.newest = second - 1;
-  if (second <= series.newest) return;
-  const missed = Math.min(second - series.newest - 1, SECONDS);
-  // This page was too slow to take some frames; the server knows whether those seconds are really unknown.
-  if (missed) setTimeout(fetchSeries, REFETCH_AFTER_MS);
-  for (const [name, values] of Object.entries(series.columns)) {
-    for (let index = 0; index < missed; index += 1) values.push(null);
-    values.push(points[name] ?? null);
-    values.splice(0, values.length - SECONDS);
-  }
-  const last = series.paused.at(-1);
-  if (isPaused) {
-    if (last && last[1] >= series.newest - 1) last[1] = second;
-    else series.paused.push([second, second]);
-  }
-  series.newest = second;
-}
-
-async function fetchSeries() {
-  if (isLoading) return;
-  isLoading = true;
-  try {
-    const asked = JSON.parse(document.body.dataset.subscribe);
-    const names = [asked.topic, asked.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
-    const answer = await fetch(`/api/series/${names.join("")}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) return;
-    const fetched = await answer.json();
-    for (const [name, values] of Object.entries(fetched.columns)) {
-      if (!values.length) fetched.columns[name] = new Array(SECONDS).fill(null);
-    }
-    series = fetched;
-    for (const [second, points] of pending) if (second > series.newest) addSecond(second, points, false);
-    pending = [];
-    for (const graph of graphs.values()) graph.draw();
-  } catch {
-    // The socket's next frame tries again.
-  } finally {
-    isLoading = false;
-  }
 }
 
 function load(url) {
@@ -119,7 +67,7 @@ function load(url) {
   script.src = url;
   script.addEventListener("load", () => {
     plotly = window.Plotly;
-    for (const graph of graphs.values()) graph.draw();
+    drawAll();
   });
   script.addEventListener("error", () => {
     for (const graph of graphs.values()) graph.say("The graph could not be loaded: reload the page to try again.");
@@ -139,7 +87,6 @@ class Graph {
     this.frame = frame;
     this.isVisible = false;
     this.isDrawn = false;
-    this.isZoomed = false;
     this.drawn = ""; // what the last drawing showed
     this.hidden = new Set();
     this.revision = 0;
@@ -151,7 +98,7 @@ class Graph {
         [".label", ".now"].map((part) => line.querySelector(part).textContent),
       ]),
     );
-    this.legendShown = 0;
+    this.legendShown = -Infinity;
     place.querySelector(".legend").addEventListener("click", (event) => {
       const line = event.target.closest("button");
       if (line) this.toggle(line);
@@ -171,14 +118,13 @@ class Graph {
   }
 
   get columns() {
-    return (past() ?? series)?.graphs[this.name] ?? [];
+    return (past() ?? liveSeconds())?.graphs[this.name] ?? [];
   }
 
   showRange() {
-    if (this.isPastOnly) this.place.hidden = !past();
-    this.isZoomed = false;
+    if (this.isPastOnly) this.place.hidden = !past() || past().step_s === 1;
     this.drawn = "";
-    this.legendShown = 0;
+    this.legendShown = -Infinity;
     this.legend(this.lines);
     this.draw();
   }
@@ -210,7 +156,7 @@ class Graph {
     const title = this.place.querySelector("h2").textContent;
     const summary = names.map((name) => lines[name].join(" ")).join(", ");
     // Read when somebody comes to the graph, not announced every second.
-    const when = range ? `${moment(range.from)} to ${moment(range.to)}.` : "last 15 minutes. Now:";
+    const when = range ? `${spanWords(range)}.` : "last 15 minutes. Now:";
     this.plot.setAttribute("aria-label", `${title}, ${when} ${summary}`);
   }
 
@@ -247,6 +193,7 @@ class Graph {
 
   draw() {
     const range = past();
+    const series = liveSeconds();
     if (!plotly || !(range ?? series) || !this.isVisible || document.hidden || !this.plot.isConnected) return;
     const sign = range ? `past ${range.drawing}` : `${series.newest} ${this.columns.join()}`;
     if (sign === this.drawn) return;
@@ -267,7 +214,8 @@ class Graph {
   data() {
     this.dressedFrame ??= dressed(this.frame);
     if (past()) return this.pastData(past());
-    const times = timesOf(series.newest);
+    const series = liveSeconds();
+    const times = timesOfSeconds();
     return this.columns.map((column, index) => ({
       ...this.dressedFrame.data[index % this.dressedFrame.data.length],
       name: series.labels[column],
@@ -305,38 +253,28 @@ class Graph {
       layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));
       return layout;
     }
+    const series = liveSeconds();
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
-    const known = this.isZoomed ? 0 : Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
-    layout.annotations = series.paused.map(([first]) => pauseWord(first, series.newest - SECONDS + 1 + known));
-    countAxis(layout, Math.max(0, ...shown.map(highest)), this.isRate);
-    if (this.isZoomed) {
-      // What somebody looks at stays where it is while seconds are added.
-      layout.xaxis.range = this.plot.layout.xaxis.range;
-      layout.yaxis.range = this.plot.layout.yaxis.range;
-    } else {
-      // A server that has just started shows what it knows, not an empty quarter of an hour.
-      layout.xaxis.range = [localMs(series.newest - SECONDS + 1 + known), localMs(series.newest)];
-    }
+    // A server that has just started shows what it knows, not an empty quarter of an hour.
+    const first = series.newest - SECONDS + 1 + Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
+    layout.annotations = series.paused.map(([begin]) => pauseWord(begin, first, series.newest));
+    countAxis(layout, Math.max(0, ...shown.map((column) => highestOf(series.columns[column]))), this.isRate);
+    layout.xaxis.range = [localMs(first), localMs(series.newest)];
     return layout;
   }
 
   zoomed(change) {
-    if (past()) {
-      const [first, end] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-      if (first !== undefined) zoomTo(secondOf(first), secondOf(end));
-      else if ("xaxis.autorange" in change) resetZoom(); // two clicks
-      return;
-    }
-    if ("xaxis.range[0]" in change || "yaxis.range[0]" in change || "xaxis.range" in change) {
-      this.isZoomed = true;
-    } else if ("xaxis.autorange" in change || "yaxis.autorange" in change) {
-      this.isZoomed = false;
-      // A new revision of the user's choices: without it plotly would hold on to the autorange just asked for.
-      this.frame.layout.uirevision = `${this.frame.layout.uirevision}.`;
-      this.dressedFrame = undefined;
-      this.drawn = "";
-      requestAnimationFrame(() => this.draw());
-    }
+    const [first, end] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (first !== undefined) zoomTo(secondOf(first), secondOf(end));
+    else if (!("xaxis.autorange" in change)) return;
+    else if (past()) resetZoom(); // two clicks
+    else this.drawAnew();
+  }
+
+  // Plotly holds on to what the user has chosen, as long as the revision of his choices is the same.
+  drawAnew() {
+    this.frame.layout.uirevision = `${this.frame.layout.uirevision}.`;
+    this.redress();
   }
 
   redress() {
@@ -349,6 +287,7 @@ class Graph {
   table() {
     const details = this.place.querySelector("details");
     const range = past();
+    const series = liveSeconds();
     if (!details.open || !(range ?? series)) return;
     const labels = (range ?? series).labels;
     const table = document.createElement("table");
@@ -370,7 +309,7 @@ class Graph {
       if (values.every((value) => value === null)) continue;
       const row = body.insertRow();
       row.insertCell().textContent = times
-        ? moment(times[index])
+        ? momentIn(range, times[index])
         : new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString("en-GB");
       for (const value of values) {
         const cell = row.insertCell();
@@ -436,32 +375,13 @@ function pauseShape(first, last) {
 }
 
 // The word stands inside the pause, or before one that has only just begun.
-function pauseWord(first, from) {
-  const isAtTheEnd = (first - from) / (series.newest - from) > 0.85;
+function pauseWord(first, from, newest) {
+  const isAtTheEnd = (first - from) / (newest - from) > 0.85;
   const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
   return {
-    xref: "x", yref: "paper", x: localMs(Math.max(first, series.newest - SECONDS + 1)), y: 1,
+    xref: "x", yref: "paper", x: localMs(Math.max(first, newest - SECONDS + 1)), y: 1,
     xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
   };
-}
-
-let timesNewest = null;
-let times = [];
-function timesOf(newest) {
-  if (timesNewest !== newest) {
-    timesNewest = newest;
-    times = Array.from({ length: SECONDS }, (_, index) => localMs(newest - SECONDS + 1 + index));
-  }
-  return times;
-}
-
-function firstKnown(column) {
-  const index = series.columns[column].findIndex((value) => value !== null);
-  return index < 0 ? SECONDS : index;
-}
-
-function highest(column) {
-  return series.columns[column].reduce((top, value) => (value !== null && value > top ? value : top), 0);
 }
 
 function setText(element, text) {

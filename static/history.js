@@ -1,19 +1,23 @@
 // Ranges of the past: the picker above the graphs, what the server keeps of a range, and how it goes on live.
-// The range stands in the URL, in UTC; people read and choose times of their own zone.
+// The range stands in the URL, in UTC; people read and choose times of their own zone. `step=1s` beside it: a zoom into
+// the live seconds, drawn from those as long as the page keeps them, and from the history afterwards.
 import { localMs } from "./history_drawing.js";
+import { keptSeconds, liveSeconds, SECONDS } from "./live_seconds.js";
 
 const PRESET_S = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 };
 const LIVE = "15m";
 const ZOOM_MIN_S = 300;
+const ZOOM_SECONDS_MIN_S = 60; // the server's shortest range
 const MISSED_MAX_S = 5; // seconds without a frame, after which the server is asked what it knows of them
 const REFETCH_MIN_S = 60; // recorded windows take the place of live seconds
 const REFETCH_MAX_S = 300;
 const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; longer than this nobody writes them
 
 let place = null; // the picker
-let chosen = { preset: LIVE }; // or {first, end}: Unix seconds, end null when the range ends now
+let chosen = { preset: LIVE }; // or {query, seconds}: the URL's, and [first, end] of a zoom into the live seconds
 let answer = null; // what the server said of the range, with what has come since; null while live
 let changed = () => {}; // tells the graphs
+let secondsCome = Promise.resolve();
 let fetching = null;
 let fetchedAt = 0;
 let revision = 0;
@@ -23,10 +27,12 @@ export function past() {
   return answer;
 }
 
-export function startRanges(onChange) {
+// secondsCame: a promise that resolves when the live seconds are there.
+export function startRanges(onChange, secondsCame) {
   place = document.querySelector("[data-ranges]");
   if (!place) return;
   changed = onChange;
+  secondsCome = secondsCame;
   place.querySelector(".segments").addEventListener("click", (event) => {
     const link = event.target.closest("a[data-preset]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -81,11 +87,13 @@ function fillForm(form) {
 function rangeOf(search) {
   const query = new URLSearchParams(search);
   if (!query.get("from") && !query.get("to")) return { preset: query.get("range") || LIVE };
-  return { query: search.replace(/^\?/, "") };
+  const span = ["from", "to"].map((name) => Date.parse(query.get(name)) / 1000);
+  const seconds = query.get("step") === "1s" && span.every(Number.isInteger) ? span : null;
+  return { query: search.replace(/^\?/, ""), seconds };
 }
 
 function queryOf({ first, end }) {
-  const time = (second) => new Date(Math.floor(second / 60) * 60_000).toISOString().replace(/:00\.000Z$/, "Z");
+  const time = (second) => new Date(second * 1000).toISOString().replace(/(:00)?\.000Z$/, "Z");
   return `from=${time(first)}&to=${time(end)}`;
 }
 
@@ -97,20 +105,34 @@ function go(href, state = null) {
 // A zoom makes an entry of its own, so that "back" undoes it; a further zoom takes that one's place.
 export function zoomTo(firstS, endS) {
   if (answer && Math.max(Math.abs(firstS - answer.from), Math.abs(endS - answer.to)) < answer.step_s) return resetZoom();
-  let first = Math.floor(firstS / 60) * 60;
-  let end = Math.ceil(endS / 60) * 60;
-  if (end - first < ZOOM_MIN_S) {
-    const middle = Math.round((first + end) / 120) * 60;
-    first = middle - ZOOM_MIN_S / 2 - 30;
-    end = first + ZOOM_MIN_S;
-  }
-  const href = `?${queryOf({ first, end })}`;
+  const href = !answer || answer.step_s === 1 ? hrefOfSeconds(firstS, endS) : hrefOfMinutes(firstS, endS);
   if (history.state?.zoomedFrom) {
     history.replaceState(history.state, "", href);
     choose(rangeOf(location.search));
   } else {
     go(href, { zoomedFrom: location.search || "?range=15m" });
   }
+}
+
+function hrefOfMinutes(firstS, endS) {
+  const [first, end] = widened(Math.floor(firstS / 60) * 60, Math.ceil(endS / 60) * 60, ZOOM_MIN_S, 60);
+  return `?${queryOf({ first, end })}`;
+}
+
+function hrefOfSeconds(firstS, endS) {
+  const { newest } = liveSeconds();
+  if (firstS < newest - SECONDS) return hrefOfMinutes(firstS, endS);
+  let [first, end] = widened(Math.floor(firstS), Math.ceil(endS), ZOOM_SECONDS_MIN_S, 1);
+  const ahead = Math.max(0, end - newest - 1);
+  [first, end] = [Math.max(first - ahead, newest - SECONDS + 1), end - ahead];
+  return `?${queryOf({ first, end })}&step=1s`;
+}
+
+// A span of at least `shortest` seconds, with the same middle, both ends multiples of `step`.
+function widened(first, end, shortest, step) {
+  const missing = Math.max(0, shortest - (end - first));
+  const earlier = first - Math.ceil(missing / 2 / step) * step;
+  return missing ? [earlier, earlier + shortest] : [first, end];
 }
 
 export function resetZoom() {
@@ -124,11 +146,20 @@ function choose(range) {
     if (link.dataset.preset === range.preset) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
-  place.querySelector("details").toggleAttribute("data-chosen", Boolean(range.query));
-  place.querySelector("[data-range-reset]").hidden = !range.query;
+  const zoomedFrom = history.state?.zoomedFrom ?? "";
+  const isZoomed = Boolean(range.query && (range.seconds || zoomedFrom));
+  const reset = place.querySelector("[data-range-reset]");
+  place.querySelector("details").toggleAttribute("data-chosen", Boolean(range.query) && !isZoomed);
+  place.querySelector("[data-range-zoomed]").textContent = isZoomed ? "Zoomed" : "";
+  reset.hidden = !range.query;
+  reset.textContent = !zoomedFrom || rangeOf(zoomedFrom).preset === LIVE ? "Back to live" : "Undo the zoom";
   notice("");
   fetching?.abort();
   fetching = null;
+  if (range.seconds) {
+    showSeconds();
+    return;
+  }
   if (range.preset !== LIVE) {
     load();
     return;
@@ -136,6 +167,19 @@ function choose(range) {
   busy(false);
   answer = null;
   words("");
+  changed();
+}
+
+// A zoom into the live seconds: what the page keeps of them is drawn as a range, while new ones go on coming.
+async function showSeconds() {
+  const mine = revision;
+  await secondsCome;
+  if (mine !== revision) return;
+  const kept = keptSeconds(...chosen.seconds);
+  if (!kept) return load();
+  answer = { ...kept, revision: mine, drawing: performance.now() };
+  busy(false);
+  words(describe());
   changed();
 }
 
@@ -245,12 +289,18 @@ function tell() {
 }
 
 function describe() {
-  const { from, to, step_s: step } = answer;
-  const isDay = new Date(from * 1000).toDateString() === new Date(to * 1000).toDateString();
-  const end = isDay ? clock(to) : moment(to);
+  const { step_s: step } = answer;
+  if (step === 1) return `${spanWords(answer)} · a point a second · live figures go on`;
   const size = step % 3600 === 0 ? [step / 3600, "hour"] : [step / 60, "minute"];
   const every = size[0] === 1 ? `${size[1] === "hour" ? "an" : "a"} ${size[1]}` : `every ${size[0]} ${size[1]}s`;
-  return `${moment(from)} – ${end} · a point ${every} · shaded: least to most`;
+  return `${spanWords(answer)} · a point ${every} · shaded: least to most`;
+}
+
+// From when to when; to the second where a point is a second.
+export function spanWords({ from, to, step_s: step }) {
+  const isDay = new Date(from * 1000).toDateString() === new Date(to * 1000).toDateString();
+  const end = isDay ? clock(to, step) : momentIn({ step_s: step }, to);
+  return `${momentIn({ step_s: step }, from)} – ${end}`;
 }
 
 function words(text) {
@@ -275,12 +325,18 @@ function busy(isBusy) {
   document.querySelector("[data-graphs]").setAttribute("aria-busy", String(isBusy));
 }
 
-function clock(second) {
-  return new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+function clock(second, step = 60) {
+  const parts = { hour: "2-digit", minute: "2-digit", ...(step === 1 && { second: "2-digit" }) };
+  return new Date(second * 1000).toLocaleTimeString("en-GB", parts);
 }
 
-export function moment(second) {
+function moment(second) {
+  return momentIn({ step_s: 60 }, second);
+}
+
+// A moment as the points of a range have it.
+export function momentIn({ step_s: step }, second) {
   const time = new Date(second * 1000);
   const day = { day: "numeric", month: "short", ...(time.getFullYear() !== new Date().getFullYear() && { year: "numeric" }) };
-  return `${time.toLocaleDateString("en-GB", day)} ${clock(second)}`;
+  return `${time.toLocaleDateString("en-GB", day)} ${clock(second, step)}`;
 }

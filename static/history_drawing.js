@@ -41,7 +41,7 @@ export function bandTrace(times, [low, high], trace) {
 }
 
 // Axes for hours and days: the date stands under the first time and wherever it changes.
-export function pastAxes(layout, { from, to, revision: uirevision }, isDuration, top) {
+export function pastAxes(layout, { from, to, step_s: step, revision: uirevision }, isDuration, top) {
   layout.uirevision = `past ${uirevision}`;
   layout.margin.b = 40;
   layout.margin.r = 12;
@@ -52,11 +52,9 @@ export function pastAxes(layout, { from, to, revision: uirevision }, isDuration,
       { dtickrange: [null, 59_000], value: "%H:%M:%S\n%-d %b" },
       { dtickrange: [DAY_S * 1000, null], value: "%-d %b" },
     ],
-    hoverformat: "%a %-d %b, %H:%M",
+    hoverformat: step === 1 ? "%H:%M:%S" : "%a %-d %b, %H:%M",
     nticks: 6,
   });
-  // A drag chooses a time and nothing else.
-  layout.yaxis.fixedrange = true;
   if (!isDuration) return;
   layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1000];
   layout.yaxis.tickvals = durationTicks(layout.yaxis.range[1]);

@@ -82,7 +82,7 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
             gridcolor="var(--line)",
             gridwidth=1,
             tickformat="~s",
-            fixedrange=False,
+            fixedrange=True,  # a drag chooses a time and nothing else
             **axis,
         ),
         modebar=go.layout.Modebar(

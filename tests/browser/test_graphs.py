@@ -1,6 +1,8 @@
 """Graphs under the Content-Security-Policy: drawn, zoomed, exported, redrawn in the dark."""
 
+import re
 import struct
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.console_page import LIVE_TIMEOUT_S, create_channel, plotted, wait_until_live
+from tests.support.console_page import LIVE_TIMEOUT_S, create_channel, plotted, wait_for_figure, wait_until_live
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for
 
@@ -18,17 +20,24 @@ DRAWING_TIMEOUT_S = 15.0
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def layout(page: Page, path: str) -> Any:
-    """A part of the depth graph's layout as plotly holds it now, such as "xaxis.range"."""
+def layout(page: Page, path: str, graph: str = "depth") -> Any:
+    """A part of a graph's layout as plotly holds it now, such as "xaxis.range"."""
     return page.evaluate(
-        """(path) => path.split(".").reduce(
-          (part, name) => part[name], document.querySelector('[data-graph="depth"] .js-plotly-plot')._fullLayout)""",
-        path,
+        """([path, graph]) => path.split(".").reduce(
+          (part, name) => part[name], document.querySelector(`[data-graph="${graph}"] .js-plotly-plot`)._fullLayout)""",
+        [path, graph],
     )
 
 
-def milliseconds(page: Page, limits: list[Any]) -> list[float]:
+def times(page: Page, graph: str = "depth") -> list[float]:
+    """First and last of a graph's axis, in ms as drawn."""
+    limits = layout(page, "xaxis.range", graph)
     return page.evaluate("(limits) => limits.map((limit) => new Date(limit).getTime())", limits)
+
+
+def wait_for_times(page: Page, graph: str, expected: list[float]) -> None:
+    """The graphs are drawn one after the other."""
+    wait_for(f"{expected} in {graph}", lambda: times(page, graph) == expected, timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
 
 
 @pytest.fixture
@@ -42,32 +51,65 @@ def page(server: ServerProcess, open_page: OpenPage) -> Page:
     return opened
 
 
-def test_a_graph_is_drawn_zoomed_by_dragging_and_stays_zoomed(page: Page) -> None:
-    graph = page.locator('[data-graph="depth"]')
-    assert graph.locator(".js-line").get_attribute("d"), "no line is drawn"
-    whole = milliseconds(page, layout(page, "xaxis.range"))
-    area = graph.locator(".nsewdrag").first
+def test_a_drag_zooms_the_time_of_all_live_graphs_and_nothing_else(server: ServerProcess, page: Page) -> None:
+    assert page.locator('[data-graph="depth"] .js-line').get_attribute("d"), "no line is drawn"
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    wait_for("the other graph", lambda: plotted(page, "in_flight"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    chip, words = page.locator("[data-range-zoomed]"), page.locator("[data-range-words]")
+    expect(chip).to_be_hidden()
+    address = page.url
+    first, end = times(page)
+    heights = {name: layout(page, "yaxis.range", name) for name in ("depth", "in_flight")}
+
+    # Not quite level, as hands are, and slow enough for a second to be added meanwhile.
+    area = page.locator('[data-graph="depth"] .nsewdrag').first
     box = area.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.5)
+    page.mouse.move(box["x"] + box["width"] * 0.35, box["y"] + box["height"] * 0.4)
     page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.5, steps=5)
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.4 + 10, steps=3)
+    page.wait_for_timeout(1_200)
+    page.mouse.move(box["x"] + box["width"] * 0.99, box["y"] + box["height"] * 0.4 + 40, steps=3)
     page.mouse.up()
-    zoomed = milliseconds(page, layout(page, "xaxis.range"))
-    assert zoomed[1] - zoomed[0] == pytest.approx((whole[1] - whole[0]) / 2, rel=0.1)
-    newest = plotted(page, "depth")[0]["x"][-1]
-    wait_for("two seconds more", lambda: plotted(page, "depth")[0]["x"][-1] >= newest + 2000, timeout_s=LIVE_TIMEOUT_S)
-    assert milliseconds(page, layout(page, "xaxis.range")) == pytest.approx(zoomed, abs=1), "new data moved the zoom"
-    # Two clicks bring the whole back.
-    area.dblclick()
-    wait_for(
-        "the whole graph again",
-        lambda: (
-            (limits := milliseconds(page, layout(page, "xaxis.range")))[1] - limits[0]
-            == pytest.approx(whole[1] - whole[0], abs=10_000)
-        ),
-        timeout_s=LIVE_TIMEOUT_S,
-    )
+
+    expect(chip).to_have_text("Zoomed")
+    expect(words).to_contain_text("a point a second · live figures go on")
+    expect(page.locator('[data-graph="depth"] .legend')).to_contain_text("peak 3")
+    found = re.search(r"\?from=(\S+Z)&to=(\S+Z)&step=1s$", page.url)
+    assert found, page.url
+    asked = [datetime.fromisoformat(time).timestamp() for time in found.groups()]
+    assert asked[1] - asked[0] == pytest.approx(0.64 * (end - first) / 1000, abs=5)
+    zone_ms = page.evaluate("new Date().getTimezoneOffset() * 60000")
+    zoomed = [second * 1000 - zone_ms for second in asked]
+    for name, height in heights.items():
+        wait_for_times(page, name, zoomed)
+        assert layout(page, "yaxis.range", name) == height, f"the drag changed what {name} is measured by"
+
+    # The figures go on, the view stays, and its address shows the same again.
+    shown = plotted(page, "depth")[0]
+    server.http("POST", "/mpub?topic=drawn", b"4\n5")
+    wait_for_figure(page, "depth", "5")
+    assert plotted(page, "depth")[0] == shown
+    page.reload()
+    wait_for("the graph again", lambda: plotted(page, "depth"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    wait_for_times(page, "depth", zoomed)
+    assert plotted(page, "depth")[0] == shown
+    expect(chip).to_have_text("Zoomed")
+
+    # A link, "back" and two clicks lead out of it.
+    page.get_by_role("link", name="Back to live").click()
+    expect(chip).to_be_hidden()
+    wait_for("live seconds", lambda: times(page)[1] > end, timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
+    page.go_back()
+    wait_for_times(page, "depth", zoomed)
+    page.go_back()
+    expect(chip).to_be_hidden()
+    assert page.url == address
+    page.go_forward()
+    wait_for_times(page, "in_flight", zoomed)
+    page.locator('[data-graph="in_flight"] .nsewdrag').first.dblclick()
+    expect(chip).to_be_hidden()
+    wait_for("live seconds", lambda: times(page)[1] > end, timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
 
 
 def test_one_message_is_no_thousand_thousandths(server: ServerProcess, open_page: OpenPage) -> None:

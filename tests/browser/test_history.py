@@ -181,7 +181,7 @@ def test_a_drag_zooms_all_graphs_and_the_url_and_is_undone(page: Page) -> None:
     assert page.url.endswith("?range=7d"), "one step back undoes the zoom, however often it was made finer"
     drag(page, "depth", 0.5, 0.9)
     wait_for_span(page, 0.4 * 7 * DAY_S)
-    page.get_by_role("link", name="Reset").click()
+    page.get_by_role("link", name="Undo the zoom").click()
     wait_for_span(page, 7 * DAY_S)
     drag(page, "depth", 0.5, 0.9)
     wait_for_span(page, 0.4 * 7 * DAY_S)
