@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path, register_convert
 
 from admin_console.accounts import views as accounts
 from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts, cursors, messages, pages, pipeline, seek
+from admin_console.views import acts, confirmed_acts, cursors, messages, pages, pipeline, rewind
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -56,6 +56,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_CHANNEL}/~delete/", confirmed_acts.delete_channel, name="delete_channel"),
     path(f"{_CHANNEL}/~requeue/", confirmed_acts.requeue_channel, name="requeue_channel"),
     path(f"{_CHANNEL}/~release-deferred/", confirmed_acts.release_deferred, name="release_deferred"),
-    path(f"{_CHANNEL}/~seek/", seek.seek_channel, name="seek_channel"),
+    path(f"{_CHANNEL}/~rewind/", rewind.rewind_channel, name="rewind_channel"),
     path("api/", include("admin_console.api.urls")),
 ]

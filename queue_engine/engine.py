@@ -489,14 +489,17 @@ class Engine:
         return log_acts.seek_preview(self.topic(topic), self.channel(topic, channel), target)
 
     @fencing
-    def seek_channel(self, topic: str, channel: str, *, target: log_acts.Target) -> tuple[Outcome, Ticket]:
-        """Move a channel back or forth. The outcome tells what waits then, and what was in flight. Raises as
-        `read_messages`."""
+    def seek_channel(
+        self, topic: str, channel: str, *, target: log_acts.Target, keep_finished: bool = False
+    ) -> tuple[Outcome, Ticket]:
+        """Move a channel back or forth. keep_finished: only forth, see `log_acts.seek`. The outcome tells what waits
+        then, and what was in flight. Raises as `read_messages`."""
         self._check_open()
         outcome = Outcome()
 
         def act() -> Ticket:
-            return log_acts.seek(self.topic(topic), self.channel(topic, channel), target, outcome)
+            places = self.topic(topic), self.channel(topic, channel)
+            return log_acts.seek(*places, target, outcome, keep_finished=keep_finished)
 
         return outcome, self._catalog.in_turn(topic, act)
 

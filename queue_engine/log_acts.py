@@ -30,19 +30,22 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A place in a topic: one of an offset, a publish time (Unix ns), or the words "start" and "end"."""
+    """A place in a topic: one of an offset, a publish time (Unix ns), or the words "start" and "end". is_exact: an
+    offset that the log has removed is refused; otherwise the oldest one stands for it."""
 
     offset: int | None = None
     time_ns: int | None = None
     word: str = ""
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPreview:
-    """What a seek would do. offset: where the cursor would stand. depth: messages that would wait then (and be
-    delivered, again or for the first time); depth_now: those that wait, are deferred or in flight now."""
+    """What a seek would do. offset: where the cursor would stand; next_offset: where it stands now. depth: messages
+    from there on (delivered again or for the first time); depth_now: those that wait, are deferred or in flight now."""
 
     offset: int
+    next_offset: int
     oldest_offset: int
     end_offset: int
     depth: int
@@ -121,6 +124,8 @@ def resolved(store: LogTopicStore, target: Target) -> int:
     assert target.offset is not None
     if target.offset > store.end_offset:
         raise LimitError(f"offset {target.offset} of {store.name} is beyond its end, {store.end_offset}")
+    if target.is_exact and target.offset < store.oldest_offset:
+        raise LimitError(f"offset {target.offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     return target.offset
 
 
@@ -201,6 +206,7 @@ def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
     offset = min(max(resolved(store, target), store.oldest_offset), store.released)
     return SeekPreview(
         offset,
+        backlog.next_offset,
         store.oldest_offset,
         store.end_offset,
         store.count_between(offset, store.released),
@@ -208,18 +214,24 @@ def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
     )
 
 
-def seek(topic: Topic, channel: Channel, target: Target, outcome: Outcome) -> Ticket:
+def seek(topic: Topic, channel: Channel, target: Target, outcome: Outcome, *, keep_finished: bool) -> Ticket:
     """Move a channel's cursor: all from there on is delivered (again), all before it is done. What is in flight is
-    taken from its consumers; their FIN comes too late. Nothing of it is done before it is durable."""
+    taken from its consumers; their FIN comes too late. Nothing of it is done before it is durable.
+
+    keep_finished: skip what is before the offset, and deliver nothing behind it that is finished, again."""
     store, backlog = _both(topic, channel)
     offset = resolved(store, target)
 
     def in_force() -> Ticket:
         outcome.in_flight = channel.in_flight_count
         channel.forget_in_flight()
-        backlog.seek(offset)
+        if keep_finished:
+            backlog.skip_before(offset)
+        else:
+            backlog.seek(offset)
         channel.has_moved()
         outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
         return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
 
-    return after(backlog.prepare_seek(offset), in_force)
+    prepared = backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset)
+    return after(prepared, in_force)

@@ -27,6 +27,8 @@ _FURTHER_ACTIONS = (
     "disable_user",
     "enable_user",
 )
+# Rows are never changed: those of before have the name of before.
+_NAMED_ANEW = {"seek_channel": "rewind_channel"}
 # An intent whose result never came: the process ended in between.
 _WITHOUT_RESULT = "no result"
 
@@ -71,7 +73,7 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
     if actor_text:
         rows = rows.filter(actor=actor_text)
     if action_text:
-        rows = rows.filter(action=action_text)
+        rows = rows.filter(action__in=[action_text, *(old for old, new in _NAMED_ANEW.items() if new == action_text)])
     if object_text:
         topic, slash, channel = object_text.partition("/")
         rows = rows.filter(topic=topic, channel=channel) if slash else rows.filter(Q(topic=topic) | Q(detail=topic))
@@ -88,7 +90,7 @@ def _line(row: AuditRow) -> AuditLine:
     return AuditLine(
         row=row,
         at=datetime.fromtimestamp(row.at_ms / 1000, UTC),
-        action=row.action.replace("_", " "),
+        action=_NAMED_ANEW.get(row.action, row.action).replace("_", " "),
         verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
         tone="warning" if is_orphan else _TONES.get(Verdict(row.verdict), ""),
         counts=", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(row.counts.items())),

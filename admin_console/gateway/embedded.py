@@ -49,10 +49,10 @@ _METHODS = {
         "retry_channel",
         "release_deferred",
         "publish",
-        "seek_channel",
     )
 } | {
     "requeue_channel": "requeue_in_flight",
+    "rewind_channel": "seek_channel",
     "delete_cursor": "delete_cursor",
     # The archive of a topic is the cursor of that name.
     "archive_on": "create_cursor",

@@ -117,7 +117,7 @@ class Gateway(Protocol):
         ...
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
-        """What moving a channel there would do. Raises as `messages`."""
+        """What rewinding a channel to there would do. Raises as `messages`."""
         ...
 
     def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:

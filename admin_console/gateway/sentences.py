@@ -81,9 +81,10 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
             return f"Requeued {counted(outcome.in_flight, 'message')} of {name}."
         case "release_deferred":
             return f"Released {counted(outcome.deferred, 'deferred message')} of {name}."
-        case "seek_channel":
+        case "rewind_channel":
             taken = f", {counted(outcome.in_flight, 'message')} taken from consumers" if outcome.in_flight else ""
-            return f"Moved {name}: {counted(outcome.depth, 'message')} waiting now{taken}."
+            place = f" to offset {details['target'].offset:,}" if "target" in details else ""
+            return f"Rewound {name}{place}: its depth is {outcome.depth:,} now{taken}."
         case "create_cursor":
             waiting = counted(outcome.depth, "message")
             return (

@@ -44,7 +44,7 @@ ACTS: Mapping[str, Role] = {
     "run_replay": Role.OPERATOR,
     "cancel_replay": Role.OPERATOR,
     # These lose messages, or deliver them again.
-    "seek_channel": Role.ADMIN,
+    "rewind_channel": Role.ADMIN,
     "empty_topic": Role.ADMIN,
     "empty_channel": Role.ADMIN,
     "delete_topic": Role.ADMIN,

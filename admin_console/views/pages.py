@@ -30,7 +30,7 @@ _ACTS = {
         "requeue_channel",
         "release_deferred",
         "pause_channel",
-        "seek_channel",
+        "rewind_channel",
         "empty_channel",
         "delete_channel",
     ),

@@ -17,7 +17,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing to fill in. kind: text, area, radio or select; `choices` belong to the last two."""
+    """One thing to fill in. kind: text, area, radio or select, which have `choices`, or hidden."""
 
     name: str
     label: str

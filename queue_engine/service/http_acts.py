@@ -81,7 +81,7 @@ class ActRoutes:
             self._act(head, action, topic, channel, answer, **details)
 
     def _seek(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        query = self._act_query(head, "seek_channel", answer)
+        query = self._act_query(head, "rewind_channel", answer)
         if query is None:
             return
         topic, channel = query.get("topic", ""), query.get("channel", "")
@@ -92,13 +92,13 @@ class ActRoutes:
             preview = self._engine.seek_preview(topic, channel, target)
         except http_log.QueryError as exc:
             refusal = Refusal(400, "INVALID_REQUEST", str(exc))
-            self._audit.refuse(head, "seek_channel", topic, channel, refusal, answer)
+            self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
             return
         except PenstockError as exc:
-            self._audit.refuse(head, "seek_channel", topic, channel, act_refusal(exc), answer)
+            self._audit.refuse(head, "rewind_channel", topic, channel, act_refusal(exc), answer)
             return
         done = http_log.seek_response(preview)
-        self._act(head, "seek_channel", topic, channel, answer, done, target=target)
+        self._act(head, "rewind_channel", topic, channel, answer, done, target=target)
 
     def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:
         try:
@@ -131,7 +131,7 @@ class ActRoutes:
             "pause_channel": engine.pause_channel,
             "unpause_channel": engine.unpause_channel,
             "retry_channel": engine.retry_channel,
-            "seek_channel": engine.seek_channel,
+            "rewind_channel": engine.seek_channel,
         }
         names = (topic, channel) if channel else (topic,)
         try:

@@ -8,7 +8,7 @@
     POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 keeps it longer, moves it
     POST /log/renew[?ttl_ms=MS], names of leases as body, one a line            keeps all of them longer, or none
     POST /log/release?lease=L                                                   gives it back
-    POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      moves the channel
+    POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      rewinds the channel
     POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
 
 Who may ask for them is said in `http_rules.py`.

@@ -127,6 +127,8 @@ class TokenCheck:
 
 def _action_of(path: str) -> str:
     """The audit's word: /topic/empty → empty_topic; of what reads bodies read_messages."""
+    if path == "/channel/seek":
+        return "rewind_channel"
     if path in http_cursors.ACTS:
         return http_cursors.ACTS[path][1]
     thing, _, verb = path.strip("/").partition("/")

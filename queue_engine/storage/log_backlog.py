@@ -608,6 +608,22 @@ class LogBacklog:
             return DONE
         return self._journal.prepare_seek(self.number, self._clamped(offset), self.progress.epoch + 1)
 
+    def prepare_skip(self, offset: int) -> Ticket:
+        """Done when the journal says, durably, that all before `offset` is done; then `skip_before` does it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_empty([self.number], self._clamped(offset))
+
+    def skip_before(self, offset: int) -> None:
+        """All before `offset` is done; what was done behind it stays so. What is in flight was taken from its
+        consumers before, and comes again."""
+        offset = self._clamped(offset)
+        self.progress.emptied(offset)
+        if self._journal is not None:
+            # Once more: what came to pass since it was prepared is before it.
+            self._journal.empty(self.number, offset)
+        self.start_over()
+
     def _clamped(self, offset: int) -> int:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)
 

@@ -39,7 +39,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("confirm-publish", f"{topic_path}~publish/"),
         ConsolePage("confirm-empty-topic", f"{topic_path}~empty/"),
         ConsolePage("confirm-delete-channel", f"{channel_path}~delete/"),
-        ConsolePage("confirm-seek", f"{channel_path}~seek/"),
+        ConsolePage("confirm-rewind", f"{channel_path}~rewind/"),
         ConsolePage("dialog-requeue", channel_path, act="Requeue in flight…"),
         ConsolePage("dialog-create-topic", "/topics/", act="New topic…"),
     )

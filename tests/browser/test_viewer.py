@@ -42,7 +42,7 @@ CHANNEL_ACTS = {
             "/topics/ours/read/",
             CHANNEL_ACTS,
             (
-                "Requeue, release and pause need the role operator, seek, empty and delete need the role admin; "
+                "Requeue, release and pause need the role operator, rewind, empty and delete need the role admin; "
                 "yours is viewer."
             ),
         ),

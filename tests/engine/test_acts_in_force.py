@@ -325,6 +325,9 @@ JOURNAL_ACTS: dict[str, Act] = {
     "empty a topic that has no channel": lambda engine: engine.empty_topic("waiting"),
     "seek to the end": lambda engine: engine.seek_channel("orders", "billing", target=Target(word=END)),
     "seek into the midst": lambda engine: engine.seek_channel("orders", "billing", target=Target(20)),
+    "skip into the midst": lambda engine: engine.seek_channel(
+        "orders", "billing", target=Target(20), keep_finished=True
+    ),
     "make a cursor": lambda engine: engine.create_cursor("orders", cursor="new"),
     "end a cursor": lambda engine: engine.delete_cursor("orders", cursor="archive"),
 }

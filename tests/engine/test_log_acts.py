@@ -129,6 +129,55 @@ def test_a_skip_to_the_end_is_a_skip_for_good(tmp_path: Path, clock: ManualClock
     assert Client(engine, "orders", "billing", ready=10).bodies == [b"c"]
 
 
+def test_a_skip_delivers_nothing_again_that_was_finished_behind_it(tmp_path: Path, clock: ManualClock) -> None:
+    """A consumer that has passed the offset in the meantime gets nothing twice but what it holds."""
+    engine = make_engine(tmp_path, clock)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    publish(engine, b"a", b"b", b"c", b"d", b"e")
+    client = Client(engine, "orders", "billing", ready=4)
+    received = {one.body: one.id for one in client.sink.received}
+    client.finish(received[b"c"])  # then it gets e
+    outcome, ticket = engine.seek_channel("orders", "billing", target=Target(offset=2), keep_finished=True)
+    settle(engine)
+    assert (ticket.error, outcome.in_flight, outcome.depth) == (None, 4, 2)
+    assert client.finish(received[b"a"]) == ["ID not in flight"]
+    assert client.bodies == [b"a", b"b", b"c", b"d", b"e", b"d", b"e"]
+    engine.close()
+    engine = make_engine(tmp_path, clock)
+    again = Client(engine, "orders", "billing", ready=10)
+    assert [(one.body, one.attempts) for one in again.sink.received] == [(b"d", 3), (b"e", 3)]
+
+
+def test_a_skip_beyond_what_was_handed_out_goes_there(engine: Engine) -> None:
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    publish(engine, b"a", b"b", b"c")
+    preview = engine.seek_preview("orders", "billing", END)
+    assert (preview.offset, preview.next_offset) == (3, 0)
+    publish(engine, b"d")
+    engine.seek_channel("orders", "billing", target=Target(offset=preview.offset), keep_finished=True)
+    settle(engine)
+    assert Client(engine, "orders", "billing", ready=10).bodies == [b"d"]
+
+
+def test_an_exact_place_that_is_gone_is_refused(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock, log_segment_bytes=1 << 20)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    client = Client(engine, "orders", "billing", ready=10)
+    for _ in range(4):
+        publish(engine, *[b"x" * 500_000] * 2)
+        client.finish(*[one.id for one in client.sink.received[-2:]])
+        clock.advance(ms=61_000)
+        engine.tick()
+        settle(engine)
+    oldest = engine.seek_preview("orders", "billing", START).offset
+    assert oldest > 0
+    with pytest.raises(LimitError, match=f"offset 0 of orders is gone: the oldest is {oldest}"):
+        engine.seek_channel("orders", "billing", target=Target(offset=0, is_exact=True))
+
+
 def test_a_seek_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
     engine.create_topic("orders")

@@ -102,7 +102,7 @@ async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> N
     assert answer.status == 200
     assert answer.json == {"offset": 2, "oldest_offset": 0, "end_offset": 3, "depth": 1}
     assert server.engine.channel("orders", "billing").backlog.depth == 1
-    assert server.acts[-1].action == "seek_channel"
+    assert server.acts[-1].action == "rewind_channel"
     await server.request("GET", "/topic/messages?topic=orders&limit=2")
     assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
     await server.request("POST", "/channel/create?topic=orders&channel=late&start_offset=1")

@@ -71,7 +71,7 @@ async def test_acts_that_were_refused_are_audited_with_what_they_were_about(tmp_
             await server.request(server.api.method_of(path), path + QUERY)
         assert [(act.action, act.topic, act.channel) for act in server.acts] == [
             ("empty_topic", "orders", "billing"),
-            ("seek_channel", "orders", "billing"),
+            ("rewind_channel", "orders", "billing"),
             ("delete_cursor", "orders", "billing"),
             ("read_messages", "orders", "billing"),
         ]

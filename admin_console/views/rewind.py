@@ -1,0 +1,193 @@
+"""Rewinding a channel: a preview first, then exactly what it showed, whatever is published or consumed in between."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
+from admin_console.gateway.sentences import counted
+from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.messages import OFFSET_DIGITS_MAX, time_ns_of
+from admin_console.views.question import Choice, Field, Question, ask, reason_field
+
+_PLACES = {
+    "start": "the oldest message in the log",
+    "end": "the end: skip everything before it",
+    "offset": "an offset",
+    "time": "a time (UTC)",
+}
+_ON, _BACK = "on", "back"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a preview showed, as the form carries it: the choice it was for, and what it would do. is_on: the channel
+    had not been handed anything from `offset` on, so that going there skips and repeats nothing."""
+
+    choice: str
+    offset: int
+    is_on: bool
+
+    def text(self) -> str:
+        return f"{_ON if self.is_on else _BACK} {self.choice}"
+
+
+class RewindChannel(ActPage):
+    action = "rewind_channel"
+    _preview: SeekPreview | None = None
+    _confirmed: Shown
+
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        chosen = self._given("place") or "start"
+        preview = self._preview
+        fields = [
+            Field(
+                "place",
+                "Rewind to",
+                kind="select",
+                choices=tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items()),
+            ),
+            Field(
+                "offset", "Offset", value=self._given("offset"), help="For “an offset”.", length_max=OFFSET_DIGITS_MAX
+            ),
+            Field("at", "Time", value=self._given("at"), help="For “a time”, such as 2026-03-01T14:30.", length_max=40),
+            reason_field(self.request.POST.get("reason", "")),
+        ]
+        if preview is None:
+            button = "Preview"
+            consequences = [
+                f"The channel has a depth of {channel.depth:,} now. Going back repeats messages; going on skips them.",
+                _IN_FLIGHT,
+                "The preview shows what will happen. Nothing is done before you confirm it.",
+            ]
+        else:
+            shown = self._shown(preview)
+            button = f"Rewind {self.name} to offset {shown.offset:,}"
+            consequences = _meaning(preview, is_on=shown.is_on)
+            fields += [
+                Field("confirmed", "Confirm", kind="hidden", value=str(shown.offset)),
+                Field("previewed", "Preview", kind="hidden", value=shown.text()),
+            ]
+        return Question(
+            title=f"Rewind {self.name}",
+            button=button,
+            post_url=self.url,
+            cancel_url=self.page_url,
+            consequences=consequences,
+            fields=fields,
+            is_dangerous=True,
+        )
+
+    def _given(self, name: str) -> str:
+        return str(self.request.POST.get(name, "") or self.request.GET.get(name, "")).strip()[:40]
+
+    def _choice(self) -> str:
+        """The place as it was chosen, to be compared with that of the preview."""
+        place = self._given("place")
+        return f"{place} {self._given({'offset': 'offset', 'time': 'at'}.get(place, ''))}".strip()
+
+    def _shown(self, preview: SeekPreview) -> Shown:
+        is_on = self._given("place") == "end" or preview.offset >= preview.next_offset
+        return Shown(self._choice(), preview.offset, is_on)
+
+    def post(self, request: HttpRequest, **_: str) -> HttpResponse:
+        complaints: tuple[str, ...] = ()
+        try:
+            if request.POST.get("confirmed"):
+                self._confirmed = self._still_true()
+                return super().post(request)
+        except ComplaintError as exc:
+            complaints = exc.sentences
+        try:
+            self._preview = self._previewed(self._target())
+        except ComplaintError as exc:
+            complaints = exc.sentences
+        return ask(request, self.question(), complaints=complaints, next_url=self._next_url())
+
+    def _still_true(self) -> Shown:
+        """What was previewed and confirmed. Raises ComplaintError where it can't be done any more as it was shown."""
+        offset_text = self.request.POST["confirmed"]
+        if not offset_text.isdigit() or len(offset_text) > OFFSET_DIGITS_MAX:
+            raise ComplaintError(f"{offset_text[:40]!r} is not an offset: a whole number from 0. Nothing was done.")
+        offset = int(offset_text)
+        now = self._previewed(Target(offset=offset))
+        known = self.request.POST.get("previewed", "")
+        word, _, choice = known.partition(" ")
+        shown = Shown(choice, offset, word == _ON) if known else self._unmarked(offset, now)
+        if shown.choice != self._choice():
+            raise ComplaintError(
+                "You chose another place after the preview. Nothing was done. The preview below is for that place."
+            )
+        if offset < now.oldest_offset and not shown.is_on:
+            raise ComplaintError(
+                f"The log has removed the messages before offset {now.oldest_offset:,} since the preview: the channel "
+                f"can't go back to {offset:,}. Nothing was done. The preview below shows what is possible now."
+            )
+        return shown
+
+    def _unmarked(self, offset: int, now: SeekPreview) -> Shown:
+        """A confirmation that does not say what its preview was for: that of the place it names, or of none."""
+        fits = self._given("place") == "end" or self._previewed(self._target()).offset == offset
+        return Shown(self._choice() if fits else "", offset, self._shown(now).is_on)
+
+    def _previewed(self, target: Target) -> SeekPreview:
+        try:
+            return self.gateway.seek_preview(self.topic, self.channel, target)
+        except ReadRefusedError as exc:
+            raise ComplaintError(str(exc)) from exc
+
+    def _target(self) -> Target:
+        place = self._given("place")
+        if place == "offset":
+            text = self._given("offset")
+            if not text.isdigit() or len(text) > OFFSET_DIGITS_MAX:
+                raise ComplaintError(f"{text!r} is not an offset: a whole number from 0.")
+            return Target(offset=int(text))
+        if place == "time":
+            try:
+                return Target(time_ns=time_ns_of(self._given("at")))
+            except ValueError as exc:
+                raise ComplaintError(str(exc)) from exc
+        if place not in _PLACES:
+            raise ComplaintError(f"There is no place {place!r}: it can be {', '.join(_PLACES)}.")
+        return Target(word=place)
+
+    def details(self) -> dict[str, Any]:
+        shown = self._confirmed
+        # The engine looks once more, in the same turn: what can't be had as it was shown is refused, not replaced.
+        return {"target": Target(offset=shown.offset, is_exact=not shown.is_on), "keep_finished": shown.is_on}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"offset {details['target'].offset}"
+
+
+_IN_FLIGHT = "Messages in flight are taken from their consumers, whose FIN then comes too late."
+
+
+def _meaning(preview: SeekPreview, *, is_on: bool) -> list[str]:
+    """What a preview says. The offset is fixed from here on: what is published later lies behind it."""
+    there = f"the topic has {preview.oldest_offset:,} to {preview.end_offset:,}"
+    if is_on:
+        skipped = counted(max(0, preview.depth_now - preview.depth), "message")
+        return [
+            f"The channel goes on at offset {preview.offset:,} ({there}).",
+            (
+                f"It skips {skipped} that it has not finished, and delivers what comes from that offset on: "
+                f"{counted(preview.depth, 'message')} so far, and whatever is published meanwhile."
+            ),
+            _IN_FLIGHT,
+            "While the log keeps skipped messages, Rewind can bring them back.",
+        ]
+    return [
+        f"The channel goes back to offset {preview.offset:,} ({there}).",
+        (
+            f"It delivers {counted(preview.depth, 'message')} from there on, finished ones again, and whatever is "
+            f"published meanwhile. Unfinished now: {counted(preview.depth_now, 'message')}."
+        ),
+        _IN_FLIGHT,
+    ]
+
+
+rewind_channel = RewindChannel.as_view()
