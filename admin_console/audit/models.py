@@ -25,7 +25,8 @@ class Verdict(models.TextChoices):
 class AuditRow(models.Model):
     """One line: who, when, from where, what, to which object, why, and what came of it.
 
-    Rows are only ever added: the database itself refuses to change or remove one (migrations/0002).
+    Rows are only ever added, by `chain.append`: the database itself refuses to change, replace or remove one
+    (migrations/0003), and each row's hash covers the row before it.
     """
 
     act_id = models.CharField(max_length=32)  # joins the intent and the result of one act
@@ -43,6 +44,8 @@ class AuditRow(models.Model):
     verdict = models.CharField(max_length=8, choices=Verdict.choices, blank=True)
     message = models.CharField(max_length=500, blank=True)  # the sentence that the actor read
     counts = models.JSONField(default=dict)  # of the outcome: depth, in_flight, deferred, channels, clients
+    previous_hash = models.CharField(max_length=64, default="", db_default="")  # of the row before
+    hash = models.CharField(max_length=64, default="", db_default="")  # "" where Penstock did not write the row
 
     class Meta:
         ordering = ("-id",)

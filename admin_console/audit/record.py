@@ -9,6 +9,7 @@ from typing import Protocol
 from django.db import DatabaseError
 from django.http import HttpRequest
 
+from admin_console.audit.chain import append
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, trouble_of
@@ -56,7 +57,7 @@ def _add(row: AuditRow) -> None:
         room.hold(row)
         return
     try:
-        row.save(force_insert=True)
+        append([row])
     except DatabaseError as exc:
         if room is None or trouble_of(exc) is Trouble.NONE:
             raise

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from django.db import DatabaseError, close_old_connections, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
+from admin_console.audit.chain import append
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import VIA_HTTP_API, now_ms, set_waiting_room
 from admin_console.database.condition import CONDITION, Place
@@ -121,7 +122,7 @@ class AuditWriter:
                 return
             try:
                 close_old_connections()
-                AuditRow.objects.bulk_create([_row_of(row) for row in batch])
+                append([_row_of(row) for row in batch])
             except Exception as exc:
                 # What the database can't take for another reason goes: the thread and the rows behind it go on.
                 if trouble_of(exc) is Trouble.NONE:

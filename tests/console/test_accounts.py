@@ -1,12 +1,15 @@
 """Logging in and out, throttling, passwords, the first admin, and `manage.py user`."""
 
 import io
+import os
+import pwd
 import stat
 from pathlib import Path
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError
 from django.test import Client
 
 from admin_console.accounts import session_age
@@ -201,6 +204,28 @@ def test_user_command_adds_changes_disables_and_lists(monkeypatch: pytest.Monkey
     assert User.objects.get(username="grace").check_password("a wholly new one")
     actions = list(AuditRow.objects.order_by("id").values_list("action", flat=True))
     assert actions == ["add_user", "change_role", "disable_user", "enable_user", "set_password"]
+
+
+def test_user_command_names_the_account_it_runs_as_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_user("grace", Role.OPERATOR)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"):
+        monkeypatch.setenv(name, "somebody-else")
+    run_user("role", "grace", "viewer")
+    assert AuditRow.objects.get().actor == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_user_command_changes_nothing_when_its_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_user("grace", Role.OPERATOR)
+
+    def refused(_: object) -> None:
+        raise DatabaseError("database or disk is full")
+
+    monkeypatch.setattr("admin_console.audit.record.append", refused)
+    with pytest.raises(DatabaseError):
+        run_user("role", "grace", "viewer")
+    assert User.objects.get(username="grace").role == Role.OPERATOR
 
 
 @pytest.mark.parametrize(

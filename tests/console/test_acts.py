@@ -331,7 +331,7 @@ def test_act_that_can_not_be_audited_is_not_done(
     def full_disk(*_: Any, **__: Any) -> None:
         raise DatabaseError("database or disk is full")
 
-    monkeypatch.setattr(AuditRow, "save", full_disk)
+    monkeypatch.setattr("admin_console.audit.record.append", full_disk)
     answer = post(client, "/topics/orders/~pause/")
     assert (answer["status"], answer["code"]) == (503, "NOT_AUDITED")
     stats = topic_stats(engine)

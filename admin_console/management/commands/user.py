@@ -1,7 +1,11 @@
-"""`manage.py user`: add, list, change and disable the users of the console."""
+"""`manage.py user`: add, list, change and disable the users of the console.
+
+A change and its audit row are one transaction: neither is there without the other.
+"""
 
 import getpass
 import os
+import pwd
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -11,7 +15,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 
 from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.models import User, check_username
@@ -62,8 +66,11 @@ class Command(BaseCommand):
             raise CommandError(" ".join(exc.messages)) from exc
         if User.objects.filter(username=name).exists():
             raise CommandError(f"There is a user {name} already.")
-        User.objects.create_user(name, self._read_password(User(username=name), password_stdin), Role(role))
-        self._done("add_user", f"{name} as {role}", f"Added {name} as {role}.")
+        password = self._read_password(User(username=name), password_stdin)
+        with transaction.atomic():
+            User.objects.create_user(name, password, Role(role))
+            record_command(_account(), "add_user", detail=f"{name} as {role}")
+        self.stdout.write(f"Added {name} as {role}.")
 
     def _role(self, *, name: str, role: str, **_: Any) -> None:
         user = self._user(name)
@@ -72,16 +79,20 @@ class Command(BaseCommand):
         if role != Role.ADMIN:
             self._keep_an_admin(user)
         before, user.role = user.role, role
-        user.save(update_fields=["role"])
-        self._done("change_role", f"{name} from {before} to {role}", f"{name} is {role} now, and was {before}.")
+        with transaction.atomic():
+            user.save(update_fields=["role"])
+            record_command(_account(), "change_role", detail=f"{name} from {before} to {role}")
+        self.stdout.write(f"{name} is {role} now, and was {before}.")
 
     def _password(self, *, name: str, password_stdin: bool, **_: Any) -> None:
         user = self._user(name)
         user.set_password(self._read_password(user, password_stdin))
-        user.save(update_fields=["password"])
+        with transaction.atomic():
+            user.save(update_fields=["password"])
+            record_command(_account(), "set_password", detail=name)
         removed = forget_password_file(settings.DATA_PATH, user)
         sentence = f"{name} has a new password, and no session any more."
-        self._done("set_password", name, sentence + (" The file with the first one is removed." if removed else ""))
+        self.stdout.write(sentence + (" The file with the first one is removed." if removed else ""))
 
     def _disable(self, *, name: str, **_: Any) -> None:
         user = self._user(name)
@@ -89,19 +100,23 @@ class Command(BaseCommand):
             raise CommandError(f"{name} is disabled already.")
         self._keep_an_admin(user)
         user.is_active = False
-        user.save(update_fields=["is_active"])
-        for session in Session.objects.all().iterator():
-            if session.get_decoded().get("_auth_user_id") == str(user.pk):
-                session.delete()
-        self._done("disable_user", name, f"{name} can't log in any more, and has no session any more.")
+        with transaction.atomic():
+            user.save(update_fields=["is_active"])
+            for session in Session.objects.all().iterator():
+                if session.get_decoded().get("_auth_user_id") == str(user.pk):
+                    session.delete()
+            record_command(_account(), "disable_user", detail=name)
+        self.stdout.write(f"{name} can't log in any more, and has no session any more.")
 
     def _enable(self, *, name: str, **_: Any) -> None:
         user = self._user(name)
         if user.is_active:
             raise CommandError(f"{name} is not disabled.")
         user.is_active = True
-        user.save(update_fields=["is_active"])
-        self._done("enable_user", name, f"{name} can log in again.")
+        with transaction.atomic():
+            user.save(update_fields=["is_active"])
+            record_command(_account(), "enable_user", detail=name)
+        self.stdout.write(f"{name} can log in again.")
 
     def _list(self, **_: Any) -> None:
         for user in User.objects.order_by("username"):
@@ -136,10 +151,11 @@ class Command(BaseCommand):
             raise CommandError(" ".join(exc.messages)) from exc
         return password
 
-    def _done(self, action: str, detail: str, sentence: str) -> None:
-        try:
-            actor = getpass.getuser()
-        except (KeyError, OSError):
-            actor = f"uid {os.getuid()}"
-        record_command(actor, action, detail=detail)
-        self.stdout.write(sentence)
+
+def _account() -> str:
+    """The account of the operating system that this process belongs to: LOGNAME and its like say what anybody wants."""
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

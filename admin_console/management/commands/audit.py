@@ -1,0 +1,91 @@
+"""`manage.py audit verify`: is the audit list as it was written?"""
+
+import sqlite3
+from argparse import ArgumentParser
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from admin_console.audit import head_file
+from admin_console.audit.head_file import HeadFileError
+from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash
+from admin_console.database.inspection import applied_migrations, has_journal, read_only_name
+from admin_console.database.version import complaint_about_version
+
+FAULTS_SHOWN = 100
+_CHAINED = ("admin_console", "0003_audit_is_chained")
+
+
+class Command(BaseCommand):
+    help = "Look at the audit list; the server may go on."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verify = verbs.add_parser("verify", help="name every row that was changed, removed, moved or put in")
+        verify.add_argument(
+            "--head",
+            metavar="FILE",
+            help=f"a copy of the file {head_file.NAME} to compare with, instead of the one in the data directory",
+        )
+
+    def handle(self, *, verb: str, head: str | None, **_: Any) -> None:
+        path = Path(settings.DATABASES["default"]["NAME"])
+        if not path.exists():
+            raise CommandError(f"{path} is not there: there is no audit list yet.")
+        if complaint := complaint_about_version(path):
+            raise CommandError(complaint)
+        if _CHAINED not in applied_migrations(path):
+            raise CommandError(f"The rows of {path} have no hashes yet: the next start of the server makes them.")
+        try:
+            self._verify(path, Path(head) if head is not None else head_file.path_of(settings.DATA_PATH))
+        except sqlite3.Error as exc:
+            raise CommandError(f"{path} can't be read: {exc}") from exc
+
+    def _verify(self, path: Path, head_path: Path) -> None:
+        faults: list[str] = []
+        # Before the rows: what is written meanwhile comes behind it.
+        try:
+            head = head_file.read_head(head_path)
+        except HeadFileError as exc:
+            head = None
+            faults.append(str(exc))
+        with closing(_opened(path)) as database:
+            database.execute("BEGIN")
+            check = ChainCheck(head)
+            for row in all_rows(database):
+                check.take(row)
+            faults += check.faults(partial(id_of_hash, database))
+        if faults:
+            told = [f"  {fault}" for fault in faults[:FAULTS_SHOWN]]
+            if len(faults) > FAULTS_SHOWN:
+                told.append(f"  … and {len(faults) - FAULTS_SHOWN:,} more.")
+            raise CommandError("\n".join([f"The audit list is not as it was written ({path}):", *told]))
+        self.stdout.write(
+            f"The audit list is as it was written: {check.row_count:,} rows, the newest is {check.last_id}."
+        )
+        if head is None:
+            self.stdout.write(f"There is no {head_path}: whether rows were cut off at the end can't be known.")
+        else:
+            self.stdout.write(f"{head_path} agrees: it names row {head.id}.")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Read-only. Raises sqlite3.Error."""
+    name = f"{path.as_uri()}?mode=ro"
+    database = sqlite3.connect(name, uri=True, timeout=30, isolation_level=None)
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        database.close()
+        if has_journal(path):
+            raise
+        # A directory that can't be written, and nothing that is not in the file itself.
+        database = sqlite3.connect(read_only_name(path), uri=True, isolation_level=None)
+    # What somebody wrote past Penstock may be no text.
+    database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    return database
