@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from queue_engine.clock import Clock
 from queue_engine.errors import StorageError
+from queue_engine.faults import told
 from queue_engine.stop_progress import StopProgress
 from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.disk_queue_sync import SyncJob
@@ -111,6 +112,10 @@ def _close_batch(batch: Sequence[_Open], directory: str, files: Files, how: Clos
             one.queue.write_memory()
         except StorageError as exc:
             one.error = exc
+        except Exception as exc:
+            # One queue's fault may not cost the others what they have in memory.
+            logger.exception("not written queue=%s", one.disk.name)
+            one.error = StorageError(f"writing {one.disk.name} failed unexpectedly: {told(exc)}")
         job = one.disk.begin_sync()
         if job is not None:
             jobs.append((one, job))

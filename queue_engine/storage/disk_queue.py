@@ -199,10 +199,15 @@ class DiskQueue:
         Empty when nothing is left, also when what was counted turned out unreadable. Raises StorageError when
         the system refuses to read (nothing is lost, a later call goes on), ClosedError after close.
         """
+        taken: list[bytes] = []
+        self.take_into(taken, count_max, bytes_max)
+        return taken
+
+    def take_into(self, taken: list[bytes], count_max: int, bytes_max: int) -> None:
+        """The same into an empty list of the caller's: should this fail unexpectedly, what was removed is there."""
         if self._closed:
             raise ClosedError
         reader = self._reader
-        taken: list[bytes] = []
         bytes_left = bytes_max
         while len(taken) < count_max and (bytes_left > 0 or not taken):
             try:
@@ -218,7 +223,6 @@ class DiskQueue:
             self._changed(len(taken))
             if self.depth == 0:
                 self._check_drained()
-        return taken
 
     def peek(self) -> bytes | None:
         """The message at the front, or the beginning of a large one, which stays there; None when nothing is left.

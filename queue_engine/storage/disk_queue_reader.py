@@ -69,13 +69,15 @@ class DiskQueueReader:
 
     def take_from_chunk(self, taken: list[bytes], count_max: int, bytes_left: int, size: int) -> int:
         """Slice messages out of the chunk, the first of `size` bytes being certain; returns what `bytes_left` is
-        then. Each is only taken when the length behind it is plausible too: a damaged length shows there."""
+        then. Each is only taken when the length behind it is plausible too: a damaged length shows there. They are
+        added to `taken` when they are removed, all of them at once."""
         chunk, base = self._chunk, self._chunk_at
         barrier = self._barrier() - base
         limit = min(len(chunk), barrier)
         size_min, size_max = self._size_min, self._size_max
         at = self.position - base
-        before = len(taken)
+        found: list[bytes] = []
+        count_max -= len(taken)
         while True:
             stop = at + LENGTH_BYTES + size
             following = -1
@@ -85,14 +87,15 @@ class DiskQueueReader:
                     break
             elif stop != barrier:
                 break
-            taken.append(chunk[at + LENGTH_BYTES : stop])
+            found.append(chunk[at + LENGTH_BYTES : stop])
             bytes_left -= size
             at = stop
             size = following
-            if size < 0 or size > bytes_left or len(taken) >= count_max or at + LENGTH_BYTES + size > limit:
+            if size < 0 or size > bytes_left or len(found) >= count_max or at + LENGTH_BYTES + size > limit:
                 break
         self.position = base + at
-        self._counts.take(len(taken) - before)
+        taken += found
+        self._counts.take(len(found))  # what is miscounted is noticed at the file's end
         return bytes_left
 
     def front(self, chunk_bytes: int = READ_CHUNK_BYTES) -> int | None:

@@ -135,7 +135,7 @@ class DiskQueueBacklog:
             count_max = min(self._order.ahead_count(), count_max)
         run = self._queue.take(count_max, bytes_max)
         if run is not None:
-            self._order.took_waiting(len(run))
+            self._count_taken(run, self._order.took_waiting)
         elif self._returned:
             # What was counted on disk turned out unreadable: that is no reason to send nothing.
             return self._take_returned(count_max, bytes_max)
@@ -143,8 +143,15 @@ class DiskQueueBacklog:
 
     def _take_returned(self, count_max: int, bytes_max: int) -> Run:
         run = self._returned.take(count_max, bytes_max)
-        self._order.took_returned(len(run))
+        self._count_taken(run, self._order.took_returned)
         return run
+
+    def _count_taken(self, run: Run, count: Callable[[int], None]) -> None:
+        try:
+            count(len(run))
+        except Exception:
+            self._unsent.prepend(run)  # nobody gets it by this call
+            raise
 
     def sent(self, run: Run) -> None:
         """Nothing to note: the files know no deliveries but the attempts of what is written back."""
@@ -335,9 +342,15 @@ class DiskQueueStore:
         if not self._is_flowing or not self._channels:
             return 0
         moved = 0
-        for due_ns, run in self._withheld.pop(count_max):
-            self._fan_out(run, due_ns)
-            moved += 1
+        withheld = self._withheld.pop(count_max)
+        try:
+            for due_ns, run in withheld:
+                self._fan_out(run, due_ns)
+                moved += 1
+        except Exception:
+            for due_ns, run in withheld[moved:]:
+                self._withheld.put(run, due_ns)
+            raise
         bytes_left = PUMP_BYTES_MAX
         while moved < count_max and bytes_left > 0:
             taken = self._queue.take(count_max - moved, bytes_left)
@@ -346,8 +359,8 @@ class DiskQueueStore:
             bytes_left -= len(taken.frames)
             try:
                 self._fan_out(taken, None)
-            except StorageError:
-                self._queue.put_front(taken)
+            except Exception:
+                self._queue.put_front(taken)  # some channel may get it twice, and none loses it
                 raise
             moved += len(taken)
         return moved

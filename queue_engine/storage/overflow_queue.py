@@ -29,12 +29,13 @@ class OverflowQueue:
         self._memory = RunLine(limits)
         self._disk = disk
         self._on_disk_use = on_disk_use
+        self._in_hand: list[bytes] = []  # taken from the disk, as it has them, by a call that failed then
         self.dropped_count = 0
 
     @property
     def depth(self) -> int:
         disk = self._disk
-        return self._memory.count if disk is None else self._memory.count + disk.depth
+        return self._memory.count if disk is None else self._memory.count + len(self._in_hand) + disk.depth
 
     @property
     def backend_depth(self) -> int:
@@ -46,12 +47,15 @@ class OverflowQueue:
 
     def has_room_in_memory(self, messages: Batch | Run) -> bool:
         """Whether these messages would stay in memory."""
-        return self._memory.has_room_for(messages) and (self._disk is None or self._disk.depth == 0)
+        return self._memory.has_room_for(messages) and self._is_disk_empty()
+
+    def _is_disk_empty(self) -> bool:
+        return self._disk is None or (self._disk.depth == 0 and not self._in_hand)
 
     def put(self, messages: Batch | Run) -> None:
         """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added."""
         disk = self._disk
-        if (disk is None or disk.depth == 0) and self._memory.append_if_it_fits(messages):
+        if self._is_disk_empty() and self._memory.append_if_it_fits(messages):
             return
         if disk is None:
             run = messages if isinstance(messages, Run) else messages.run()
@@ -74,27 +78,39 @@ class OverflowQueue:
 
     def take(self, count_max: int, bytes_max: int) -> Run | None:
         """Remove messages from the front: at most `count_max`, at most `bytes_max` bytes of frames but at least
-        one. None when empty. Raises StorageError when the disk can't be read; nothing is lost."""
+        one. None when empty. Whatever it raises, nothing is lost: StorageError when the disk can't be read."""
         if self._memory:
             return self._memory.take(count_max, bytes_max)
         disk = self._disk
-        if disk is None or disk.depth == 0:
+        if disk is None or self._is_disk_empty():
             return None
-        stored = disk.take(count_max, bytes_max)
+        if not self._in_hand:
+            # In hand until they are a run: what fails on the way is tried again with them.
+            disk.take_into(self._in_hand, count_max, bytes_max)
         self._on_disk_use(disk)
-        return run_of_stored(stored) if stored else None
+        if not self._in_hand:
+            return None
+        run = run_of_stored(self._in_hand)
+        self._in_hand = []
+        if len(run) > count_max or len(run.frames) > bytes_max:
+            # They were taken for a call that wanted more.
+            self.put_front(run)
+            return self._memory.take(count_max, bytes_max)
+        return run
 
     def oldest_ns(self) -> int | None:
         """Publish time of the message at the front; None when empty or unreadable."""
         if self._memory:
             return self._memory.oldest_ns()
+        if self._in_hand:
+            return _published_ns(self._in_hand[0])
         if self._disk is None or self._disk.depth == 0:
             return None
         try:
             stored = self._disk.peek()
         except StorageError:
             return None
-        return None if stored is None else int.from_bytes(stored[:8], "big", signed=True)
+        return None if stored is None else _published_ns(stored)
 
     def tidy(self) -> None:
         """Let go of what only costs memory."""
@@ -103,8 +119,8 @@ class OverflowQueue:
 
     def empty(self) -> int:
         """Drop everything; returns how many."""
-        dropped = self._memory.count
-        self._memory.clear()
+        dropped = self._memory.count + len(self._in_hand)
+        self._forget()
         if self._disk is not None:
             dropped += self._disk.empty()
         return dropped
@@ -115,14 +131,18 @@ class OverflowQueue:
 
     def delete(self) -> None:
         """Drop everything, files included."""
-        self._memory.clear()
+        self._forget()
         if self._disk is not None:
             self._disk.delete()
+
+    def _forget(self) -> None:
+        self._memory.clear()
+        self._in_hand = []
 
     @property
     def memory_count(self) -> int:
         """Messages that are in memory alone."""
-        return self._memory.count
+        return self._memory.count + len(self._in_hand)
 
     @property
     def disk(self) -> DiskQueue | None:
@@ -134,7 +154,7 @@ class OverflowQueue:
 
     def runs_in_memory(self) -> list[Run]:
         """What is in memory, in order; it stays there."""
-        return list(self._memory)
+        return [*self._memory, *([run_of_stored(self._in_hand)] if self._in_hand else [])]
 
     def write_memory(self) -> None:
         """Write what is in memory behind what is on disk: the files only grow at their end. Raises StorageError when
@@ -143,6 +163,9 @@ class OverflowQueue:
         assert disk is not None
         refused: list[Run] = []
         reason: StorageError | None = None
+        if self._in_hand:
+            self.put_in_memory(run_of_stored(self._in_hand))
+            self._in_hand = []
         while self._memory:
             run = self._take_joined()
             try:
@@ -150,6 +173,10 @@ class OverflowQueue:
             except StorageError as exc:
                 reason = reason or exc
                 refused += self._put_apart(disk, run)
+            except Exception:
+                for one in (run, *reversed(refused)):
+                    self.put_front(one)
+                raise
         for run in refused:
             self.put_in_memory(run)
         if refused:
@@ -170,16 +197,24 @@ class OverflowQueue:
         """Put messages one by one where the disk refuses them together, and return those that it refuses: one that is
         too large, or a disk that is almost full, must not take the others with it."""
         refused: list[Run] = []
+        in_a_row = 0
         for index in range(len(run)):
-            one = run.slice(index, index + 1)
-            if len(refused) == REFUSED_IN_A_ROW_MAX:
+            if in_a_row == REFUSED_IN_A_ROW_MAX:
                 return [*refused, run.slice(index, len(run))]
+            one = run.slice(index, index + 1)
             try:
                 disk.put(*one.stored_records())
             except StorageError:
                 refused.append(one)
+                in_a_row += 1
+            else:
+                in_a_row = 0
         return refused
 
     def take_from_memory(self) -> Run | None:
         """Remove the first run of what is in memory; None when there is none."""
         return self._memory.pop_run()
+
+
+def _published_ns(stored: bytes) -> int:
+    return int.from_bytes(stored[:8], "big", signed=True)

@@ -150,7 +150,16 @@ class RunLine:
                 self._head_at = start + count
                 break
         self.count -= count_max - count_left
-        return join_runs(taken)
+        return self._joined(taken)
+
+    def _joined(self, taken: list[Run]) -> Run:
+        """One run of what was taken; where that fails, it stands at the front again."""
+        try:
+            return join_runs(taken)
+        except Exception:
+            for run in reversed(taken):
+                self.prepend(run)
+            raise
 
     def pop_run(self) -> Run | None:
         """Remove the first run, or what is left of it; None when there is none."""
