@@ -50,6 +50,7 @@ INSTALLED_APPS = [
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
     "admin_console.security.headers.SecurityHeaders",
+    "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -163,9 +164,12 @@ USE_THOUSAND_SEPARATOR = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"database": {"()": "admin_console.database.log_filter.WithoutTraceback"}},
+    "filters": {
+        "database": {"()": "admin_console.database.log_filter.WithoutTraceback"},
+        "refused": {"()": "admin_console.security.log_filter.WithoutTraceback"},
+    },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["database"]}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["database", "refused"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # One line per 404 or refused request is an access log by another name.

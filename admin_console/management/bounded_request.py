@@ -8,10 +8,12 @@ from daphne.http_protocol import WebRequest
 BODY_BYTES_MAX = 8 << 20
 
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+# A proxy before the console may not know of chunks in HTTP/1.0, and see another request in the body.
+_CHUNKED_1_0 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class BoundedRequest(WebRequest):  # type: ignore[misc]
-    """Refuses a body that is announced too large at once, and a chunked one when it becomes so."""
+    """Refuses a body that is announced too large at once, a chunked one when it becomes so, and chunks of HTTP/1.0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -23,16 +25,18 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         self._guard.head_is_read(length)
         super().gotLength(length)
         if length is not None and length > BODY_BYTES_MAX:
-            self._refuse()
+            self._refuse(_TOO_LARGE)
 
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
         if self._body_bytes > BODY_BYTES_MAX:
-            self._refuse()
+            self._refuse(_TOO_LARGE)
         if not self._is_refused:
             super().handleContentChunk(data)
 
     def process(self) -> None:
+        if self.clientproto != b"HTTP/1.1" and self.requestHeaders.hasHeader(b"transfer-encoding"):
+            self._refuse(_CHUNKED_1_0)
         if self._is_refused:
             return
         self._guard.request_is_read()
@@ -45,8 +49,8 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         self._guard.request_is_answered()
         super().finish()
 
-    def _refuse(self) -> None:
+    def _refuse(self, answer: bytes) -> None:
         if not self._is_refused:
             self._is_refused = True
-            self.channel.transport.write(_TOO_LARGE)
+            self.channel.transport.write(answer)
             self.channel.loseConnection()

@@ -19,6 +19,7 @@ import h11
 import orjson
 
 from queue_engine.service.body_budget import BodyBudget
+from queue_engine.service.http_framing import check_framing
 from queue_engine.service.refused_connections import RefusedConnections
 
 logger = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ class HttpConnection(asyncio.Protocol):
         answered_max = _REQUESTS_PER_TURN
         try:
             while not (self._is_discarding or self._is_waiting):
-                event = self._http.next_event()
+                event = self._next_event()
                 if event is h11.NEED_DATA:
                     if self._head is None:
                         self._await_head()
@@ -265,6 +266,17 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._is_advancing = False
         self._pause_or_resume_reading()
+
+    def _next_event(self) -> object:
+        if self._head is not None and self._head.content_length is not None:
+            return self._http.next_event()
+        before = self._http.trailing_data[0]
+        event = self._http.next_event()
+        if isinstance(event, h11.Request):
+            self._wants_body = event.method != b"HEAD"
+        if isinstance(event, h11.Request | h11.EndOfMessage):
+            check_framing(event, before[: len(before) - len(self._http.trailing_data[0])])
+        return event
 
     @property
     def _is_waiting(self) -> bool:
@@ -293,7 +305,6 @@ class HttpConnection(asyncio.Protocol):
             self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
 
     def _begin(self, event: h11.Request) -> None:
-        self._wants_body = event.method != b"HEAD"
         head = self._head_of(event)
         if isinstance(head, Response):
             self._refuse_connection(head)

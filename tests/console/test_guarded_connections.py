@@ -160,6 +160,20 @@ def test_client_that_asks_ahead_and_takes_nothing_is_cut(tmp_path: Path) -> None
         assert ended.poll(PATIENCE_S * 1_000), "it is reset, and not after its idle minute"
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /login/ HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"GET /login/ HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+        b"GET /login/ HTTP/1.1\nHost: localhost\r\n\r\n",
+        b"GET /login/ HTTP/1.1\nHost: localhost\n\n",
+    ],
+)
+def test_framing_that_others_may_read_in_another_way_is_refused(connection: socket.socket, sent: bytes) -> None:
+    connection.sendall(sent)
+    assert rest(connection).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 408 "))
+
+
 def test_live_page_stays_though_nothing_is_asked(server: ServerProcess) -> None:
     console = ConsoleClient(server.console_port)
     console.log_in()

@@ -1,5 +1,7 @@
 """The console's options and settings, its headers, hosts, proxies and origins."""
 
+import io
+import logging
 import os
 import stat
 import subprocess
@@ -11,12 +13,13 @@ import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.db import connection
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from admin_console.options import ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
 from admin_console.private_files import make_private_directory
 from admin_console.security.headers import EMPTY_STYLE_HASH
+from admin_console.security.hosts import AllowedHosts
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
 from tests.support.server import ROOT
@@ -219,10 +222,42 @@ def test_pages_hold_no_inline_script_or_style() -> None:
 
 
 @pytest.mark.django_db
-def test_foreign_host_is_refused(settings: Any) -> None:
+def test_foreign_host_is_refused_with_one_line_in_the_log(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.ALLOWED_HOSTS = list(settings.CONSOLE.allowed_hosts)
     assert Client(headers={"Host": "evil.example"}).get("/login/").status_code == 400
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "request refused: host='evil.example' is not the console's address=127.0.0.1" in caplog.text
+    assert "Traceback" not in caplog.text
     assert Client(headers={"Host": "localhost:4171"}).get("/login/").status_code == 200
+
+
+def test_thousand_refused_hosts_are_ten_lines_and_a_count(
+    settings: Any, rf: RequestFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.ALLOWED_HOSTS = ["localhost"]
+    now_s = 0.0
+    refuse = AllowedHosts(lambda _: pytest.fail("let in"), lambda: now_s)
+    for _ in range(1000):
+        refuse(rf.get("/", headers={"Host": "evil.example"}))
+    assert len(caplog.records) == 10
+    now_s = 60.0
+    refuse(rf.get("/", headers={"Host": "evil.example"}))
+    assert caplog.records[-1].getMessage().endswith(" and 990 more before")
+
+
+@pytest.mark.django_db
+def test_other_suspicious_requests_leave_no_traceback() -> None:
+    """Through the handler that the product has, which writes to standard error."""
+    [handler] = [found for found in logging.getLogger().handlers if type(found) is logging.StreamHandler]
+    written = io.StringIO()
+    before = handler.setStream(written)
+    try:
+        answer = Client().post("/login/", {f"field{number}": "" for number in range(101)})
+    finally:
+        handler.setStream(before)
+    assert answer.status_code == 400
+    assert "django.security.TooManyFieldsSent" in written.getvalue()
+    assert "Traceback" not in written.getvalue()
 
 
 # The proxy, and the sockets' origin: around the ASGI application, so tested on scopes.

@@ -146,6 +146,12 @@ async def test_a_long_head_is_refused(tmp_path: Path) -> None:
         b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"GET /ping HTTP/1.1\nHost: localhost\n\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: y\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\n",
+        b"POST /pub?topic=t HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
         b"  V2" + b"SUB t c\n" * 5000,
     ],

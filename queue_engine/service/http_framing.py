@@ -1,0 +1,18 @@
+"""Framing that h11 takes and a proxy before it may read in another way: where a request ends would be in doubt."""
+
+import h11
+
+
+def check_framing(event: object, read: bytes) -> None:
+    """Raises h11.RemoteProtocolError for a line that ends with LF alone, and for a body in chunks of HTTP/1.0.
+
+    read: the bytes that h11 has made the event from, for a head and for the end of a body in chunks; else empty.
+    """
+    if read.count(b"\n") != read.count(b"\r\n"):
+        raise h11.RemoteProtocolError("a line ends with LF alone; lines end with CRLF")
+    if isinstance(event, h11.Request) and event.http_version < b"1.1" and is_chunked(event):
+        raise h11.RemoteProtocolError("a body in chunks needs HTTP/1.1")
+
+
+def is_chunked(request: h11.Request) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in request.headers)
