@@ -163,13 +163,8 @@ def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | No
     return None if "PYSPARK_GATEWAY_PORT" in environment else MASTER_DEFAULT
 
 
-def start_session(
-    app_name: str, lake_path: Path, master: str | None, *, records_classes: bool = False
-) -> "SparkSession":
-    """A session whose Python processes find this package wherever it was started from. Raises PipelineError.
-
-    records_classes: as of `make_session`.
-    """
+def start_session(app_name: str, lake_path: Path, master: str | None) -> "SparkSession":
+    """A session whose Python processes find this package wherever it was started from. Raises PipelineError."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     make_session = _imported("session").make_session
@@ -178,7 +173,6 @@ def start_session(
         scratch=lake_path / "scratch",
         master=master,
         extra={"spark.scheduler.mode": "FAIR"},
-        records_classes=records_classes,
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.class_archive import JAVA_OPTIONS, ClassArchive
 from queue_engine.pipeline.java import find_java
 from queue_engine.pipeline.spark_home import lean_spark_home
 
@@ -37,7 +36,7 @@ _LOCAL_SETTINGS = {
     "spark.python.daemon.module": "queue_engine.pipeline.python_daemon",
     # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
     # compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
-    JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 
@@ -47,16 +46,13 @@ def make_session(
     scratch: Path,
     master: str | None = None,
     extra: Mapping[str, str] | None = None,
-    records_classes: bool = False,
 ) -> SparkSession:
     """A session of this process.
 
     scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
-    extra: settings that override ours. records_classes: where there is no class archive yet, have Java note what a
-    ClassRecorder writes into one; for the holder of the lake. Raises JavaMissingError, OSError.
+    extra: settings that override ours. Raises JavaMissingError, OSError.
     """
-    java_home = find_java(os.environ, scratch / "java").home
-    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
     # Workers are to be this interpreter: another has none of our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
@@ -71,11 +67,6 @@ def make_session(
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     settings |= dict(extra or {})
-    if master is not None and master.startswith("local"):
-        options = settings[JAVA_OPTIONS]
-        jars = Path(os.environ["SPARK_HOME"], "jars")
-        archive = ClassArchive(scratch / "classes", java_home=java_home, jars=jars, options=options)
-        settings |= archive.settings(options, records=records_classes)
     for name, value in settings.items():
         builder = builder.config(name, value)
     # It tells of every connection that the end of a process closes.

@@ -29,7 +29,6 @@ from typing import Any, NoReturn, TextIO
 from queue_engine.clock import SystemClock
 from queue_engine.errors import LakeHeldError, PenstockError
 from queue_engine.pipeline import worker_state
-from queue_engine.pipeline.class_archive import ClassRecorder
 from queue_engine.pipeline.error_sentences import sentence_of
 from queue_engine.pipeline.jobs import (
     JOBS,
@@ -178,12 +177,12 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
     """Start the session and run the jobs until the end is asked for; exit status and what is to be said."""
     say = _StateFile(lake_path)
     say(worker_state.STARTING)
-    # What a killed session left: a gigabyte, if nobody takes it away.
-    for leftover in ("spark", "warehouse"):
+    # A killed session leaves up to a gigabyte, and earlier versions left 140 MB of Java's classes.
+    for leftover in ("spark", "warehouse", "classes"):
         shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
     try:
         master = chosen_master(given.master, os.environ)
-        spark = start_session("penstock-worker", lake_path, master, records_classes=True)
+        spark = start_session("penstock-worker", lake_path, master)
     except Exception as exc:
         logger.exception("no Spark session")
         sentence = f"Spark did not start: {sentence_of(exc)}"
@@ -204,8 +203,7 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
     try:
         jobs.start()
         say(worker_state.READY)
-        recorder = ClassRecorder(spark, SystemClock())
-        _tick(jobs, recorder, say, log, ending, is_java_alive=lambda: _java_of(spark).poll() is None)
+        _tick(jobs, say, log, ending, is_java_alive=lambda: _java_of(spark).poll() is None)
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
@@ -223,7 +221,6 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
 
 def _tick(
     jobs: WorkerJobs,
-    recorder: ClassRecorder,
     say: "_StateFile",
     log: WorkerLog,
     ending: Ending,
@@ -236,7 +233,6 @@ def _tick(
         log.keep_small()
         if not is_java_alive():
             raise PenstockError("Java ended by itself; worker.log may tell why")
-        recorder.tick()
 
 
 class _StateFile:

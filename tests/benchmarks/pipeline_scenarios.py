@@ -184,7 +184,6 @@ class PipelineWorker:
             environment = {MASTER_VARIABLE: MASTER}
             with worker.running(own, own.data_path, environment=environment):
                 first_s = worker.seconds_to_first_batch(own, own.data_path)
-                worker.wait_for_class_archive(own.data_path)
             own.http("POST", "/pub?topic=orders", b"second")
             with worker.running(own, own.data_path, environment=environment) as process:
                 later_s = worker.seconds_to_first_batch(own, own.data_path)

@@ -3,9 +3,8 @@
     python -m tests.benchmarks.worker [--idle-s 120] [--starts 2]
 
 A server with an archived topic; its worker is started by hand, so that nothing else is in the figures. The first start
-is that of a data directory without anything of Spark's in it, the later ones find what the first one left, which has
-worked until it had written its class archive. Idle is
-the CPU time, of the worker and every process it started, while a sample every ten seconds is all that comes.
+is that of a data directory without anything of Spark's in it, the later ones find what the first one left. Idle is the
+CPU time, of the worker and every process it started, while a sample every ten seconds is all that comes.
 """
 
 import argparse
@@ -46,8 +45,6 @@ def main() -> None:
                 server.http("POST", "/pub?topic=orders", b"%d" % number)
                 with running(server, data_path) as worker:
                     starts_s.append(seconds_to_first_batch(server, data_path))
-                    if number == 0:
-                        wait_for_class_archive(data_path)
                     if number == given.starts - 1:
                         time.sleep(SETTLE_S)
                         idle = idle_share(worker.pid, given.idle_s)
@@ -101,13 +98,6 @@ def seconds_to_first_batch(server: ServerProcess, data_path: Path) -> float:
     failed = [state for state in read_states(data_path / "pipeline").by_name.values() if state.state == "failed"]
     assert not failed, failed
     return elapsed_s
-
-
-def wait_for_class_archive(data_path: Path) -> None:
-    """Let a first worker live long enough for what later ones start with; at once where its Java can't do that."""
-    classes = data_path / "pipeline" / "scratch" / "classes"
-    if classes.exists():
-        wait_for("the class archive", lambda: any(classes.glob("*.jsa")), timeout_s=START_TIMEOUT_S, every_s=0.1)
 
 
 def idle_share(leader_pid: int, span_s: float) -> float:
