@@ -1,6 +1,7 @@
-// Keyboard: "/" goes to the search, "g" then "o", "t" or "a" to a place. Not while typing, not with modifiers.
-const places = { o: 0, t: 1, a: 2 };
-let pendingSince = 0;
+// Keyboard: "/" goes to the search, "g" and then a place's own key (data-key) to that place. Not while typing, not with
+// modifiers. Another key in between ends it.
+const SECOND_KEY_MS = 1_500; // at most so long after "g"
+let pendingSince = -SECOND_KEY_MS;
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -13,8 +14,10 @@ addEventListener("keydown", (event) => {
     search.select();
   } else if (event.key === "g") {
     pendingSince = event.timeStamp;
-  } else if (event.key in places && event.timeStamp - pendingSince < 1500) {
-    document.querySelectorAll(".places a")[places[event.key]]?.click();
+  } else {
+    const isSecond = event.timeStamp - pendingSince < SECOND_KEY_MS;
+    pendingSince = -SECOND_KEY_MS;
+    if (isSecond) document.querySelector(`.places a[data-key="${CSS.escape(event.key)}"]`)?.click();
   }
 });
 

@@ -11,7 +11,12 @@ from admin_console.database.notices import notices
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import ACTS
 
-_PLACES = (("overview", "Overview"), ("topics", "Topics"), ("pipeline", "Pipeline"), ("audit", "Audit"))
+_PLACES = (
+    ("overview", "Overview", "o"),
+    ("topics", "Topics", "t"),
+    ("pipeline", "Pipeline", "p"),
+    ("audit", "Audit", "a"),
+)
 # Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.
 _OF_PIPELINE = ("replay", "stop_job", "start_job", "plan_replay", "run_replay", "cancel_replay")
 _UNDER = {
@@ -24,7 +29,10 @@ _UNDER = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
+    """One of the header's links. key: what is pressed after "g" to go there (static/keys.js)."""
+
     label: str
+    key: str
     url: str
     is_current: bool
 
@@ -46,8 +54,8 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "environment": environment,
             "environment_is_production": environment.lower().startswith("prod"),
             "places": [
-                Place(label, url, name == here)
-                for name, label in _PLACES
+                Place(label, key, url, name == here)
+                for name, label, key in _PLACES
                 if (url := _url(name)) and (may is None or may[name])
             ],
             "home_url": _url("overview") or "/",

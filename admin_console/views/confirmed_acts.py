@@ -41,6 +41,16 @@ def _given_up(topic: TopicStats) -> list[str]:
     ]
 
 
+def _afterwards(storage: str) -> str:
+    """What becomes of messages that a channel or topic drops, by the topic's storage kind."""
+    if storage == "log":
+        return (
+            "Rewind can bring them back while the log keeps them: until nothing in their segment is needed by a "
+            "channel, a cursor or the retention."
+        )
+    return f"They are gone for good: storage kind {storage} keeps no message that was dropped."
+
+
 class EmptyTopic(ActPage):
     action = "empty_topic"
 
@@ -53,7 +63,7 @@ class EmptyTopic(ActPage):
             [
                 f"Emptying a topic drops only what waits at the topic itself: {counted(topic.depth, 'message')}.",
                 f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
-                "What is dropped is gone for good.",
+                _afterwards(topic.storage),
             ],
             [
                 Field(
@@ -99,6 +109,7 @@ class DeleteTopic(ActPage):
                 _dropped(topic.depth + depth, in_flight, deferred),
                 *_given_up(topic),
                 *_disconnected(clients),
+                "Its messages are gone for good: a deleted topic can't be rewound.",
                 "A producer or consumer that comes again makes the topic anew, and empty.",
             ],
             [typed_name_field(self.name)],
@@ -134,11 +145,14 @@ class EmptyChannel(_ChannelAct):
             [
                 self._dropped(channel),
                 "A consumer that still works on one of them can't finish it any more.",
-                "What is dropped is gone for good.",
+                _afterwards(self.topic_stats().storage),
             ],
             [typed_name_field(self.name)],
             is_dangerous=True,
         )
+
+
+_REWOUND_ANEW = "Such a new channel can be rewound to what the log still keeps."
 
 
 class DeleteChannel(_ChannelAct):
@@ -146,6 +160,7 @@ class DeleteChannel(_ChannelAct):
 
     def question(self) -> Question:
         channel = self.channel_stats()
+        storage = self.topic_stats().storage
         return self.pose(
             f"Delete {self.name}",
             [
@@ -153,6 +168,7 @@ class DeleteChannel(_ChannelAct):
                 *_disconnected(channel.client_count),
                 "Other channels of the topic keep their copies.",
                 "A consumer that comes again makes the channel anew, and empty.",
+                _REWOUND_ANEW if storage == "log" else _afterwards(storage),
             ],
             [typed_name_field(self.name)],
             is_dangerous=True,

@@ -1,5 +1,7 @@
 """What every page must keep to, in a narrow window and in the dark. How they look is for eyes: see screenshots.py."""
 
+from urllib.parse import urlsplit
+
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
@@ -88,13 +90,35 @@ def test_the_theme_is_chosen_by_hand_and_kept(open_page: OpenPage) -> None:
     assert brightness(page, "backgroundColor") > 200
 
 
-def test_the_keyboard_reaches_search_and_places(open_page: OpenPage) -> None:
+def test_the_keyboard_reaches_search_and_every_place(open_page: OpenPage) -> None:
     page = open_page("/", graphs=False)
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type("looks")
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics/?q=looks")
-    page.keyboard.press("g")
-    page.keyboard.press("o")
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    for key, path in (("a", "/audit/"), ("p", "/pipeline/"), ("t", "/topics/"), ("o", "/")):
+        page.keyboard.press("g")
+        with page.expect_navigation():
+            page.keyboard.press(key)
+        assert urlsplit(page.url).path == path
+    assert clicked_by(page, "gxagt") == ["Topics"], "another key in between ends it"
+    # A viewer has no audit list, and comes nowhere else for it.
+    assert clicked_by(open_page("/topics/", user="vera", graphs=False), "gagp") == ["Pipeline"]
+
+
+def clicked_by(page: Page, keys: str) -> list[str]:
+    """The links that these keys click, without following them."""
+    page.evaluate(
+        """() => {
+          window.clickedLinks = [];
+          document.addEventListener("click", (event) => {
+            event.preventDefault();
+            window.clickedLinks.push(event.target.textContent);
+          });
+        }"""
+    )
+    for key in keys:
+        page.keyboard.press(key)
+    found: list[str] = page.evaluate("window.clickedLinks")
+    return found

@@ -198,6 +198,29 @@ def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Clien
     assert result.reason == "test data"
 
 
+@pytest.mark.parametrize("storage", ["log", "diskqueue"])
+def test_the_question_of_emptying_is_true_for_the_storage_kind(
+    client: Client, engine: EngineRunner, storage: str
+) -> None:
+    """What it says of a log topic is done: Rewind brings all back."""
+    engine.submit("create_topic", "kept", storage=storage).result(5)
+    engine.submit("create_channel", "kept", "reader").result(5)
+    engine.submit("publish", "kept", [b"a", b"b", b"c"]).result(5)
+    is_logged = storage == "log"
+    for path in ("/topics/kept/", "/topics/kept/reader/"):
+        page = client.get(f"{path}~empty/").content.decode()
+        assert ("Rewind can bring them back while the log keeps them" in page) == is_logged
+        assert ("They are gone for good: storage kind diskqueue" in page) != is_logged
+    assert ("can be rewound" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
+    assert "a deleted topic can&#x27;t be rewound" in client.get("/topics/kept/~delete/").content.decode()
+    assert post(client, "/topics/kept/reader/~empty/", typed_name="kept/reader")["ok"]
+    rewind = client.post("/topics/kept/reader/~rewind/", {"place": "start", "confirmed": "0"})
+    assert rewind.status_code == (302 if is_logged else 400)
+    stats = channel_stats(engine, "kept", "reader")
+    assert stats is not None
+    assert stats.depth == (3 if is_logged else 0)
+
+
 def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
     with consume(engine, 1):
         page = client.get("/topics/orders/billing/~delete/").content.decode()
