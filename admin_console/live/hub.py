@@ -10,7 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from admin_console.live.rings import Clock, Rings
+from admin_console.diagnosis.diagnosis import Diagnoses, Diagnosis
+from admin_console.live.moved import Held, moved_at_topic, moved_in_channel
+from admin_console.live.rings import MOVED, Clock, Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "paused")
-COUNTERS = ("messages", "finished", "timeouts", "requeued")
-# Each costs 65 KB. What comes later is counted in the totals and its topic, but has no history of its own.
+COUNTERS = ("messages", "finished", "timeouts", "requeued", MOVED)
+# Each costs 73 KB. What comes later is counted in the totals and its topic, but has no history of its own.
 RINGS_MAX = 4_000
 
 Key = tuple[str, str]  # topic and channel; the channel is "" for a topic, both are for the totals
@@ -33,9 +35,9 @@ class SnapshotSource(Protocol):
 
 
 class Reading:
-    """One snapshot and the rings up to it. `found` maps names to figures; `memory` keeps what screens derive."""
+    """One snapshot, the rings up to it, and what is wrong with its channels. `memory` keeps what screens derive."""
 
-    __slots__ = ("channels", "memory", "paused_since", "rings", "second", "snapshot", "topics")
+    __slots__ = ("channels", "diagnoses", "memory", "paused_since", "rings", "second", "snapshot", "topics")
 
     def __init__(
         self,
@@ -43,8 +45,11 @@ class Reading:
         rings: dict[Key, Rings],
         paused_since: dict[Key, int],
         second: int | None = None,
+        diagnoses: dict[Key, Diagnosis] | None = None,
     ) -> None:
         self.snapshot = snapshot
+        # Of the channels that are not idle. One snapshot alone tells what is a fact, such as a pause.
+        self.diagnoses = Diagnoses().take(snapshot, rings.get, paused_since) if diagnoses is None else diagnoses
         self.rings = rings
         self.paused_since = paused_since  # Unix second at which the hub saw the pause begin
         self.second = second  # the rings' newest second, Unix; None without rings
@@ -74,6 +79,8 @@ class Hub:
         self.paused_since: dict[Key, int] = {}
         self.reading: Reading | None = None
         self._was_paused: set[Key] = set()
+        self._held: dict[Key, Held] = {}
+        self._diagnoses = Diagnoses()
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
         """Take every coming snapshot of `source`. It is called on the engine's thread and only hands over to `loop`."""
@@ -118,16 +125,21 @@ class Hub:
                     rings.forget(missed)
             self._write_second(snapshot, second)
         self._note_pauses(snapshot)
-        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest)
+        diagnoses = self._diagnoses.take(snapshot, self.rings.get, self.paused_since)
+        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest, diagnoses)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_first = not self.rings
         total_gauges = [0.0] * len(GAUGES)
         total_growth = [0.0] * len(COUNTERS)
         alive: set[Key] = {TOTAL}
+        held_before, self._held = self._held, _held_by_all(snapshot)
+        moved = _deleted(held_before, self._held)
         for topic in snapshot.topics:
+            topic_key = (topic.topic_name, "")
             waiting, in_flight, deferred = topic.depth, 0, 0
             growth = [0.0] * len(COUNTERS)
+            passed_on = 0.0
             for channel in topic.channels:
                 key = (topic.topic_name, channel.channel_name)
                 alive.add(key)
@@ -138,26 +150,32 @@ class Hub:
                     (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count),
                     is_new=not is_first,
                 )
+                grown.append(moved_in_channel(held_before.get(key), self._held[key], grown[0], grown[1]))
                 rings.write(
                     second,
                     (channel.depth, channel.depth, channel.in_flight_count, channel.deferred_count, channel.paused),
                     grown,
                 )
-                for index in (1, 2, 3):
+                passed_on = max(passed_on, grown[0])
+                for index in (1, 2, 3, 4):
                     growth[index] += grown[index]
                 waiting += channel.depth
                 in_flight += channel.in_flight_count
                 deferred += channel.deferred_count
-            key = (topic.topic_name, "")
-            alive.add(key)
-            rings = self._rings(key)
+            alive.add(topic_key)
+            rings = self._rings(topic_key)
             if rings is not None:
                 growth[0] = rings.deltas((topic.message_count,), is_new=not is_first)[0]
+                growth[4] += moved_at_topic(
+                    held_before.get(topic_key), self._held[topic_key], growth[0], passed_on
+                ) + moved.get(topic.topic_name, 0.0)
                 rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), growth)
             for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
                 total_gauges[index] += value
             for index, value in enumerate(growth):
                 total_growth[index] += value
+        names = {topic.topic_name for topic in snapshot.topics}
+        total_growth[4] += sum(depth for name, depth in moved.items() if name not in names)
         total = self._rings(TOTAL)
         assert total is not None, "the totals are the first rings of all"
         total.write(second, total_gauges, total_growth)
@@ -184,6 +202,25 @@ class Hub:
         for key in self.paused_since.keys() - paused:
             del self.paused_since[key]
         self._was_paused = paused
+
+
+def _held_by_all(snapshot: "EngineSnapshot") -> dict[Key, Held]:
+    """What each topic itself and each channel holds."""
+    held = {(topic.topic_name, ""): Held(topic.depth, topic.depth, topic.dropped_count) for topic in snapshot.topics}
+    for topic in snapshot.topics:
+        for channel in topic.channels:
+            unfinished = channel.depth + channel.in_flight_count + channel.deferred_count
+            key = (topic.topic_name, channel.channel_name)
+            held[key] = Held(channel.depth, unfinished, channel.dropped_count)
+    return held
+
+
+def _deleted(before: dict[Key, Held], now: dict[Key, Held]) -> dict[str, float]:
+    """Topic → how much less waits because it, or channels of it, were deleted: at most 0."""
+    moved: dict[str, float] = {}
+    for key in before.keys() - now.keys():
+        moved[key[0]] = moved.get(key[0], 0.0) - before[key].depth
+    return moved
 
 
 _hub = Hub()

@@ -11,6 +11,8 @@ from math import isnan, nan
 
 SECONDS = 900
 SPARK_BUCKET_S = 15
+# The column of what acts put in or took out at once: a sum that rises and falls.
+MOVED = "moved"
 SPARK_BUCKETS = SECONDS // SPARK_BUCKET_S
 _BLANK = array("d", [nan]) * SECONDS
 _BLANK_SPARK = array("d", [nan]) * SPARK_BUCKETS
@@ -155,6 +157,12 @@ class Rings:
         """Change per second over the last `span_s` seconds; None when unknown."""
         change = self.change(name, span_s)
         return None if change is None else change[0] / change[1]
+
+    def trend(self, name: str, span_s: int) -> float | None:
+        """As `rate`, of a gauge of depth, without what acts put in or took out at once: an emptied channel does not
+        drain, and one that was moved back does not grow."""
+        change, moved = self.change(name, span_s), self.change(MOVED, span_s)
+        return None if change is None or moved is None else (change[0] - moved[0]) / change[1]
 
     def count(self, name: str, span_s: int = 60) -> float | None:
         """How much a counter grew over the last `span_s` seconds, or as many as are known; None when unknown."""

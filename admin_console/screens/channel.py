@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
+from admin_console.diagnosis.diagnosis import Diagnosis
+from admin_console.diagnosis.failing import FAILING
+from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.live.hub import Reading
 from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
@@ -12,7 +15,7 @@ from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.links import act_cell
 from admin_console.screens.overview import depth_note
 from admin_console.screens.parts import Cell, Column, Empty, Figure, Table
-from admin_console.screens.vitals import Vitals, vitals_of
+from admin_console.screens.vitals import chips_of, diagnosis_of
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, InFlightStats
@@ -74,12 +77,12 @@ def parts(
                 "in_flight": _in_flight_table(None, None, role, topic_name, name),
             },
         }
-    vitals = vitals_of(reading, topic, stats)
+    diagnosis = diagnosis_of(reading, topic, stats)
     return common | {
         "subtitle": _subtitle(stats),
-        "chips": vitals.chips(),
-        "meaning": channel_meaning(vitals),
-        "strip": _strip(vitals, reading.rings_of(topic_name, name)),
+        "chips": chips_of(diagnosis),
+        "meaning": channel_meaning(diagnosis),
+        "strip": _strip(diagnosis, reading.rings_of(topic_name, name)),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name),
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
@@ -117,9 +120,9 @@ def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
     return units.number(count)
 
 
-def _strip(vitals: Vitals, rings: Rings | None) -> tuple[Figure, ...]:
+def _strip(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Figure, ...]:
+    vitals = diagnosis.vitals
     stats = vitals.stats
-    trouble = "danger" if vitals.is_timing_out else ""
     notes = {
         "depth": (
             Cell(units.number(stats.depth), units.exact(stats.depth)),
@@ -132,10 +135,10 @@ def _strip(vitals: Vitals, rings: Rings | None) -> tuple[Figure, ...]:
         "deferred": (Cell(units.number(stats.deferred_count)), _due_note(stats)),
         "timeouts": (
             Cell(units.per_minute(vitals.timeouts_min)),
-            Cell(f"{units.number(stats.timeout_count)} since start", tone=trouble),
+            Cell(f"{units.number(stats.timeout_count)} since start", tone=diagnosis.tone_of(TIMING_OUT)),
         ),
         "requeued": (
-            Cell(units.per_minute(vitals.requeued_min)),
+            Cell(units.per_minute(vitals.requeued_min), tone=diagnosis.tone_of(FAILING)),
             Cell(
                 f"{units.number(stats.requeue_count)} since start"
                 + (f" · {units.number(stats.disconnect_count)} lost consumers'" if stats.disconnect_count else ""),

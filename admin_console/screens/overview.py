@@ -3,6 +3,14 @@
 from typing import Any
 
 from admin_console.accounts.roles import Role
+from admin_console.diagnosis.backing_off import BACKING_OFF
+from admin_console.diagnosis.diagnosis import Diagnosis
+from admin_console.diagnosis.failing import FAILING
+from admin_console.diagnosis.falling_behind import FALLING_BEHIND
+from admin_console.diagnosis.old_messages import OLD_MESSAGES
+from admin_console.diagnosis.saturated import SATURATED
+from admin_console.diagnosis.stuck import STUCK
+from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.live.hub import TOTAL, Reading
 from admin_console.live.rings import Rings
 from admin_console.screens import graphs, units
@@ -10,7 +18,7 @@ from admin_console.screens.diagnosis import overview_meaning
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell, Column, Empty, Figure, SparkCell, StateCell, Table
-from admin_console.screens.vitals import DANGER, WARNING, Vitals, age_s, all_vitals, spark_letters
+from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_letters
 
 ROWS_MAX = 20
 SIDE_ROWS_MAX = 8
@@ -22,6 +30,8 @@ _URGENT_COLUMNS = (
     Column("depth", "Depth"),
     Column("growth", "Growth, 30 s"),
     Column("in_flight", "In flight"),
+    Column("deferred", "Deferred"),
+    Column("requeued", "Requeued /min"),
     Column("timeouts", "Timeouts /min"),
     Column("oldest", "Oldest"),
     Column("spark", "Depth, 15 min", "spark"),
@@ -34,7 +44,7 @@ def parts(reading: Reading | None, role: Role, http_address: str) -> dict[str, A
     """The parts of the screen."""
     plans = graphs.overview_plans(reading)
     points = graphs.points_of(reading, plans)
-    urgent = all_vitals(reading) if reading else []
+    urgent = all_diagnoses(reading) if reading else []
     return {
         "subtitle": _subtitle(reading),
         "meaning": overview_meaning(reading, urgent, lambda *names: url_of("channel", *names)) if reading else None,
@@ -72,21 +82,22 @@ def _subtitle(reading: Reading | None) -> str:
     )
 
 
-def _strip(reading: Reading | None, urgent: list[Vitals]) -> tuple[Figure, ...]:
+def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ...]:
     rings = reading.rings.get(TOTAL) if reading else None
     waiting = in_flight = ready = deferred = None
     if reading is not None:
-        waiting = sum(topic.depth for topic in reading.snapshot.topics) + sum(v.stats.depth for v in urgent)
-        in_flight = sum(v.stats.in_flight_count for v in urgent)
-        deferred = sum(v.stats.deferred_count for v in urgent)
-        ready = sum(v.stats.ready_count for v in urgent)
+        channels = [each.vitals.stats for each in urgent]
+        waiting = sum(one.depth for one in (*reading.snapshot.topics, *channels))
+        in_flight = sum(one.in_flight_count for one in channels)
+        deferred = sum(one.deferred_count for one in channels)
+        ready = sum(one.ready_count for one in channels)
     timeouts = rings.count("timeouts") if rings else None
-    worst = max(urgent, key=lambda vitals: vitals.timeouts_min or 0, default=None)
+    worst = max(urgent, key=lambda each: each.vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
-    if timeouts and worst is not None and worst.timeouts_min:
+    if timeouts and worst is not None and worst.vitals.timeouts_min:
+        name = f"{worst.vitals.topic_name}/{worst.vitals.channel_name}"
         timeouts_note = Cell(
-            f"{units.share(worst.timeouts_min, timeouts)} on {worst.topic_name}/{worst.channel_name}",
-            tone="danger" if worst.is_timing_out else "",
+            f"{units.share(worst.vitals.timeouts_min, timeouts)} on {name}", tone=worst.tone_of(TIMING_OUT)
         )
     return (
         Figure(
@@ -123,7 +134,7 @@ def depth_note(rings: Rings | None, gauge: str, waiting: float | None) -> Cell:
 
     The span is short and named: the graph beside it shows every second, and both must tell the same story.
     """
-    growth = rings.rate(gauge, TREND_SPAN_S) if rings else None
+    growth = rings.trend(gauge, TREND_SPAN_S) if rings else None
     if growth is None:
         return Cell("trend not known yet")
     text = units.growth(growth)
@@ -141,13 +152,17 @@ def _average(rings: Any, name: str) -> Cell:
     return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
-def _oldest_figure(reading: Reading | None, urgent: list[Vitals]) -> Figure:
+def _oldest_figure(reading: Reading | None, urgent: list[Diagnosis]) -> Figure:
     if reading is None:
         return Figure("oldest", "Oldest message", Cell(units.UNKNOWN))
     health = reading.snapshot.health
-    ages = [(v.oldest_s, f"{v.topic_name}/{v.channel_name}", v.level) for v in urgent if v.oldest_s is not None]
+    ages = [
+        (each.vitals.oldest_s, f"{each.vitals.topic_name}/{each.vitals.channel_name}")
+        for each in urgent
+        if each.vitals.oldest_s is not None
+    ]
     ages += [
-        (age, topic.topic_name, 0)
+        (age, topic.topic_name)
         for topic in reading.snapshot.topics
         if (age := age_s(reading, topic.oldest_ns)) is not None
     ]
@@ -160,10 +175,11 @@ def _oldest_figure(reading: Reading | None, urgent: list[Vitals]) -> Figure:
     return Figure("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
 
 
-def _urgent_table(reading: Reading | None, urgent: list[Vitals], role: Role, http_address: str) -> Table:
+def _urgent_table(reading: Reading | None, urgent: list[Diagnosis], role: Role, http_address: str) -> Table:
     rows = []
-    for vitals in urgent[:ROWS_MAX]:
-        assert reading is not None, "there are vitals only where there is a reading"
+    for diagnosis in urgent[:ROWS_MAX]:
+        assert reading is not None, "there are diagnoses only where there is a reading"
+        vitals = diagnosis.vitals
         stats = vitals.stats
         key = (vitals.topic_name, vitals.channel_name)
         rows.append(
@@ -171,13 +187,15 @@ def _urgent_table(reading: Reading | None, urgent: list[Vitals], role: Role, htt
                 "/".join(key),
                 (
                     channel_cell(*key),
-                    StateCell(vitals.chips()),
+                    StateCell(chips_of(diagnosis)),
                     Cell(units.number(stats.depth), units.exact(stats.depth)),
-                    growth_cell(vitals),
+                    growth_cell(diagnosis),
                     Cell(units.number(stats.in_flight_count)),
-                    timeouts_cell(vitals),
-                    oldest_cell(vitals),
-                    SparkCell(spark_letters(reading.rings_of(*key)), vitals.tone),
+                    quiet_cell(stats.deferred_count),
+                    requeued_cell(diagnosis),
+                    timeouts_cell(diagnosis),
+                    oldest_cell(diagnosis),
+                    SparkCell(spark_letters(reading.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=stats.paused),
                 ),
             )
@@ -187,24 +205,29 @@ def _urgent_table(reading: Reading | None, urgent: list[Vitals], role: Role, htt
     )
 
 
-def growth_cell(vitals: Vitals) -> Cell:
+def quiet_cell(count: float | None, tone: str = "") -> Cell:
+    """A count that steps back while it is 0, so that what is not stands out."""
+    return Cell(units.number(count), units.exact(count), tone or ("" if count else "muted"))
+
+
+def growth_cell(diagnosis: Diagnosis) -> Cell:
     """Signed growth, toned only when it is part of the trouble."""
-    text = units.growth(vitals.growth_s)
-    if vitals.level == DANGER and vitals.is_growing:
-        return Cell(text, tone="danger")
-    return Cell(text, tone="muted" if text in ("0/s", units.UNKNOWN) else "")
+    text = units.growth(diagnosis.vitals.growth_s)
+    tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED) if diagnosis.vitals.is_growing else ""
+    return Cell(text, tone=tone or ("muted" if text in ("0/s", units.UNKNOWN) else ""))
 
 
-def timeouts_cell(vitals: Vitals) -> Cell:
-    text = units.number(vitals.timeouts_min)
-    if vitals.is_timing_out:
-        return Cell(text, tone="danger")
-    return Cell(text, tone="" if vitals.timeouts_min else "muted")
+def requeued_cell(diagnosis: Diagnosis) -> Cell:
+    return quiet_cell(diagnosis.vitals.requeued_min, diagnosis.tone_of(FAILING))
 
 
-def oldest_cell(vitals: Vitals) -> Cell:
-    tone = vitals.tone if vitals.level >= WARNING and (vitals.oldest_s or 0) >= 60 else ""
-    return Cell(units.duration(vitals.oldest_s), tone=tone)
+def timeouts_cell(diagnosis: Diagnosis) -> Cell:
+    return quiet_cell(diagnosis.vitals.timeouts_min, diagnosis.tone_of(TIMING_OUT))
+
+
+def oldest_cell(diagnosis: Diagnosis) -> Cell:
+    tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED, STUCK, BACKING_OFF, OLD_MESSAGES)
+    return Cell(units.duration(diagnosis.vitals.oldest_s), tone=tone)
 
 
 def _nothing(reading: Reading | None, http_address: str) -> Empty:
@@ -253,7 +276,7 @@ def _paused_table(reading: Reading | None) -> Table:
     return Table.build("paused", "What is paused", _SIDE_COLUMNS, rows[:SIDE_ROWS_MAX], Empty("", "Nothing is paused."))
 
 
-def _unconsumed_table(urgent: list[Vitals]) -> Table:
+def _unconsumed_table(urgent: list[Diagnosis]) -> Table:
     rows = [
         (
             f"{vitals.topic_name}/{vitals.channel_name}",
@@ -263,7 +286,7 @@ def _unconsumed_table(urgent: list[Vitals]) -> Table:
                 Cell(units.duration(vitals.oldest_s)),
             ),
         )
-        for vitals in urgent
+        for vitals in (each.vitals for each in urgent)
         if not vitals.stats.client_count
     ]
     return Table.build(

@@ -3,14 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from admin_console.accounts.roles import Role
+from admin_console.diagnosis.failing import FAILING
+from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.live.hub import Reading
 from admin_console.screens import graphs, units
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_meaning
 from admin_console.screens.links import channel_cell, pause_cell
-from admin_console.screens.overview import depth_note, growth_cell, timeouts_cell
+from admin_console.screens.overview import depth_note, growth_cell
 from admin_console.screens.parts import Cell, Chip, Column, Empty, Figure, SparkCell, StateCell, Table
-from admin_console.screens.vitals import spark_letters, vitals_of
+from admin_console.screens.vitals import chips_of, diagnosis_of, spark_letters
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats
@@ -162,30 +164,35 @@ def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Ro
     for channel in topic.channels if topic else ():
         assert topic is not None, "channels are a topic's"
         assert reading is not None, "topics come from a reading"
-        vitals = vitals_of(reading, topic, channel)
+        diagnosis = diagnosis_of(reading, topic, channel)
+        vitals = diagnosis.vitals
         key = (topic.topic_name, channel.channel_name)
         rows.append(
             (
                 channel.channel_name,
                 (
                     channel_cell(*key, with_topic=False),
-                    StateCell(vitals.chips()),
+                    StateCell(chips_of(diagnosis)),
                     Cell(units.number(channel.depth), units.exact(channel.depth)),
                     Cell(
                         f"{units.number(channel.depth - channel.backend_depth)} + {units.number(channel.backend_depth)}"
                     ),
-                    growth_cell(vitals),
+                    growth_cell(diagnosis),
                     Cell(units.number(channel.in_flight_count)),
                     Cell(units.number(channel.deferred_count)),
-                    Cell(units.number(channel.requeue_count), units.exact(channel.requeue_count)),
+                    Cell(
+                        units.number(channel.requeue_count),
+                        f"{units.number(vitals.requeued_min)} in the last minute",
+                        diagnosis.tone_of(FAILING),
+                    ),
                     Cell(
                         units.number(channel.timeout_count),
                         f"{units.number(vitals.timeouts_min)} in the last minute",
-                        timeouts_cell(vitals).tone if vitals.is_timing_out else "",
+                        diagnosis.tone_of(TIMING_OUT),
                     ),
                     Cell(units.number(channel.message_count), units.exact(channel.message_count)),
                     Cell(units.number(channel.client_count)),
-                    SparkCell(spark_letters(reading.rings_of(*key)), vitals.tone),
+                    SparkCell(spark_letters(reading.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=channel.paused),
                 ),
             )

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from admin_console.accounts.roles import Role
+from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.live.hub import TOTAL, Reading
 from admin_console.screens import units
 from admin_console.screens.links import pause_cell, topic_cell, url_of
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import Cell, Chip, Column, Empty, SparkCell, StateCell, Table
-from admin_console.screens.vitals import TONES, spark_letters, vitals_of
+from admin_console.screens.vitals import chips_of, diagnosis_of, peak_depth, spark_letters
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats
@@ -26,8 +27,10 @@ class Line:
     name: str
     stats: "TopicStats"
     depth: int  # at the topic and in its channels
+    peak_depth: float  # the most of it in the last fifteen minutes
     in_flight: int
     deferred: int
+    requeued_min: float | None
     timeouts_min: float | None
     published_s: float | None
     finished_s: float | None
@@ -39,7 +42,7 @@ class Line:
     @property
     def urgency(self) -> tuple[float, ...]:
         is_unheard = not self.channels and self.depth > 0
-        return (max(self.level, 2 if is_unheard else 0), self.depth, self.in_flight)
+        return (max(self.level, WARNING if is_unheard else CALM), self.peak_depth)
 
 
 # Column name → what it sorts by; names sort upwards first, figures downwards.
@@ -50,6 +53,7 @@ _SORTS: dict[str, Callable[[Line], Any]] = {
     "depth": lambda line: line.depth,
     "in_flight": lambda line: line.in_flight,
     "deferred": lambda line: line.deferred,
+    "requeued": lambda line: line.requeued_min or 0,
     "timeouts": lambda line: line.timeouts_min or 0,
     "published": lambda line: line.published_s or 0,
     "finished": lambda line: line.finished_s or 0,
@@ -62,6 +66,7 @@ _COLUMNS = (
     Column("depth", "Depth"),
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
+    Column("requeued", "Requeued /min"),
     Column("timeouts", "Timeouts /min"),
     Column("published", "Published"),
     Column("finished", "Finished"),
@@ -144,22 +149,24 @@ def _lines(reading: Reading) -> list[Line]:
         return known
     made = []
     for topic in reading.snapshot.topics:
-        channels = [vitals_of(reading, topic, channel) for channel in topic.channels]
+        channels = [diagnosis_of(reading, topic, channel) for channel in topic.channels]
         rings = reading.rings_of(topic.topic_name)
         made.append(
             Line(
                 name=topic.topic_name,
                 stats=topic,
-                depth=topic.depth + sum(vitals.stats.depth for vitals in channels),
-                in_flight=sum(vitals.stats.in_flight_count for vitals in channels),
-                deferred=sum(vitals.stats.deferred_count for vitals in channels),
+                depth=topic.depth + sum(each.vitals.stats.depth for each in channels),
+                peak_depth=peak_depth(rings, topic.depth + sum(each.vitals.stats.depth for each in channels)),
+                in_flight=sum(each.vitals.stats.in_flight_count for each in channels),
+                deferred=sum(each.vitals.stats.deferred_count for each in channels),
+                requeued_min=rings.count("requeued") if rings else None,
                 timeouts_min=rings.count("timeouts") if rings else None,
                 published_s=rings.rate("messages") if rings else None,
                 finished_s=rings.rate("finished") if rings else None,
                 channels=len(channels),
-                clients=sum(vitals.stats.client_count for vitals in channels),
-                level=max((vitals.level for vitals in channels), default=0),
-                paused_channels=sum(vitals.stats.paused for vitals in channels),
+                clients=sum(each.vitals.stats.client_count for each in channels),
+                level=max((each.level for each in channels), default=CALM),
+                paused_channels=sum(each.vitals.stats.paused for each in channels),
             )
         )
     reading.memory["topics"] = made
@@ -171,13 +178,14 @@ def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
         return (Chip("❚❚ paused", "held", "No message goes on to the channels until somebody resumes the topic"),)
     chips = []
     gravest = max(
-        (vitals_of(reading, line.stats, channel) for channel in line.stats.channels),
-        key=lambda vitals: vitals.level,
+        (diagnosis_of(reading, line.stats, channel) for channel in line.stats.channels),
+        key=lambda each: each.level,
         default=None,
     )
-    if gravest is not None and gravest.level >= 2:
+    if gravest is not None and gravest.level >= WARNING:
         chips.extend(
-            Chip(f"{chip.text} · {gravest.channel_name}", chip.tone, chip.title) for chip in gravest.chips()[:1]
+            Chip(f"{chip.text} · {gravest.vitals.channel_name}", chip.tone, chip.title)
+            for chip in chips_of(gravest)[:1]
         )
     if line.paused_channels:
         chips.append(Chip(f"❚❚ {units.plural(line.paused_channels, 'channel')} paused", "held"))
@@ -198,6 +206,7 @@ def _cells(reading: Reading, line: Line, role: Role) -> tuple[Any, ...]:
         Cell(units.number(line.depth), units.exact(line.depth)),
         _quiet(units.number(line.in_flight)),
         _quiet(units.number(line.deferred)),
+        _quiet(units.number(line.requeued_min)),
         _quiet(units.number(line.timeouts_min)),
         _quiet(units.rate(line.published_s)),
         _quiet(units.rate(line.finished_s)),

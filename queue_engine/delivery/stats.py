@@ -67,6 +67,8 @@ class ChannelStats:
     latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
     fenced: str = ""  # why it stopped until an operator lets it try again
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
+    attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
+    attempts_max_id: str = ""  # which message that is
 
 
 @dataclass(frozen=True, slots=True)

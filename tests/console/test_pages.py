@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from django.test import Client
 
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import get_hub
+from queue_engine.clock import NS_PER_S
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for
@@ -36,12 +38,13 @@ def do(engine: EngineRunner, act: str, *args: object, **details: object) -> None
     engine.submit(act, *args, **details).result(10)
 
 
-def see(engine: EngineRunner) -> None:
-    """Wait for figures taken after this moment, and let the hub have them."""
+def see(engine: EngineRunner, *, for_s: int = 0) -> None:
+    """Wait for figures taken after this moment, and let the hub have them; as if they stayed for so many seconds."""
     before = engine.snapshot
     wait_for("new figures", lambda: engine.snapshot is not before and engine.snapshot)
     assert engine.snapshot is not None
-    get_hub().write(engine.snapshot)
+    for later_s in range(for_s + 1):
+        get_hub().write(replace(engine.snapshot, taken_at_ns=engine.snapshot.taken_at_ns + later_s * NS_PER_S))
 
 
 def words(text: str) -> str:
@@ -71,7 +74,7 @@ def test_overview_lists_what_needs_somebody(engine: EngineRunner, browser: Clien
     do(engine, "create_channel", "mail", "sender")
     do(engine, "pause_channel", "mail", "sender")
     do(engine, "publish", "lonely", [b"three"])
-    see(engine)
+    see(engine, for_s=3)
     html = page(browser, "/")
     text = words(html)
     assert "3 topics · 2 channels" in text

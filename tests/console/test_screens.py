@@ -12,7 +12,7 @@ from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.parts import SPARK_GAP, SparkCell
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
-from admin_console.screens.vitals import all_vitals, spark_letters
+from admin_console.screens.vitals import all_diagnoses, chips_of, spark_letters
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from tests.support.snapshots import START_S, channel, client, in_flight, snapshot, topic
 
@@ -26,13 +26,13 @@ def reading_of(*topics: TopicStats, seconds: int = 1) -> Reading:
 
 
 def growing(seconds: int = 90, timeouts: int = 0, finished: int = 0, **given: object) -> Reading:
-    """orders/billing, ten messages a second more, for a minute and a half."""
+    """orders/billing for a minute and a half: twenty messages a second come, `finished` of them are finished."""
     hub = Hub()
     for index in range(seconds):
         stats = channel(
             "orders",
             "billing",
-            depth=index * 10,
+            depth=index * (20 - finished),
             message_count=index * 20,
             finish_count=index * finished,
             timeout_count=index * timeouts,
@@ -89,12 +89,12 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
 
 
 def meaning_of(reading: Reading) -> str:
-    meaning = channel_meaning(all_vitals(reading)[0])
+    meaning = channel_meaning(all_diagnoses(reading)[0])
     return meaning.title if meaning else ""
 
 
 def only(stats: ChannelStats, **topic_given: object) -> Reading:
-    return reading_of(topic("orders", stats, **topic_given))
+    return reading_of(topic("orders", stats, **topic_given), seconds=10)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_paused_topic_is_why_nothing_comes() -> None:
 def test_a_channel_that_is_held_back_says_why() -> None:
     reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
     held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
-    meaning = channel_meaning(all_vitals(only(held))[0])
+    meaning = channel_meaning(all_diagnoses(only(held))[0])
     assert meaning is not None
     assert meaning.title == "Held back: a limit of memory is reached."
     assert meaning.text.startswith(f"{reason}.")
@@ -140,13 +140,13 @@ def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:
 def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
     reading = growing(client_count=3, ready_count=100, in_flight_count=10, finished=10)
     assert meaning_of(reading).startswith("Falling behind")
-    assert all_vitals(reading)[0].tone == "danger"
+    assert all_diagnoses(reading)[0].tone == "danger"
 
 
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
     clients = (client(1, timeout_count=99, in_flight_count=7), client(2, timeout_count=1))
     reading = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
-    meaning = channel_meaning(all_vitals(reading)[0])
+    meaning = channel_meaning(all_diagnoses(reading)[0])
     assert meaning is not None
     assert meaning.title == "20 % of the messages handled in the last minute timed out."
     assert "99 % of the timeouts are worker-1's, which holds 7 now" in meaning.text
@@ -158,7 +158,7 @@ def test_a_few_timeouts_are_no_alarm() -> None:
         stats = channel("orders", "billing", timeout_count=timeouts, client_count=1, ready_count=1)
         hub.write(snapshot(topic("orders", stats), second=second))
     assert hub.reading is not None
-    assert all_vitals(hub.reading)[0].chips() == ()
+    assert chips_of(all_diagnoses(hub.reading)[0]) == ()
 
 
 def test_most_urgent_first_and_paused_is_no_alarm() -> None:
@@ -168,10 +168,11 @@ def test_most_urgent_first_and_paused_is_no_alarm() -> None:
             channel("orders", "calm", client_count=1, ready_count=1),
             channel("orders", "held", depth=900_000, paused=True),
             channel("orders", "lonely", depth=3),
-        )
+        ),
+        seconds=10,
     )
-    assert [vitals.channel_name for vitals in all_vitals(reading)] == ["lonely", "held", "calm"]
-    assert [vitals.tone for vitals in all_vitals(reading)] == ["warning", "held", ""]
+    assert [each.vitals.channel_name for each in all_diagnoses(reading)] == ["lonely", "held", "calm"]
+    assert [each.tone for each in all_diagnoses(reading)] == ["warning", "held", ""]
 
 
 def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
@@ -189,7 +190,8 @@ def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
 def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
     hub = Hub()
     for index in range(30):
-        stats = channel("orders", "billing", depth=index * 10 if index < 24 else 240 - (index - 24) * 20)
+        depth = index * 10 if index < 24 else 240 - (index - 24) * 20
+        stats = channel("orders", "billing", depth=depth, message_count=1_000, finish_count=1_000 - depth)
         hub.write(snapshot(topic("orders", stats), second=START_S + index))
     for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
         screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.reading)

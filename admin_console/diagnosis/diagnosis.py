@@ -1,0 +1,93 @@
+"""What is said of one channel, and of all channels from snapshot to snapshot."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from admin_console.diagnosis.finding import CALM, TONES, Kind
+from admin_console.diagnosis.findings import RANK, find_all
+from admin_console.diagnosis.states import State, advance, in_force
+from admin_console.diagnosis.vitals import Vitals, take_vitals
+from admin_console.live.rings import Rings
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
+
+Key = tuple[str, str]  # topic and channel
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One channel at one second: its figures, and the states it is in, the gravest first."""
+
+    vitals: Vitals
+    states: tuple[State, ...]
+
+    @cached_property
+    def level(self) -> int:
+        return self.states[0].finding.level if self.states else CALM
+
+    @property
+    def tone(self) -> str:
+        return TONES[self.level]
+
+    def tone_of(self, *kinds: Kind) -> str:
+        """The tone of a figure that shows one of these; "" while the channel is in none of these states."""
+        return next((TONES[state.finding.level] for state in self.states if state.finding.kind in kinds), "")
+
+
+class Diagnoses:
+    """Follows all channels through the snapshots."""
+
+    def __init__(self) -> None:
+        self._states: dict[Key, tuple[State, ...]] = {}
+
+    def take(
+        self,
+        snapshot: "EngineSnapshot",
+        rings_of: Callable[[Key], Rings | None],
+        paused_since: Mapping[Key, int],
+    ) -> dict[Key, Diagnosis]:
+        """The diagnoses as of this snapshot, of all channels but the idle ones, of which there is nothing to say."""
+        now_s = snapshot.taken_at_ns / 1e9
+        states: dict[Key, tuple[State, ...]] = {}
+        made: dict[Key, Diagnosis] = {}
+        for topic in snapshot.topics:
+            for channel in topic.channels:
+                key = (topic.topic_name, channel.channel_name)
+                before = self._states.get(key, ())
+                if not before and is_idle(topic, channel):
+                    continue
+                vitals = take_vitals(
+                    topic,
+                    channel,
+                    rings_of(key),
+                    taken_at_ns=snapshot.taken_at_ns,
+                    paused_since_s=paused_since.get(key),
+                )
+                now = advance(before, find_all(vitals), now_s)
+                if now:
+                    states[key] = now
+                made[key] = diagnose(vitals, now)
+        self._states = states
+        return made
+
+
+def diagnose(vitals: Vitals, states: tuple[State, ...]) -> Diagnosis:
+    """The states that are in force, the gravest level first, of one level the gravest cause."""
+    ordered = sorted(in_force(states), key=lambda state: (-state.finding.level, RANK[state.finding.kind]))
+    return Diagnosis(vitals, tuple(ordered))
+
+
+def is_idle(topic: "TopicStats", channel: "ChannelStats") -> bool:
+    """Whether it holds nothing, and nothing holds it: then no finding applies."""
+    return not (
+        channel.depth
+        or channel.in_flight_count
+        or channel.deferred_count
+        or channel.paused
+        or channel.fenced
+        or channel.unreadable
+        or topic.paused
+    )

@@ -1,0 +1,23 @@
+"""The channel stopped after a fault, until an operator lets it try again."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import DANGER, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+from admin_console.screens import units
+
+FENCED = Kind("fenced")
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if not stats.fenced:
+        return None
+    return Finding(
+        FENCED,
+        DANGER,
+        "■ fenced",
+        "Fenced: something failed in this channel, and it stopped.",
+        f"{words.sentence(stats.fenced)} {words.waiting(vitals)}, and {units.number(stats.in_flight_count)} in flight "
+        "are kept as they are. Everything else goes on; the server's log has the details. Let it try again when the "
+        "cause is gone.",
+    )

@@ -1,0 +1,44 @@
+"""All that is looked for in a channel, the gravest cause first. A further kind is a file of its own and a line here."""
+
+from collections.abc import Callable
+
+from admin_console.diagnosis import (
+    backing_off,
+    failing,
+    falling_behind,
+    fenced,
+    held_back,
+    no_consumers,
+    old_messages,
+    paused,
+    repeated,
+    saturated,
+    stuck,
+    timing_out,
+    unreadable,
+)
+from admin_console.diagnosis.finding import Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+
+_FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
+    (fenced.FENCED, fenced.find),
+    (unreadable.UNREADABLE, unreadable.find),
+    (paused.PAUSED, paused.find),
+    (failing.FAILING, failing.find),
+    (timing_out.TIMING_OUT, timing_out.find),
+    (paused.TOPIC_PAUSED, paused.find_topic),
+    (no_consumers.NO_CONSUMERS, no_consumers.find),
+    (backing_off.BACKING_OFF, backing_off.find),
+    (held_back.HELD_BACK, held_back.find),
+    (stuck.STUCK, stuck.find),
+    (saturated.SATURATED, saturated.find),
+    (falling_behind.FALLING_BEHIND, falling_behind.find),
+    (repeated.REPEATED, repeated.find),
+    (old_messages.OLD_MESSAGES, old_messages.find),
+)
+RANK = {kind: rank for rank, (kind, _) in enumerate(_FINDERS)}
+
+
+def find_all(vitals: Vitals) -> tuple[Finding, ...]:
+    """What is to be seen at this moment, the gravest cause first."""
+    return tuple(found for _, find in _FINDERS if (found := find(vitals)) is not None)

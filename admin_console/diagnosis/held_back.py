@@ -1,0 +1,21 @@
+"""A limit of memory holds the channel back."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+
+HELD_BACK = Kind("held back", begins_after_s=2, ends_after_s=5)
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if not stats.held_back or stats.paused:
+        return None
+    return Finding(
+        HELD_BACK,
+        WARNING,
+        "▲ held back",
+        "Held back: a limit of memory is reached.",
+        f"{words.sentence(stats.held_back)} {words.waiting(vitals)}.",
+        "a limit of memory holds deliveries back",
+    )

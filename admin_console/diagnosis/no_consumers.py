@@ -1,0 +1,22 @@
+"""Messages wait and no consumer is connected."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+
+NO_CONSUMERS = Kind("no consumers", begins_after_s=3, ends_after_s=3)
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if not stats.depth or stats.client_count or stats.paused:
+        return None
+    return Finding(
+        NO_CONSUMERS,
+        WARNING,
+        "no consumers",
+        "Not draining: no consumer is connected.",
+        f"{words.waiting(vitals)}.{words.growth(vitals)} Connect a consumer to "
+        f"{vitals.topic_name}/{vitals.channel_name}.",
+        "no consumer is connected",
+    )

@@ -1,0 +1,25 @@
+"""The oldest message has been unfinished for long."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+from admin_console.screens import units
+
+OLD_MESSAGES = Kind("old messages", begins_after_s=5, ends_after_s=10)
+
+# An old message alone is worth a look.
+OLD_S = 300
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if stats.paused or not stats.depth or (vitals.oldest_s or 0) < OLD_S:
+        return None
+    return Finding(
+        OLD_MESSAGES,
+        WARNING,
+        "old messages",
+        "Old messages are unfinished.",
+        f"{words.waiting(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
+        f"the oldest message is {units.duration(vitals.oldest_s)} old",
+    )

@@ -1,0 +1,45 @@
+"""From findings to states: a state begins after its finding has been seen for some seconds, and ends after it has been
+gone for some. So a figure that swings around a limit makes no page that changes every second.
+
+Pure: time is the snapshots' own (Unix seconds).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from admin_console.diagnosis.finding import Finding
+
+# Snapshots come every second. After a longer silence nothing is known of what was in between.
+SILENCE_S_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A finding through time. finding: as it was seen last. begun_s: since when it is seen; seen_s: when it was seen
+    last. is_in_force: whether it has been seen for long enough."""
+
+    finding: Finding
+    begun_s: float
+    seen_s: float
+    is_in_force: bool
+
+
+def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> tuple[State, ...]:
+    """The states after a snapshot taken at `now_s`, in which `found` was seen."""
+    known = {state.finding.kind: state for state in states}
+    kept: list[State] = []
+    for finding in found:
+        before = known.pop(finding.kind, None)
+        if before is None or not (before.is_in_force or 0 <= now_s - before.seen_s <= SILENCE_S_MAX):
+            before = State(finding, now_s, now_s, is_in_force=False)
+        has_held = now_s - before.begun_s >= finding.kind.begins_after_s
+        kept.append(State(finding, before.begun_s, now_s, before.is_in_force or has_held))
+    for gone in known.values():
+        # A clock set back must not keep a state for ever.
+        if gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s:
+            kept.append(gone)
+    return tuple(kept)
+
+
+def in_force(states: Sequence[State]) -> tuple[State, ...]:
+    return tuple(state for state in states if state.is_in_force)

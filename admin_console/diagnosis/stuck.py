@@ -1,0 +1,29 @@
+"""Messages wait while the consumers hold theirs and end none of them, neither well nor badly."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+from admin_console.screens import units
+
+STUCK = Kind("stuck", begins_after_s=5, ends_after_s=5)
+
+OLD_S = 60
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if stats.paused or not stats.depth or not stats.in_flight_count or not vitals.has_consumers_ready:
+        return None
+    if vitals.handled_min or vitals.known_s < 55 or (vitals.oldest_s or 0) < OLD_S:
+        return None
+    consumers = units.plural(stats.client_count, "consumer")
+    return Finding(
+        STUCK,
+        DANGER if vitals.is_growing else WARNING,
+        "▲ none finished",
+        f"0 finished {words.span(vitals)}: {consumers} {'holds' if stats.client_count == 1 else 'hold'} "
+        f"{units.plural(stats.in_flight_count, 'message')} and {'ends' if stats.client_count == 1 else 'end'} none.",
+        f"{words.waiting(vitals)}. The messages in flight have neither been finished nor requeued. Look at what the "
+        "consumers do with them; the list in flight shows who holds which.",
+        f"0 finished {words.span(vitals)}",
+    )

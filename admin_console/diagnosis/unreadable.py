@@ -1,0 +1,22 @@
+"""The disk refuses something of the channel."""
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import DANGER, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+
+UNREADABLE = Kind("unreadable")
+
+
+def find(vitals: Vitals) -> Finding | None:
+    stats = vitals.stats
+    if not stats.unreadable:
+        return None
+    return Finding(
+        UNREADABLE,
+        DANGER,
+        "▲ unreadable",
+        "Not readable: the disk refuses something of this channel.",
+        f"{words.sentence(stats.unreadable)} {words.waiting(vitals)}. It is tried again by itself, and everything else "
+        "goes on. Look at the disk; the README tells what can be done about a place that stays unreadable.",
+        "the disk refuses something of this channel",
+    )

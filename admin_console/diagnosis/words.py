@@ -1,0 +1,38 @@
+"""Parts of sentences that findings share."""
+
+from admin_console.diagnosis.vitals import Vitals
+from admin_console.screens import units
+
+
+def waiting(vitals: Vitals) -> str:
+    """What waits, and since when: "4,812 messages wait, the oldest unfinished one is 14m 02s old"."""
+    depth = vitals.stats.depth
+    text = f"{units.plural(depth, 'message')} {'waits' if depth == 1 else 'wait'}"
+    if vitals.oldest_s is None:
+        return text
+    return f"{text}, the oldest unfinished one is {units.duration(vitals.oldest_s)} old"
+
+
+def growth(vitals: Vitals) -> str:
+    """A sentence of where the depth is heading, with a space before it; "" when it stays."""
+    text = units.growth(vitals.growth_s)
+    return "" if text in (units.UNKNOWN, "0/s") else f" Depth changes by {text}."
+
+
+def flow(vitals: Vitals) -> str:
+    """A sentence of what comes and what is finished, with a space before it; "" when nothing comes."""
+    if not vitals.inflow_s:
+        return ""
+    if vitals.outflow_s:
+        return f" {units.rate(vitals.inflow_s)} come, {units.rate(vitals.outflow_s)} are finished."
+    return f" {units.rate(vitals.inflow_s)} come, none are finished."
+
+
+def span(vitals: Vitals) -> str:
+    """What the counts over the last minute really cover: "in the last minute", "in the last 12 s"."""
+    return "in the last minute" if vitals.known_s >= 55 else f"in the last {vitals.known_s:.0f} s"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a stop."""
+    return f"{text[:1].upper()}{text[1:]}."
