@@ -1,21 +1,26 @@
-"""Who holds a socket: read from its cookie when it opens, and again while it is open."""
+"""Who holds a socket: read from its cookie when it opens, and every few seconds while it is open."""
 
 import time
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from importlib import import_module
 from typing import Any
 
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.models import Session
+from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
+from admin_console.accounts.waiting_sessions import WAITING, SessionStore
 from admin_console.permissions.table import SOCKETS
+
+_KEYS_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,45 +32,74 @@ class SocketUser:
     role: Role
 
 
-async def allowed_role(scope: dict[str, Any]) -> SocketUser | None:
-    """The user behind a socket's cookie, if he may hold a socket at this path now; else None.
-
-    None means: no session, session over, user disabled, password changed, role too small, or path unknown. Reads the
-    database in a thread; call it at connect, and again every half minute while the socket is open: that also counts
-    as being there, so a page that is only watched does not time out.
-    """
-    least = SOCKETS.get(scope["path"])
-    session_key = _session_key(scope)
-    if least is None or session_key is None:
-        return None
-    return await database_sync_to_async(_read)(session_key, least)
-
-
-def _session_key(scope: dict[str, Any]) -> str | None:
+def session_key_of(scope: dict[str, Any]) -> str:
+    """The session's key in a socket's cookie; "" when there is none."""
     for name, value in scope["headers"]:
         if name == b"cookie":
             try:
                 morsel = SimpleCookie(value.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
             except CookieError:
-                return None
+                return ""
             if morsel is not None:
                 return morsel.value
-    return None
+    return ""
 
 
-def _read(session_key: str, least: Role) -> SocketUser | None:
-    session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+async def allowed_user(scope: dict[str, Any]) -> SocketUser | None:
+    """The user behind a socket's cookie, if he may hold a socket at this path now; else None.
+
+    None means: no session, session over, user disabled, password changed, role too small, or path unknown. Reads the
+    database in a thread.
+    """
+    least = SOCKETS.get(scope["path"])
+    session_key = session_key_of(scope)
+    if least is None or not session_key:
+        return None
+    user = (await database_sync_to_async(users_of)([session_key])).get(session_key)
+    return user if user is not None and user.role.includes(least) else None
+
+
+def users_of(session_keys: Collection[str]) -> dict[str, SocketUser]:
+    """The users of the sessions that hold now, by session key: two queries, however many there are.
+
+    An open socket counts as being there: a session that is due is noted as seen. Raises DatabaseError.
+    """
     now_s = time.time()
-    if BACKEND_SESSION_KEY not in session or session_age.is_over(session, now_s):
-        return None
-    user = User.objects.filter(pk=session[SESSION_KEY]).first()
-    if user is None or not user.has_role(least):
-        return None
-    if not constant_time_compare(session.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash()):
-        return None
-    if session_age.touch(session, now_s):
-        try:
-            session.save()
-        except UpdateError:  # logged out this very moment
-            return None
-    return SocketUser(user_id=user.pk, username=user.username, role=Role(user.role))
+    sessions = {
+        key: session
+        for key, session in _sessions(session_keys)
+        if BACKEND_SESSION_KEY in session and not session_age.is_over(session, now_s)
+    }
+    users = User.objects.in_bulk({session[SESSION_KEY] for session in sessions.values()})
+    found = {}
+    for key, session in sessions.items():
+        user = users.get(int(session[SESSION_KEY]))
+        if user is None or not user.is_active:
+            continue
+        if not constant_time_compare(session.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash()):
+            continue
+        if session_age.touch(session, now_s):
+            try:
+                session.save()
+            except UpdateError:  # logged out this very moment
+                continue
+        found[key] = SocketUser(user_id=user.pk, username=user.username, role=Role(user.role))
+    return found
+
+
+def _sessions(keys: Iterable[str]) -> Iterator[tuple[str, SessionStore]]:
+    """Sessions that are there and not past their date, each loaded."""
+    in_database = []
+    for key in keys:
+        if WAITING.get(key) is None:
+            in_database.append(key)
+        else:
+            yield key, SessionStore(key)
+    for at in range(0, len(in_database), _KEYS_PER_QUERY):
+        rows = Session.objects.filter(
+            session_key__in=in_database[at : at + _KEYS_PER_QUERY], expire_date__gt=timezone.now()
+        )
+        for row in rows:
+            session = SessionStore(row.session_key)
+            session._session_cache = session.decode(row.session_data)
+            yield row.session_key, session

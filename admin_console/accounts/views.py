@@ -72,7 +72,8 @@ def log_in(request: HttpRequest) -> HttpResponse:
         record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
         return _login_page(request, name=name, error=_WRONG, status=400)
     throttle.succeeded(name, address, browser)
-    # A new session key for a new identity: one that somebody planted before is worth nothing.
+    # A new session, also for the same user: a key that somebody has planted or read before is worth nothing.
+    request.session.flush()
     login(request, user)
     session_age.start(request.session)
     record_event(request, "log_in", detail=user.username)

@@ -17,15 +17,16 @@ from typing import Any
 import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from admin_console.accounts.socket_auth import SocketUser, allowed_role
+from admin_console.accounts.socket_auth import SocketUser, allowed_user, session_key_of
 from admin_console.live.broadcast import Broadcast
 from admin_console.live.hub import get_hub
+from admin_console.live.open_sockets import OpenSockets
 from admin_console.screens.build import Request
 
 logger = logging.getLogger(__name__)
 
 NOT_UNDERSTOOD, LOG_IN, NOT_ALLOWED, TOO_SLOW, TOO_MANY = 4400, 4401, 4403, 4408, 4429
-RECHECK_S = 15.0
+FAILED = 1011
 UNACKED_MAX = 2
 ACK_TIMEOUT_S = 10.0
 SUBSCRIBE_TIMEOUT_S = 10.0
@@ -36,19 +37,20 @@ SOCKETS_MAX = 1_000
 SOCKETS_PER_USER_MAX = 50
 
 _broadcast = Broadcast(get_hub())
+_open_sockets = OpenSockets()
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
     """One browser tab's socket."""
 
     open_sockets: dict[int, int] = {}  # user id → sockets, over the whole process
-    recheck_s = RECHECK_S
     ack_timeout_s = ACK_TIMEOUT_S
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._user: SocketUser | None = None
         self._request: Request | None = None
+        self._session_key = ""
         self._is_counted = False
         self._is_over = False
         self._waiting: tuple[bytes, int] | None = None
@@ -59,7 +61,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._tasks: list[asyncio.Task[None]] = []
 
     async def connect(self) -> None:
-        user = await allowed_role(self.scope)
+        user = await allowed_user(self.scope)
         # Accepted first: a browser sees the code of an open socket only.
         await self.accept()
         if user is None:
@@ -73,7 +75,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._is_counted = True
         self.open_sockets[user.user_id] = held + 1
         self._acked_at_s = time.monotonic()
-        self._tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._recheck())]
+        self._session_key = session_key_of(self.scope)
+        _open_sockets.add(self._session_key, self)
+        self._tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch_pace())]
         for task in self._tasks:
             task.add_done_callback(self._watch_task)
 
@@ -87,6 +91,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 task.cancel()
         if self._is_counted and self._user is not None:
             self._is_counted = False
+            _open_sockets.remove(self._session_key, self)
             left = self.open_sockets.get(self._user.user_id, 1) - 1
             if left > 0:
                 self.open_sockets[self._user.user_id] = left
@@ -157,29 +162,27 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._unacked.append(sequence)
             await self.send(text_data=frame.decode())
 
-    async def _recheck(self) -> None:
-        """Every few seconds: is the log-in still good, and does the browser still take what it gets?"""
-        checked_at_s = opened_at_s = time.monotonic()
+    async def checked(self, user: SocketUser | None) -> None:
+        """Who holds the socket now: `OpenSockets`."""
+        if user is None:
+            await self._end(LOG_IN)
+        elif self._user is not None and user.role != self._user.role:
+            # The page was made for another role: its buttons are wrong. It comes back with the right ones.
+            await self._end(NOT_ALLOWED)
+
+    async def unknown(self) -> None:
+        """Nobody can tell whether the log-in is still good: `OpenSockets`."""
+        await self._end(FAILED)
+
+    async def _watch_pace(self) -> None:
+        """Does the page subscribe, and does the browser still take what it gets?"""
+        opened_at_s = time.monotonic()
         while not self._is_over:
-            await asyncio.sleep(min(self.recheck_s, self.ack_timeout_s) / 2)
+            await asyncio.sleep(self.ack_timeout_s / 2)
             now_s = time.monotonic()
-            if self._unacked and now_s - self._acked_at_s > self.ack_timeout_s:
+            has_stalled = bool(self._unacked) and now_s - self._acked_at_s > self.ack_timeout_s
+            if has_stalled or (self._request is None and now_s - opened_at_s > SUBSCRIBE_TIMEOUT_S):
                 await self._end(TOO_SLOW)
-                return
-            if self._request is None and now_s - opened_at_s > SUBSCRIBE_TIMEOUT_S:
-                await self._end(TOO_SLOW)
-                return
-            if now_s - checked_at_s < self.recheck_s:
-                continue
-            checked_at_s = now_s
-            user = await allowed_role(self.scope)
-            if user is None:
-                await self._end(LOG_IN)
-                return
-            if self._user is not None and user.role != self._user.role:
-                # The page was made for another role: its buttons are wrong. It comes back with the right ones.
-                await self._end(NOT_ALLOWED)
-                return
 
     async def _end(self, code: int) -> None:
         if self._is_over:
@@ -192,4 +195,4 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if not task.cancelled() and task.exception() is not None:
             logger.error("a socket's task failed", exc_info=task.exception())
             if not self._is_over:
-                self._tasks.append(asyncio.get_running_loop().create_task(self._end(1011)))
+                self._tasks.append(asyncio.get_running_loop().create_task(self._end(FAILED)))

@@ -16,8 +16,8 @@ from tests.support.server import ROOT, ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
-# An open socket asks every 15 s whether its session still holds.
-RECHECK_TIMEOUT_MS = 40_000
+# An open socket asks every 2 s whether its session still holds.
+RECHECK_TIMEOUT_MS = 20_000
 
 
 @pytest.fixture

@@ -64,6 +64,16 @@ def test_log_in_makes_a_new_session_key() -> None:
     assert not Session.objects.filter(session_key=before).exists()
 
 
+def test_log_in_makes_a_new_session_key_for_who_is_logged_in_already() -> None:
+    make_user()
+    client = Client()
+    log_in(client)
+    before = client.session.session_key
+    log_in(client)
+    assert client.session.session_key != before
+    assert not Session.objects.filter(session_key=before).exists()
+
+
 @pytest.mark.parametrize(
     ("wanted", "location"),
     [

@@ -9,14 +9,16 @@ import pytest
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
+from django.db import OperationalError
 from django.test import AsyncClient
 
 from admin_console.accounts.models import User
 from admin_console.accounts.roles import Role
 from admin_console.asgi import application
-from admin_console.live import consumers
+from admin_console.live import consumers, open_sockets
 from admin_console.live.consumers import LiveConsumer
 from admin_console.live.hub import get_hub
+from admin_console.live.open_sockets import OpenSockets
 from tests.support.console import make_user
 from tests.support.snapshots import START_S, channel, snapshot, topic
 from tests.support.waiting import wait_for_async
@@ -200,22 +202,37 @@ async def test_too_many_sockets_of_one_user(monkeypatch: pytest.MonkeyPatch) -> 
     await third.disconnect()
 
 
-async def test_log_out_closes_an_open_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveConsumer, "recheck_s", 0.05)
-    _, browser, cookie = await signed_in()
-    held = await watching(cookie)
+async def test_log_out_another_role_and_disabling_close_open_sockets_within_5_s() -> None:
+    _, browser, leaving = await signed_in()
+    changed, _, demoted = await signed_in(Role.OPERATOR, "bob")
+    fired, _, disabled = await signed_in(name="eve")
+    _, _, staying = await signed_in(name="dan")
+    held = [await watching(cookie) for cookie in (leaving, demoted, disabled)]
+    other = await watching(staying)
     await browser.alogout()
-    assert await code_of(held) == 4401
-    await held.disconnect()
+    await User.objects.filter(pk=changed.pk).aupdate(role=Role.VIEWER)
+    await User.objects.filter(pk=fired.pk).aupdate(is_active=False)
+    codes = await asyncio.wait_for(asyncio.gather(*map(code_of, held)), 5)
+    assert codes == [4401, 4403, 4401]
+    assert await other.receive_nothing(timeout=0.01)
+    for one in (*held, other):
+        await one.disconnect()
 
 
-async def test_another_role_closes_an_open_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveConsumer, "recheck_s", 0.05)
-    user, _, cookie = await signed_in(Role.OPERATOR)
+async def test_sockets_stay_while_the_database_cannot_be_read_and_end_when_that_lasts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreadable(_: object) -> None:
+        raise OperationalError("disk I/O error")
+
+    monkeypatch.setattr(OpenSockets, "look_every_s", 0.02)
+    monkeypatch.setattr(open_sockets, "users_of", unreadable)
+    _, _, cookie = await signed_in()
     held = await watching(cookie)
-    user.role = Role.VIEWER
-    await user.asave()
-    assert await code_of(held) == 4403
+    await wait_for_async("looks that fail", lambda: caplog.text.count("can't be read: disk I/O error") > 1)
+    assert await held.receive_nothing(timeout=0.01)
+    monkeypatch.setattr(open_sockets, "UNKNOWN_S_MAX", 0.0)
+    assert await code_of(held) == 1011
     await held.disconnect()
 
 

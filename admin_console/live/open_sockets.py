@@ -1,0 +1,68 @@
+"""The sockets that are open, by session, and one look for all of them at who may still hold one."""
+
+import asyncio
+import logging
+import time
+from typing import Protocol
+
+from channels.db import database_sync_to_async
+from django.db import DatabaseError
+
+from admin_console.accounts.socket_auth import SocketUser, users_of
+
+logger = logging.getLogger(__name__)
+
+# A log-out, another role and a disabled user end their sockets in this time, and what a look takes.
+LOOK_EVERY_S = 2.0
+# While the database can't be read, sockets stay open for so long.
+UNKNOWN_S_MAX = 15.0
+
+
+class HeldSocket(Protocol):
+    """An open socket. `checked` hears who holds it now, None when nobody may; `unknown` that it can't be known."""
+
+    async def checked(self, user: SocketUser | None) -> None: ...
+
+    async def unknown(self) -> None: ...
+
+
+class OpenSockets:
+    """Lives on the console's event loop; looks only while a socket is open."""
+
+    look_every_s = LOOK_EVERY_S
+
+    def __init__(self) -> None:
+        self._by_session: dict[str, set[HeldSocket]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, session_key: str, socket: HeldSocket) -> None:
+        self._by_session.setdefault(session_key, set()).add(socket)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look_again_and_again())
+
+    def remove(self, session_key: str, socket: HeldSocket) -> None:
+        held = self._by_session.get(session_key, set())
+        held.discard(socket)
+        if not held:
+            self._by_session.pop(session_key, None)
+        if not self._by_session and self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _look_again_and_again(self) -> None:
+        known_at_s = time.monotonic()
+        while self._by_session:
+            await asyncio.sleep(self.look_every_s)
+            try:
+                users = await database_sync_to_async(users_of)(list(self._by_session))
+            except DatabaseError as exc:
+                logger.warning("who holds the open sockets can't be read: %s", exc)
+                if time.monotonic() - known_at_s > UNKNOWN_S_MAX:
+                    for _, socket in self._held():
+                        await socket.unknown()
+                continue
+            known_at_s = time.monotonic()
+            for session_key, socket in self._held():
+                await socket.checked(users.get(session_key))
+
+    def _held(self) -> list[tuple[str, HeldSocket]]:
+        return [(session_key, socket) for session_key, held in self._by_session.items() for socket in held]
