@@ -51,6 +51,9 @@ CONSOLE_OPTIONS = (
         "1m",
         "how long a connection of the console may be idle: no request, nothing taken of an answer",
     ),
+    ConsoleOption(
+        "--audit-retention", "400d", "how long audit rows are kept, in hours or days (36h, 400d); 0 for ever"
+    ),
 )
 
 # Options of the engine that the console's settings need as well.
@@ -110,6 +113,7 @@ class ConsoleOptions:
     connections_max: int
     request_timeout_s: float
     idle_timeout_s: float
+    audit_retention_ms: int  # 0 for ever
 
     @property
     def is_https(self) -> bool:
@@ -149,6 +153,11 @@ class ConsoleOptions:
                 seconds[flag] = _seconds(texts[flag])
             except ValueError as exc:
                 complaints.append(f"{flag}: {exc}")
+        retention_ms = 0
+        try:
+            retention_ms = _retention_ms(texts["--audit-retention"])
+        except ValueError as exc:
+            complaints.append(f"--audit-retention: {exc}")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -163,6 +172,7 @@ class ConsoleOptions:
             connections_max=connections_max,
             request_timeout_s=seconds["--console-request-timeout"],
             idle_timeout_s=seconds["--console-idle-timeout"],
+            audit_retention_ms=retention_ms,
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),
@@ -180,6 +190,13 @@ def _seconds(text: str) -> float:
     if not value:
         raise ValueError(f"{text!r} is not a duration such as 60s, 500ms or 1m")
     return value
+
+
+def _retention_ms(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,6})(h|d)", text)
+    if text != "0" and (found is None or not int(found[1])):
+        raise ValueError(f"{text!r} is neither hours nor days, such as 36h or 400d, nor 0 for ever")
+    return int(found[1]) * {"h": 3_600_000, "d": 86_400_000}[found[2]] if found is not None else 0
 
 
 def _split_address(text: str) -> tuple[str, int]:

@@ -7,14 +7,22 @@ A copy of it on another machine shows, too, when somebody writes the whole list 
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.audit.verification import Head
 from admin_console.private_files import read_private_file, write_private_file
 
 NAME = "audit-head"
 _VERSION = 1
 _BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest row at some moment."""
+
+    id: int
+    hash: str
 
 
 class HeadFileError(Exception):

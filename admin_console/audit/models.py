@@ -2,6 +2,11 @@
 
 from django.db import models
 
+VIA_CONSOLE = "console"
+VIA_HTTP_API = "http-api"
+VIA_COMMAND_LINE = "command-line"
+VIA_SERVER = "server"  # what nobody asked for, such as removing old rows
+
 
 class Phase(models.TextChoices):
     """An act is written twice, before and after; whatever is over at once is one row."""
@@ -35,7 +40,7 @@ class AuditRow(models.Model):
     actor = models.CharField(max_length=64)  # "" where nobody logs in, as over the engine's HTTP API
     role = models.CharField(max_length=16, blank=True)
     address = models.CharField(max_length=64, blank=True)
-    via = models.CharField(max_length=16)  # console, http-api, command-line
+    via = models.CharField(max_length=16)  # VIA_…
     action = models.CharField(max_length=32)
     topic = models.CharField(max_length=64, blank=True)
     channel = models.CharField(max_length=64, blank=True)
@@ -62,4 +67,6 @@ class AuditRow(models.Model):
     @property
     def object_name(self) -> str:
         """What the act was about: orders, orders/billing, or a user."""
+        if self.via == VIA_SERVER:
+            return ""  # about the list itself; `detail` is for the chain
         return f"{self.topic}/{self.channel}" if self.channel else self.topic or self.detail

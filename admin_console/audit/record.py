@@ -10,13 +10,9 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 
 from admin_console.audit.chain import append
-from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.models import VIA_COMMAND_LINE, VIA_CONSOLE, AuditRow, Phase, Verdict
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, trouble_of
-
-VIA_CONSOLE = "console"
-VIA_HTTP_API = "http-api"
-VIA_COMMAND_LINE = "command-line"
 
 
 class WaitingRoom(Protocol):

@@ -9,14 +9,18 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from admin_console.audit.chain import COLUMNS, GENESIS, hash_of
+from admin_console.audit.head_file import Head
+from admin_console.audit.models import VIA_SERVER
+from admin_console.database.inspection import has_journal, read_only_name
 
 FAULTS_MAX = 1_000  # changed rows, and runs; what goes beyond is counted
 AGEING = "remove_old_rows"  # the action of the row that says which rows were removed for their age
-VIA_SERVER = "server"
 PAGE_ROWS = 1_000
+LOOKUPS_MAX = 50  # of a hash among all rows, which have no index of it
 
 _SELECT = (
     f"SELECT id, previous_hash, hash, {', '.join(COLUMNS)} FROM admin_console_auditrow"  # noqa: S608 - names of ours
@@ -32,14 +36,6 @@ class StoredRow:
     previous_hash: str
     hash: str
     values: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The newest row at some moment, as the file beside the database names it."""
-
-    id: int
-    hash: str
 
 
 @dataclass(slots=True)
@@ -102,12 +98,18 @@ class ChainCheck:
 
         id_of_hash: the id of the row that has this hash, None when there is none. Called for broken links only.
         """
+        left = [LOOKUPS_MAX]
+
+        def known_id(row_hash: str) -> int | None:
+            left[0] -= 1
+            return id_of_hash(row_hash) if left[0] >= 0 else None
+
         found = list(self._changed.items())
         behind = {run.previous_hash: position for position, run in enumerate(self._runs)}
         order = self._order_of_writing(behind)
         for position, run in enumerate(self._runs):
             if (sentence := order.get(position)) is None:
-                sentence = self._link_complaint(position, run, id_of_hash)
+                sentence = self._link_complaint(position, run, known_id)
             if sentence:
                 found.append((run.first_id, sentence))
         if sentence := self._head_complaint():
@@ -189,6 +191,22 @@ def complaint_about(row: StoredRow) -> str:
     return f"Row {row.id} was changed. It says now: {_shown(row.values)}."
 
 
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """The database, to be read only, with or without a server that writes it. Raises sqlite3.Error."""
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30, isolation_level=None)
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        database.close()
+        if has_journal(path):
+            raise
+        # A directory that can't be written, and nothing that is not in the file itself.
+        database = sqlite3.connect(read_only_name(path), uri=True, isolation_level=None)
+    # What somebody wrote past Penstock may be no text.
+    database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    return database
+
+
 def read_rows(database: sqlite3.Connection, after_id: int, count_max: int = PAGE_ROWS) -> list[StoredRow]:
     """The rows behind one, by id. Raises sqlite3.Error."""
     found = []
@@ -214,6 +232,22 @@ def id_of_hash(database: sqlite3.Connection, row_hash: str) -> int | None:
     """The row with this hash; looks at every row. Raises sqlite3.Error."""
     found = database.execute("SELECT id FROM admin_console_auditrow WHERE hash = ? LIMIT 1", (row_hash,)).fetchone()
     return None if found is None else int(found[0])
+
+
+def stands(database: sqlite3.Connection, head: Head) -> bool:
+    """Whether the row that a head names is there with its hash, or was removed with those in front of it for their age.
+    Raises sqlite3.Error."""
+    found = database.execute("SELECT hash FROM admin_console_auditrow WHERE id = ?", (head.id,)).fetchone()
+    if found is not None:
+        return bool(found[0] == head.hash)
+    (first_id,) = database.execute("SELECT min(id) FROM admin_console_auditrow").fetchone()
+    return first_id is not None and head.id < first_id
+
+
+def newest_head(database: sqlite3.Connection) -> Head | None:
+    """The newest row; None where there is none, or where Penstock did not write it. Raises sqlite3.Error."""
+    found = database.execute("SELECT id, hash FROM admin_console_auditrow ORDER BY id DESC LIMIT 1").fetchone()
+    return Head(*found) if found is not None and found[1] else None
 
 
 def _shown(values: dict[str, Any]) -> str:

@@ -10,7 +10,10 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from admin_console.audit.chain import COLUMNS
+from admin_console.audit.keeper import ChainState, chain_state
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.verification import AGEING, StoredRow, complaint_about
 from admin_console.database.notices import waiting_rows
 from admin_console.permissions.table import ACTS
 
@@ -26,6 +29,7 @@ _FURTHER_ACTIONS = (
     "set_password",
     "disable_user",
     "enable_user",
+    AGEING,
 )
 # Rows are never changed: those of before have the name of before.
 _NAMED_ANEW = {"seek_channel": "rewind_channel"}
@@ -43,6 +47,7 @@ class AuditLine:
     verdict: str
     tone: str
     counts: str
+    is_as_written: bool  # its hash fits what it says
 
 
 @require_safe
@@ -60,6 +65,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "actions": sorted({*ACTS, *_FURTHER_ACTIONS}),
         "is_filtered": bool(filters),
         "rows_wait": waiting_rows() is not None,
+        "chain": _chain_sentence(chain_state()),
         "older_url": f"{base}?{urlencode({**filters, 'before': page[-1].pk})}" if len(rows) > PAGE_ROWS else "",
         "newest_url": f"{base}?{urlencode(filters)}" if before else "",
     }
@@ -82,6 +88,19 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
     return rows
 
 
+def _chain_sentence(state: ChainState | None) -> str:
+    """Whether the rows are as they were written, as far as that was looked at; "" where nobody has looked."""
+    if state is None or not state.checked_ms:
+        return ""
+    if state.faults:
+        return f"Not as it was written: {state.faults[0]}"
+    rows = "1 row" if state.row_count == 1 else f"{state.row_count:,} rows"
+    if not state.is_complete:
+        return f"The chain of hashes is being checked: {rows} so far, all as they were written."
+    at = datetime.fromtimestamp(state.checked_ms / 1000, UTC)
+    return f"The chain of hashes holds: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
+
+
 _TONES = {Verdict.DONE: "", Verdict.FAILED: "danger", Verdict.UNKNOWN: "warning", Verdict.REFUSED: "warning"}
 
 
@@ -93,5 +112,8 @@ def _line(row: AuditRow) -> AuditLine:
         action=_NAMED_ANEW.get(row.action, row.action).replace("_", " "),
         verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
         tone="warning" if is_orphan else _TONES.get(Verdict(row.verdict), ""),
+        is_as_written=not complaint_about(
+            StoredRow(row.pk, row.previous_hash, row.hash, {name: getattr(row, name) for name in COLUMNS})
+        ),
         counts=", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(row.counts.items())),
     )

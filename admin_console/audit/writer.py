@@ -14,8 +14,8 @@ from django.db import DatabaseError, close_old_connections, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
-from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.audit.record import VIA_HTTP_API, now_ms, set_waiting_room
+from admin_console.audit.models import VIA_HTTP_API, AuditRow, Phase, Verdict
+from admin_console.audit.record import now_ms, set_waiting_room
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 

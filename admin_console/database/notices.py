@@ -2,6 +2,7 @@
 
 from django.conf import settings
 
+from admin_console.audit.keeper import chain_state
 from admin_console.audit.record import get_waiting_room
 from admin_console.database.condition import CONDITION, Notice
 
@@ -13,6 +14,10 @@ def notices() -> list[Notice]:
         found.append(Notice("The console's secret key was damaged and is replaced.", settings.SECRET_KEY_COMPLAINT))
     if waiting := waiting_rows():
         found.append(waiting)
+    state = chain_state()
+    if state is not None and state.faults:
+        more = f" {len(state.faults) - 1:,} more: `manage.py audit verify` names them." if len(state.faults) > 1 else ""
+        found.append(Notice("The audit list is not as it was written.", state.faults[0] + more, "danger"))
     return found
 
 

@@ -21,6 +21,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 
+from admin_console.audit import head_file
 from admin_console.database.condition import DatabaseCondition, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 from admin_console.database.inspection import applied_migrations, damage_of, has_journal, read_only_name
@@ -151,6 +152,10 @@ class ConsoleDatabase:
 
     def _set_aside(self, damage: str) -> None:
         self._release()
+        # It names a row of the old list: the new one begins a chain of its own.
+        head = head_file.path_of(self._path.parent)
+        if os.path.lexists(head):
+            set_aside(head)
         if os.path.lexists(self._path):
             aside = set_aside(self._path, JOURNALS)
             text = f"{self._path} was {damage}. It is now {aside.name}, with the users and the audit list that it held."

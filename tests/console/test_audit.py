@@ -1,10 +1,12 @@
 """The audit list: rows are only added, acts over the HTTP API are in it, and it can be searched."""
 
 import http.client
+import json
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_waiting_room
 from admin_console.audit.views import PAGE_ROWS
 from admin_console.audit.writer import AuditWriter, HttpAct
+from tests.console.test_audit_chain import manage
 from tests.support.console import client_of, make_user
 from tests.support.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
@@ -235,3 +238,39 @@ def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerPro
         ("delete_topic", "nowhere", "failed", "TOPIC_NOT_FOUND"),
     ]
     assert all(found[4].startswith("127.0.0.1") for found in rows())
+
+
+@pytest.mark.slow
+def test_a_kill_between_a_row_and_the_file_that_names_it_is_no_fault(server: ServerProcess) -> None:
+    def newest() -> int:
+        with closing(sqlite3.connect(server.data_path / "console.sqlite3")) as database:
+            return database.execute("SELECT coalesce(max(id), 0) FROM admin_console_auditrow").fetchone()[0]
+
+    def verified() -> "subprocess.CompletedProcess[str]":
+        return manage(server.data_path, "audit", "verify")
+
+    def act(number: int) -> None:
+        before = newest()
+        server.http("POST", f"/topic/create?topic=t{number}")
+        wait_for("its row", lambda: newest() > before)
+
+    def named() -> int:
+        return json.loads((server.data_path / "audit-head").read_text())["id"]
+
+    act(1)
+    server.stop()
+    assert named() == newest()
+    server.start()
+    act(2)
+    server.kill9()
+    assert named() < newest()
+    assert (verified().returncode, verified().stderr) == (0, "")
+    server.start()
+    wait_for("the file to name the newest row", lambda: named() == newest())
+    server.kill9()
+    with closing(sqlite3.connect(server.data_path / "console.sqlite3")) as database, database:
+        database.execute("DROP TRIGGER audit_row_is_never_removed")
+        database.execute("DELETE FROM admin_console_auditrow WHERE id = (SELECT max(id) FROM admin_console_auditrow)")
+    told = verified()
+    assert told.returncode == 1
+    assert "was removed: the file beside the database names row" in told.stderr

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from admin_console.audit import head_file
 from admin_console.audit.chain import COLUMNS, GENESIS, hash_of
-from admin_console.audit.verification import Head
+from admin_console.audit.head_file import Head
 from tests.support.server import ROOT
 
 TABLE = "admin_console_auditrow"
@@ -76,15 +76,22 @@ def insert(database: sqlite3.Connection, row_id: int, previous: str, values: dic
     return found
 
 
+def add_rows(data_path: Path, first: int, last: int, **fields: object) -> str:
+    """Rows behind those that are there, as Penstock writes them; the last one's hash."""
+    with closing(sqlite3.connect(data_path / DATABASE)) as database, database:
+        newest = database.execute(f"SELECT hash FROM {TABLE} ORDER BY id DESC LIMIT 1").fetchone()
+        previous = newest[0] if newest else GENESIS
+        for number in range(first, last + 1):
+            previous = insert(database, number, previous, values_of(number, **fields))
+    return previous
+
+
 @pytest.fixture
 def data_path(migrated: Path, tmp_path: Path) -> Path:
     """Ten rows, 1 to 10, and a file that names the newest."""
     (tmp_path / DATABASE).write_bytes((migrated / DATABASE).read_bytes())
-    previous = GENESIS
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
-        for number in range(1, 11):
-            previous = insert(database, number, previous, values_of(number))
-    head_file.write_head(head_file.path_of(tmp_path), Head(10, previous), 1)
+    newest = add_rows(tmp_path, 1, 10)
+    head_file.write_head(head_file.path_of(tmp_path), Head(10, newest), 1)
     return tmp_path
 
 
@@ -194,10 +201,7 @@ def test_a_row_that_was_rewritten_with_a_hash_of_its_own_is_named(verify: Callab
 
 def test_a_list_written_anew_is_told_by_the_file_beside_it(verify: Callable[[], str], data_path: Path) -> None:
     tampered(data_path, "DELETE FROM T ")
-    previous = GENESIS
-    with closing(sqlite3.connect(data_path / DATABASE)) as database, database:
-        for number in range(1, 13):
-            previous = insert(database, number, previous, values_of(number, actor="eve"))
+    add_rows(data_path, 1, 12, actor="eve")
     assert "  Row 10 is not the one that the file beside the database names: the list was written anew." in verify()
 
 

@@ -160,6 +160,14 @@ def test_damage_found_while_it_serves_is_set_aside_without_an_end(data_path: Pat
         console.close()
     assert "made the admin admin" in server.log
     assert "Traceback" not in server.log
+    assert "The audit list is as it was written" in verified(data_path)
+
+
+def verified(data_path: Path) -> str:
+    """What `audit verify` says; raises where it finds a fault."""
+    command = [sys.executable, "manage.py", "audit", "verify", f"--data-path={data_path}"]
+    environment = {"PATH": os.environ["PATH"]}
+    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def logs_in(console: ConsoleClient) -> bool:
@@ -193,6 +201,8 @@ def test_refused_database_still_lets_people_in_and_act(data_path: Path, tmp_path
         assert "wait in memory" not in page.text
         assert "can&#x27;t be written" not in page.text
         console.close()
+    # Rows that waited are in the chain, and the file beside the database names the newest.
+    assert "audit-head agrees" in verified(data_path)
     assert audited(data_path) == [
         ("log_in", "done"),
         ("pause_topic", ""),

@@ -4,7 +4,8 @@
 
 Needs the right to mount, or user namespaces (`unshare`). For each number of bytes left free: the server starts, a
 person logs in, pauses, resumes, empties and deletes, and reads the audit list; once there is room again the rows are
-on the disk. The log lies on another disk: `tests/engine/test_full_disk.py` is about the engine without room.
+on the disk, and their chain of hashes holds. The log lies on another disk: `tests/engine/test_full_disk.py` is about
+the engine without room.
 """
 
 import os
@@ -16,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.support.console_client import ConsoleClient
-from tests.support.server import ServerProcess
+from tests.support.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 DEFAULT_BYTES_FREE = (0, 4_096, 65_536, 944_000)
@@ -68,6 +69,8 @@ def tried(directory: Path, left: int) -> str:
         wait_for("the rows on the disk", lambda: row_count(data_path) == 1 + 2 * len(ACTS), timeout_s=WAIT_S)
         assert "Traceback" not in server.log
         server.stop()
+        command = [sys.executable, "manage.py", "audit", "verify", f"--data-path={data_path}"]
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
         return f"logged in and acted; {place}; {row_count(data_path)} audit rows once there was room"
     except BaseException:
         print(server.log)

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from admin_console.audit import head_file
 from admin_console.audit.head_file import HeadFileError
-from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash
-from admin_console.database.inspection import applied_migrations, has_journal, read_only_name
+from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash, open_to_read
+from admin_console.database.inspection import applied_migrations
 from admin_console.database.version import complaint_about_version
 
 FAULTS_SHOWN = 100
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         except HeadFileError as exc:
             head = None
             faults.append(str(exc))
-        with closing(_opened(path)) as database:
+        with closing(open_to_read(path)) as database:
             database.execute("BEGIN")
             check = ChainCheck(head)
             for row in all_rows(database):
@@ -72,20 +72,3 @@ class Command(BaseCommand):
             self.stdout.write(f"There is no {head_path}: whether rows were cut off at the end can't be known.")
         else:
             self.stdout.write(f"{head_path} agrees: it names row {head.id}.")
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """Read-only. Raises sqlite3.Error."""
-    name = f"{path.as_uri()}?mode=ro"
-    database = sqlite3.connect(name, uri=True, timeout=30, isolation_level=None)
-    try:
-        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        database.close()
-        if has_journal(path):
-            raise
-        # A directory that can't be written, and nothing that is not in the file itself.
-        database = sqlite3.connect(read_only_name(path), uri=True, isolation_level=None)
-    # What somebody wrote past Penstock may be no text.
-    database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
-    return database

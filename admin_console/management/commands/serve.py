@@ -23,6 +23,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
+from admin_console.audit.keeper import AuditKeeper
 from admin_console.audit.writer import AuditWriter, HttpAct
 from admin_console.database.condition import CONDITION
 from admin_console.database.notices import notices
@@ -115,6 +116,11 @@ class Serving:
         raise_limit()  # before the runner shares what there is
         self._runner = EngineRunner(options)
         self._audit_writer = AuditWriter()
+        self._audit_keeper = AuditKeeper(
+            settings.DATA_PATH,
+            settings.DATABASES["default"]["NAME"],
+            retention_ms=settings.CONSOLE.audit_retention_ms,
+        )
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
@@ -154,6 +160,7 @@ class Serving:
                 self._prepare_demo()
                 self._prepare_database()
                 self._audit_writer.start()
+                self._audit_keeper.start()
                 failure = self._serve_console()
         finally:
             self._console_ended = True
@@ -168,6 +175,7 @@ class Serving:
             stopped_well = self._stop_engine()
             self._stop_report.end()
             self._audit_writer.stop()
+            self._audit_keeper.stop()
             self._database.close()
         if failure:
             raise CommandError(failure)
@@ -303,6 +311,7 @@ class Serving:
             )
             stopped_well = self._stop_engine()
             self._audit_writer.stop()
+            self._audit_keeper.stop()
             os._exit(0 if stopped_well else 1)
 
     def _on_engine_death(self) -> None:

@@ -1,0 +1,213 @@
+"""One thread that looks after the written audit rows: are they as they were written, which is the newest, which are
+too old?
+
+It reads a piece of the list every second and begins anew every day, writes the newest row's hash beside the database
+every minute, and removes what is too old once a day.
+"""
+
+import logging
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from django.db import DatabaseError, connection
+
+from admin_console.audit.ageing import remove_old_rows
+from admin_console.audit.head_file import HeadFileError, path_of, read_head, write_head
+from admin_console.audit.record import now_ms
+from admin_console.audit.verification import (
+    ChainCheck,
+    id_of_hash,
+    newest_head,
+    open_to_read,
+    read_rows,
+    stands,
+)
+from admin_console.database.condition import CONDITION, Place
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+ROWS_A_TICK = 1_000  # about 15 ms
+HEAD_EVERY_MS = 60_000
+CHECK_ANEW_EVERY_MS = REMOVE_EVERY_MS = 24 * 3_600_000
+_FIRST_ID = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """What is known of the list.
+
+    last_id: the newest row that was looked at. checked_ms: when, UTC, Unix milliseconds; 0 before the first time.
+    is_complete: all rows were looked at since the start. faults: sentences; () while none is known.
+    """
+
+    row_count: int = 0
+    last_id: int = 0
+    checked_ms: int = 0
+    is_complete: bool = False
+    faults: tuple[str, ...] = ()
+
+
+_keeper: "AuditKeeper | None" = None
+
+
+def chain_state() -> ChainState | None:
+    """None in a process that does not serve."""
+    return _keeper.state if _keeper is not None else None
+
+
+class AuditKeeper:
+    """Started once the database is open. `state` may be read by any thread."""
+
+    def __init__(self, data_path: Path, database_path: Path, *, retention_ms: int) -> None:
+        """retention_ms: rows that are older are removed; 0 to keep all."""
+        self._head_path = path_of(data_path)
+        self._database_path = database_path
+        self._retention_ms = retention_ms
+        self._check = ChainCheck()
+        self._after_id = _FIRST_ID
+        self._began_check_ms = 0
+        self._file_number = 0
+        self._row_faults: tuple[str, ...] = ()
+        self._head_ms = 0
+        self._removed_ms = 0
+        self._head_fault = ""
+        self._head_trouble = ""  # why the file could not be written the last time
+        self._told: tuple[str, ...] = ()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit-keeper", daemon=True)
+        self.state = ChainState()
+
+    def start(self) -> None:
+        global _keeper
+        _keeper = self
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """Name the newest row for the last time, then end. Called when no more rows are written."""
+        global _keeper
+        _keeper = None
+        if self._thread.is_alive():
+            self._stopping.set()
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TICK_S):
+            self._look(is_last=False)
+        self._look(is_last=True)
+
+    def _look(self, *, is_last: bool) -> None:
+        if CONDITION.place is not Place.DISK:
+            return
+        try:
+            self.run_once(now_ms(), is_last=is_last)
+        except (OSError, sqlite3.Error, DatabaseError) as exc:
+            logger.warning("the audit list could not be looked at: %s", exc)
+        except Exception:
+            logger.exception("the audit list could not be looked at")
+        finally:
+            connection.close()  # the database may be elsewhere the next time
+
+    def run_once(self, at_ms: int, *, is_last: bool = False) -> None:
+        """What is due at `at_ms`, UTC, Unix milliseconds. is_last: only name the newest row. Raises OSError,
+        sqlite3.Error or DatabaseError."""
+        with closing(open_to_read(self._database_path)) as database:
+            if is_last or _is_due(self._head_ms, HEAD_EVERY_MS, at_ms):
+                self._head_ms = at_ms
+                self._renew_head(database, at_ms)
+            if is_last:
+                return
+            self._check_some(database, at_ms)
+        # Not before all rows were found to be in order: what is wrong with one would go with it.
+        is_in_order = self.state.is_complete and not self.state.faults
+        if self._retention_ms and is_in_order and _is_due(self._removed_ms, REMOVE_EVERY_MS, at_ms):
+            self._removed_ms = at_ms
+            self._remove_old(at_ms)
+
+    def _check_some(self, database: sqlite3.Connection, at_ms: int) -> None:
+        was_complete = self.state.is_complete
+        if (number := os.stat(self._database_path).st_ino) != self._file_number:
+            # A damaged file was set aside, and this is the new one.
+            self._check, self._after_id, self._file_number = ChainCheck(), _FIRST_ID, number
+        if was_complete and _is_due(self._began_check_ms, CHECK_ANEW_EVERY_MS, at_ms):
+            self._check, self._after_id = ChainCheck(), _FIRST_ID
+        if self._after_id == _FIRST_ID:
+            self._began_check_ms = at_ms
+        rows = read_rows(database, self._after_id, ROWS_A_TICK)
+        for row in rows:
+            self._check.take(row)
+        if rows:
+            self._after_id = rows[-1].id
+        is_caught_up = len(rows) < ROWS_A_TICK
+        faults = self.state.faults
+        if is_caught_up:
+            # Until then, what the check before found is not forgotten.
+            if rows or not was_complete:
+                self._row_faults = tuple(self._check.faults(partial(id_of_hash, database)))
+            faults = (*self._row_faults, self._head_fault) if self._head_fault else self._row_faults
+            self._tell(faults)
+        self.state = ChainState(
+            self._check.row_count,
+            self._check.last_id,
+            at_ms,
+            was_complete or is_caught_up,
+            faults,
+        )
+
+    def _tell(self, faults: tuple[str, ...]) -> None:
+        if new := [fault for fault in faults if fault not in self._told]:
+            logger.error("the audit list is not as it was written (manage.py audit verify): %s", " ".join(new[:10]))
+        self._told = faults
+
+    def _renew_head(self, database: sqlite3.Connection, at_ms: int) -> None:
+        """Write the newest row's hash, unless the row that the file names is not there: that must not be covered up."""
+        try:
+            named = read_head(self._head_path)
+        except HeadFileError as exc:
+            self._head_fault = f"{exc} Move it away to have it written anew."
+            return
+        if named is not None and not stands(database, named):
+            self._head_fault = (
+                f"Row {named.id} is not there as {self._head_path} names it: rows at the end were removed, or the list "
+                "was written anew. Move the file away to have it written anew."
+            )
+            return
+        self._head_fault = ""
+        newest = newest_head(database)
+        if newest is None or newest == named:
+            return
+        try:
+            self._sync_journal()
+            write_head(self._head_path, newest, at_ms)
+            self._head_trouble = ""
+        except OSError as exc:
+            trouble = exc.strerror or str(exc)
+            if trouble != self._head_trouble:
+                logger.warning("%s is not renewed: %s", self._head_path, trouble)
+            self._head_trouble = trouble
+
+    def _sync_journal(self) -> None:
+        """Rows are on the disk before the file names them: after a power cut they would be missed. Raises OSError."""
+        # SQLite syncs this file when it moves its rows over, and holds no lock on it that closing it would end.
+        try:
+            descriptor = os.open(f"{self._database_path}-wal", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _remove_old(self, at_ms: int) -> None:
+        if removed := remove_old_rows(at_ms - self._retention_ms, at_ms):
+            logger.info("audit rows removed for their age count=%d", removed)
+
+
+def _is_due(last_ms: int, every_ms: int, at_ms: int) -> bool:
+    """Also when the clock was set back."""
+    return abs(at_ms - last_ms) >= every_ms
