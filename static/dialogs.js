@@ -1,5 +1,7 @@
 // Acts open as dialogs: the link's confirmation page is fetched as a fragment. Its form then posts as any form does,
 // so whatever goes wrong here, following the link does the same on a page of its own.
+import { isServerGone } from "./connection.js";
+
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-dialog]");
   if (!link || event.defaultPrevented || event.button !== 0) return;
@@ -10,7 +12,9 @@ document.addEventListener("click", async (event) => {
     const answer = await fetch(link.href, { headers: { "X-Fragment": "1" }, credentials: "same-origin" });
     if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
     html = await answer.text();
-  } catch {
+  } catch (error) {
+    // Without an answer the page stays, and says so.
+    if (error instanceof TypeError && (await isServerGone())) return;
     location.assign(link.href);
     return;
   }

@@ -1,4 +1,5 @@
 // Keeps a page live: one socket, one frame a second, and an honest word about how old the figures are.
+import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { applyFrame } from "./frame.js";
 import { applyPoints, startGraphs } from "./graphs.js";
 
@@ -15,6 +16,7 @@ let retryMs = RETRY_FIRST_MS;
 let retryTimer = 0;
 let ended = ""; // why no further try is made
 let receivedAt = 0; // by performance.now()
+let shownSince = performance.now(); // hidden pages hear nothing
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
 const RENDERED_AHEAD_MS = 2_000;
 // How old the figures were when they came: by the server's clock alone, so that a wrong clock here does not matter.
@@ -26,9 +28,13 @@ if (subscription) {
   setInterval(showFreshness, 200);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) disconnect();
-    else connect();
+    else {
+      shownSince = performance.now();
+      connect();
+    }
   });
   addEventListener("online", connect);
+  document.addEventListener("serveranswers", connect);
   addEventListener("pageshow", connect);
   startGraphs();
 }
@@ -97,7 +103,11 @@ function showFreshness() {
   if (freshness.dataset.state !== state) {
     freshness.dataset.state = state;
     document.body.classList.toggle("is-stale", state === "stale");
-    if (state === "stale" && !ended) say("The figures are no longer live.");
+  }
+  const takenAt = Date.now() - ageMs;
+  if (isLive) figuresAreLive(takenAt);
+  else if (state === "stale" && !ended && !document.hidden && performance.now() - shownSince > STALE_AFTER_MS) {
+    figuresAreOld(takenAt);
   }
 }
 
@@ -116,9 +126,4 @@ function askToLogIn() {
   link.textContent = "Log in again";
   line.append("Your session has ended: these figures stand still. ", link);
   document.getElementById("messages").append(line);
-}
-
-function say(text) {
-  const summary = document.getElementById("live-summary");
-  if (summary) summary.textContent = text;
 }

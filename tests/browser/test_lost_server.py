@@ -10,12 +10,14 @@ from playwright.sync_api import Browser, Page, expect
 from queue_engine.options import flag_of
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
 from queue_engine.storage.log_topic_store import KIND as LOG
+from tests.browser.conftest import OpenPage
 from tests.support.browser import Complaints
 from tests.support.console_page import (
     create_channel,
     figure,
     is_marked,
     mark,
+    open_act,
     wait_for_figure,
     wait_until_live,
 )
@@ -25,6 +27,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 # The page tries again after 0.25 s, then twice as long each time: a start of 5 s is seen 8 s after the loss.
 BACK_TIMEOUT_S = 25.0
+SENTENCE = re.compile(
+    r"The server does not answer\. All figures are from (\d\d:\d\d:\d\d), "
+    r"and no act can be done until it answers again\."
+)
 
 
 @pytest.fixture
@@ -59,6 +65,25 @@ def expect_not_live(page: Page) -> None:
     expect(page.locator("#freshness")).not_to_have_text(re.compile("^live"), timeout=2_000)
 
 
+def expect_said(page: Page) -> None:
+    """A sentence says since when the figures are old, and every act is refused with it."""
+    said = page.locator("#connection")
+    expect(said).to_have_text(SENTENCE)
+    assert said.get_attribute("role") == "alert"
+    since = SENTENCE.fullmatch(said.inner_text())
+    assert since is not None
+    age_s = page.evaluate(
+        "(clock) => (Date.now() - new Date(`${new Date().toDateString()} ${clock}`)) / 1000", since.group(1)
+    )
+    assert 0 < age_s < 30, "the time of the last figures"
+    act = page.get_by_role("link", name="Empty…")
+    expect(act).to_have_attribute("aria-disabled", "true")
+    # A click by force: playwright waits for what is disabled.
+    act.click(force=True)
+    expect(said).to_have_text(SENTENCE)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def expect_stale(page: Page, live_colour: str) -> None:
     """A little later the figures turn stale, and stay as they were last known."""
     expect(page.locator("#freshness")).to_have_text(re.compile(r"^stale · \d+ s old"))
@@ -78,6 +103,7 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
     complaints.expect("WebSocket connection to .* failed")
     # And what the page was just fetching when the server went: the graphs' series, or plotly.js itself.
     complaints.allow("/(api/series|static)/.*net::ERR_")
+    complaints.allow("~requeue/: (net::ERR_|Failed)")
     pages = []
     for server in own_servers:
         create_channel(server, "lake", "shore")
@@ -91,25 +117,51 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
 
     for server, page in zip(own_servers, pages, strict=True):
         server.stop()
+        # In the moment before the loss is seen, a click must not lead away to a page that is not there.
+        page.get_by_role("link", name="Requeue in flight…").click(force=True)
         expect_not_live(page)
     for page, live_colour in zip(pages, live_colours, strict=True):
         expect_stale(page, live_colour)
+        expect_said(page)
     for server in own_servers:
         server.start()
     for server, page, live_colour in zip(own_servers, pages, live_colours, strict=True):
         wait_until_live(page, BACK_TIMEOUT_S)
         wait_for_figure(page, "depth", "2")
         assert colour_of_depth(page) == live_colour
+        assert is_marked(page), "the page was left"
+        expect(page.locator("#connection")).to_be_hidden()
+        expect(page.locator("#live-summary")).to_have_text("The figures are live again.")
+        assert page.locator('[aria-disabled="true"]').count() == 0
         server.http("POST", "/mpub?topic=lake", b"3\n4\n5")
         wait_for_figure(page, "depth", "5")
         server.http("POST", "/channel/empty?topic=lake&channel=shore")
         server.http("POST", "/mpub?topic=lake", b"6\n7")
         wait_for_figure(page, "depth", "2")
 
+    for page in pages:
+        open_act(page, "Requeue in flight…")
     for server, page in zip(own_servers, pages, strict=True):
         server.kill9()
         expect_not_live(page)
     for page, live_colour in zip(pages, live_colours, strict=True):
         expect_stale(page, live_colour)
+        # The dialog covers the page: it says so itself, and stays.
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("alert")).to_have_text(SENTENCE)
+        dialog.locator('[type="submit"]').click(force=True)
+        expect(dialog.get_by_role("alert")).to_have_text(SENTENCE)
         assert is_marked(page), "the page was reloaded"
         page.context.close()
+
+
+def test_without_a_socket_the_page_says_that_acts_can_be_done(open_page: OpenPage, server: ServerProcess) -> None:
+    """A proxy may let no sockets through."""
+    create_channel(server, "socketless", "line")
+    page = open_page("/login/", graphs=False)
+    page.route_web_socket("**/ws/live/", lambda socket: socket.close())
+    page.goto("/topics/socketless/line/")
+    expect(page.locator("#connection")).to_have_text(
+        re.compile("^The live figures have stopped: all figures are from .*. The server answers, acts can be done.$")
+    )
+    open_act(page, "Empty…")
