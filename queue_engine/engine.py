@@ -234,6 +234,8 @@ class Engine:
                 if topic.store.kind == LOG_KIND:
                     # The log has them, and the progress journal knows which are finished.
                     logger.warning("%s: %d messages that were in flight come again after the next start", exc, count)
+                elif not count:
+                    logger.warning("%s", exc)  # what it has on disk stays there
                 else:
                     lost.append(f"{exc}; {count} messages that were in flight are lost")
         return lost

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from queue_engine.errors import FencedError
+from queue_engine.errors import FencedError, StorageError
 from queue_engine.faults import told
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,9 @@ class Fences:
         return refusal(one)
 
     def _put(self, one: Fenced, doing: str, error: Exception) -> None:
-        one.fence = Fence(f"{doing} failed unexpectedly: {told(error)}", self._time_ns())
+        # What the disk refused says so itself.
+        how = f"failed: {error}" if isinstance(error, StorageError) else f"failed unexpectedly: {told(error)}"
+        one.fence = Fence(f"{doing} {how}", self._time_ns())
         self._fenced[one] = None
         logger.error("%s is fenced: %s", one.title, one.fence.reason, exc_info=error)
 

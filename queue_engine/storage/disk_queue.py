@@ -17,7 +17,7 @@ from queue_engine.storage.disk_queue_counts import FileCounts
 from queue_engine.storage.disk_queue_files import QueueFiles
 from queue_engine.storage.disk_queue_format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
 from queue_engine.storage.disk_queue_reader import PEEK_CHUNK_BYTES, DiskQueueReader
-from queue_engine.storage.disk_queue_recovery import Recovery
+from queue_engine.storage.disk_queue_recovery import Recovered, Recovery
 from queue_engine.storage.disk_queue_sync import Fence, SyncJob, WrittenFile
 from queue_engine.storage.disk_queue_writer import DiskQueueWriter
 from queue_engine.storage.files import Files
@@ -34,6 +34,9 @@ class DiskQueue:
     name: the files' prefix, a valid topic or `topic:channel`. pattern: what every message starts with, where
     that is known; it only serves to find the next message behind damaged bytes.
     """
+
+    is_readable = True
+    """Whether what is in its files can be taken."""
 
     def __init__(
         self,
@@ -61,14 +64,8 @@ class DiskQueue:
         self._sync_every = sync_every
         self._sync_timeout_ns = sync_timeout_ms * NS_PER_MS
 
-        try:
-            self._recovery = Recovery(name, directory, files, message_bytes_min, message_bytes_max, pattern)
-            state = self._recovery.run()
-        except OSError as exc:
-            raise StorageError(
-                f"cannot open disk queue {name} in {directory}: {exc.strerror}; nothing was changed. When the disk "
-                f"can't be mended, move {name}.diskqueue.* out of the way: the queue then begins empty"
-            ) from exc
+        self._recovery = Recovery(name, directory, files, message_bytes_min, message_bytes_max, pattern)
+        state = self._recovered()
         self._fence = Fence()
         self._own = QueueFiles(name, directory, files, self)
         self._counts = FileCounts(name, state.counts, lost=state.lost_count, found=state.found_count)
@@ -110,6 +107,17 @@ class DiskQueue:
         self._heard_by_next: list[Ticket] = []
         self._removal = DONE  # names that are gone are gone on the disk
         self._sync_error: StorageError | None = None
+
+    def _recovered(self) -> Recovered:
+        """What the files say, with nothing changed. Raises StorageError."""
+        try:
+            return self._recovery.run()
+        except OSError as exc:
+            where = f"{self.name} in {self._directory}" if exc.filename is None else f"{self.name} at {exc.filename}"
+            raise StorageError(
+                f"cannot open disk queue {where}: {exc.strerror}; nothing was changed. When the disk "
+                f"can't be mended, move {self.name}.diskqueue.* out of the way: the queue then begins empty"
+            ) from exc
 
     # Figures.
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
 from queue_engine.byte_budget import MemoryBudgets
 from queue_engine.clock import Clock
@@ -16,6 +17,7 @@ from queue_engine.storage.background import Background, InlineBackground
 from queue_engine.storage.closing import AT_ONCE, Closing, close_queues
 from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.disk_queue_backup import QueueCopy, UnsyncedFiles
+from queue_engine.storage.disk_queue_unread import UnreadDiskQueue, reason_of
 from queue_engine.storage.files import Files
 from queue_engine.storage.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.storage.overflow_queue import OverflowQueue
@@ -76,17 +78,42 @@ class DiskQueueFolder:
         return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
 
     def open(self, name: str) -> OverflowQueue:
-        """The queue called `name` (a topic, or topic:channel), with what it has on disk."""
-        disk = None
+        """The queue called `name` (a topic, or topic:channel), with what it has on disk. Where that can't be read it
+        takes what is put all the same, and `unread_reason` tells why it gives nothing until `reopen`."""
+        disk: DiskQueue | None = None
         if not is_ephemeral(name):
-            disk = self._disk_queue(name, self._directory, self._files, self)
+            try:
+                disk = self._disk_queue(name, self._directory, self._files, self)
+            except Exception as exc:
+                make = partial(UnreadDiskQueue, reason_of(name, exc))
+                disk = self._disk_queue(name, self._directory, self._files, self, make)
             if disk.is_dirty:
                 self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
         return OverflowQueue(self.limits, disk, self._note_used)
 
-    def _disk_queue(self, name: str, directory: str, files: Files, background: Background) -> DiskQueue:
+    def reopen(self, queue: OverflowQueue) -> None:
+        """Read the files of a queue that could not be read, if they can be by now. Raises StorageError."""
+        unread = queue.disk
+        if not isinstance(unread, UnreadDiskQueue) or unread.is_readable:
+            return
+        try:
+            disk = self._disk_queue(unread.name, self._directory, self._files, self)
+        except Exception as exc:
+            unread.reason = reason_of(unread.name, exc)
+            raise unread.reason from exc
+        unread.let_go()
+        queue.replace_disk(disk)
+
+    def _disk_queue(
+        self,
+        name: str,
+        directory: str,
+        files: Files,
+        background: Background,
+        make: Callable[..., DiskQueue] = DiskQueue,
+    ) -> DiskQueue:
         options = self._options
-        return DiskQueue(
+        return make(
             name,
             directory,
             files=files,

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 # Below this, what waits is counted at every start, though the meta file says it: some milliseconds buy that the
 # depth is exact whatever happened to the files. Above, a meta file that fits the files' sizes is believed.
 VERIFY_BYTES_MAX = 4 << 20
+# Beyond the number of any data file, for when nothing tells what the last one was.
+UNKNOWN_FILE = 1_000_000
 
 
 @dataclass(slots=True)
@@ -113,6 +115,21 @@ class Recovery:
                 *(state.read_file, state.read_position, state.write_file, state.write_position),
             )
         return state
+
+    def behind_all(self) -> Recovered:
+        """A place to write at behind all there is, with nothing read but names and, if that goes, the meta file."""
+        names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
+        numbers, _, bad = names_of_queue(self._name, names)
+        last = max([*numbers, *map(_number_of_bad, bad)], default=-1)
+        try:
+            meta, _ = self._read_meta()
+        except Exception:
+            # Whatever it is that fails. It may tell of one file more; where there is none at all, of any: what lies
+            # before that would be removed.
+            number = last + 2 if numbers else max(last + 2, UNKNOWN_FILE)
+        else:
+            number = max(last, meta.write_file if meta is not None else -1) + 1
+        return Recovered(number, 0, number, 0, has_files=True)
 
     def count_from(self, place: tuple[int, int]) -> list[tuple[int, int]]:
         """Count again what waits from a data file and position on: (data file, messages), ascending."""
@@ -265,7 +282,11 @@ class Recovery:
         try:
 
             def read_at(size: int, position: int) -> bytes:
-                return self._files.read_at(fd, size, position)
+                try:
+                    return self._files.read_at(fd, size, position)
+                except OSError as exc:
+                    exc.filename = exc.filename or self._path(number)  # the system knows only the descriptor
+                    raise
 
             before: int | None = None
             begin = start
@@ -318,9 +339,13 @@ def _is_possible(depth: int, left_bytes: int, size_min: int) -> bool:
     return depth >= 0 and (depth == 0) == (left_bytes == 0) and depth * (size_min + 4) <= left_bytes
 
 
+def _number_of_bad(name: str) -> int:
+    return int(name.removesuffix(".dat.bad").rpartition(".")[2])
+
+
 def _without_files(meta: Meta | None, bad: list[str]) -> Recovered:
     """No data file: an unused queue, or one that was emptied. The numbers of files set aside are not used again."""
-    number = max((int(name.removesuffix(".dat.bad").rpartition(".")[2]) + 1 for name in bad), default=0)
+    number = max((_number_of_bad(name) + 1 for name in bad), default=0)
     if meta is None:
         return Recovered(number, 0, number, 0)
     number = max(number, meta.write_file + (1 if meta.write_position else 0))

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget
+from queue_engine.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.errors import StorageError
 from queue_engine.faults import told
 from queue_engine.message import (
@@ -24,7 +24,7 @@ from queue_engine.storage.disk_queue_backup import QueueCopy
 from queue_engine.storage.disk_queue_folder import DiskQueueFolder
 from queue_engine.storage.overflow_queue import OverflowQueue
 from queue_engine.storage.return_order import ReturnOrder
-from queue_engine.storage.run_line import MemoryLimits, RunLine
+from queue_engine.storage.run_line import RunLine
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.ticket import DONE, Ticket, all_done, failed
 
@@ -42,21 +42,18 @@ class DiskQueueBacklog:
     can_reread = False  # what is taken has left the files
 
     def __init__(
-        self,
-        queue: OverflowQueue,
-        limits: MemoryLimits,
-        deferred: ByteBudget,
-        note_dropped: Callable[[OverflowQueue], None],
+        self, queue: OverflowQueue, folder: DiskQueueFolder, note_dropped: Callable[[OverflowQueue], None]
     ) -> None:
-        """limits: of what came back and waits in memory. deferred: counts what is deferred. note_dropped: called when
-        the channel's messages were dropped, with its queue."""
+        """note_dropped: called when the channel's messages were dropped, with its queue."""
+        limits = folder.limits  # of what came back and waits in memory, too
+        self._folder = folder
         self._queue = queue
         # Given back: the unsent at the very front, the redeliveries in a line of their own.
         self._note_dropped = note_dropped
         self._unsent = RunLine(limits)
         self._returned = RunLine(limits)
         self._order = ReturnOrder(limits.count_max)
-        self._deferred = DeferredMessages(deferred)
+        self._deferred = DeferredMessages(folder.budgets.deferred)
         self.message_count = 0
         self.write_failed = False
         self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
@@ -115,8 +112,11 @@ class DiskQueueBacklog:
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
         self._on_fault = on_fault
+        if self._queue.unread_reason is not None:
+            on_fault("opening its files", self._queue.unread_reason)
 
     def start_over(self) -> bool:
+        self._folder.reopen(self._queue)
         while self._stranded:
             self.accept(*self._stranded[0])
             self._stranded.popleft()
@@ -375,9 +375,7 @@ class DiskQueueStore:
         full_name = f"{self._topic_name}:{name}"
         if is_ephemeral(self._topic_name) and not is_ephemeral(name):
             full_name = f"{full_name}#ephemeral"  # nothing of an ephemeral topic touches the disk
-        backlog = DiskQueueBacklog(
-            self._folder.open(full_name), self._folder.limits, self._folder.budgets.deferred, self._note_dropped
-        )
+        backlog = DiskQueueBacklog(self._folder.open(full_name), self._folder, self._note_dropped)
         self._channels[name] = backlog
         return backlog
 
@@ -460,7 +458,9 @@ class DiskQueueStore:
         self._folder.close_only(self._closing)
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
-        """Nothing is done here outside of its owner's calls."""
+        if self._queue.unread_reason is not None:
+            on_fault("opening its files", self._queue.unread_reason)
 
     def start_over(self) -> None:
-        """What waits at the topic is where it was."""
+        """What waits at the topic is where it was, unless nobody could read it yet."""
+        self._folder.reopen(self._queue)

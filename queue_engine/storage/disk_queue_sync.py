@@ -91,9 +91,15 @@ class SyncJob:
         self.written = written
         self._passed = passed
         self._set_aside = set_aside
+        self._is_meta_kept = False
         self.is_durable = False
         self.unsynced: list[WrittenFile] = []
         self.removed: set[str] = set()
+
+    def keep_meta(self) -> None:
+        """Sync the data, and change no name: nobody knows what the meta file says."""
+        self._is_meta_kept = True
+        self._passed, self._set_aside = [], []
 
     def run(self) -> None:
         """All of it. Raises OSError: the first that happened. What can be done in spite of it is done."""
@@ -104,9 +110,9 @@ class SyncJob:
 
     def write(self) -> bool:
         """The first part: the data and the meta file, all but the directory, which many jobs may have synced together;
-        then comes `remove`. Returns whether the meta file got its name. Raises OSError."""
+        then comes `remove`. Returns whether the directory is to be synced. Raises OSError."""
         self._sync_data()
-        return self._write_meta()
+        return self._is_meta_kept or self._write_meta()
 
     def _sync_data(self) -> None:
         error: OSError | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from queue_engine.errors import StorageError
 from queue_engine.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.storage.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue_unread import UnreadDiskQueue
 from queue_engine.storage.run_line import MemoryLimits, RunLine
 from queue_engine.ticket import DONE, Ticket
 
@@ -50,7 +51,8 @@ class OverflowQueue:
         return self._memory.has_room_for(messages) and self._is_disk_empty()
 
     def _is_disk_empty(self) -> bool:
-        return self._disk is None or (self._disk.depth == 0 and not self._in_hand)
+        disk = self._disk
+        return disk is None or (disk.depth == 0 and disk.is_readable and not self._in_hand)
 
     def put(self, messages: Batch | Run) -> None:
         """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added."""
@@ -151,6 +153,16 @@ class OverflowQueue:
     @property
     def is_deleted(self) -> bool:
         return self._disk is not None and self._disk.is_deleted
+
+    @property
+    def unread_reason(self) -> StorageError | None:
+        """Why what is on disk can't be read; None when it can."""
+        return self._disk.reason if isinstance(self._disk, UnreadDiskQueue) and not self._disk.is_readable else None
+
+    def replace_disk(self, disk: DiskQueue) -> None:
+        """The same files, opened anew."""
+        self._disk = disk
+        self._on_disk_use(disk)
 
     def runs_in_memory(self) -> list[Run]:
         """What is in memory, in order; it stays there."""

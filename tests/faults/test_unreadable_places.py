@@ -12,8 +12,9 @@ import pytest
 
 from queue_engine.delivery.stats import ChannelStats
 from queue_engine.engine import Engine
-from queue_engine.errors import StorageError
+from queue_engine.errors import FencedError, StorageError
 from queue_engine.storage.consume_queue import UNIT_BYTES
+from queue_engine.storage.files import Files
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.engine_process import EngineProcess
@@ -203,32 +204,104 @@ def test_a_start_names_the_file_that_it_needs_and_can_t_read(
     engine.close()
 
 
-@pytest.mark.parametrize("end", ["000000.dat", "meta.dat"])
-def test_a_disk_queue_that_can_t_be_read_at_a_start_is_named_with_what_can_be_done(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+class MistakenFiles(Files):
+    """Reading one file fails in a way that nobody foresaw."""
 
-    def begun() -> Engine:
-        return make_engine(tmp_path, clock, storage="diskqueue", mem_queue_size=1, samples_interval_ms=0)
+    mistaken_path = ""
 
-    engine = begun()
-    for channel in ("billing", "audit"):
-        Client(engine, "orders", channel)
+    def read_whole(self, path: str, size_max: int) -> bytes | None:
+        assert path != self.mistaken_path, "a page holds 3, not 4"
+        return super().read_whole(path, size_max)
+
+
+def disk_queues(directory: Path, clock: ManualClock, files: Files | None = None) -> Engine:
+    clock.advance(ms=1_000)  # ids are made of the time
+    return make_engine(directory, clock, files=files, storage="diskqueue", mem_queue_size=1, samples_interval_ms=0)
+
+
+def with_disk_queues(directory: Path, clock: ManualClock) -> None:
+    """Topic orders with 20 messages in the channels billing and audit, topic held with 20 that wait at it; stopped."""
+    engine = disk_queues(directory, clock)
+    for topic, channel in (("orders", "billing"), ("orders", "audit"), ("held", "later")):
+        Client(engine, topic, channel)
+    engine.pause_topic("held")
     for number in range(20):
         engine.publish("orders", [b"%d" % number])
+        engine.publish("held", [b"%d" % number])
         settle(engine)
     engine.close()
-    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.dat")}
-    places.spoil(tmp_path / f"orders:billing.diskqueue.{end}")
-    with pytest.raises(StorageError, match=r"cannot open disk queue orders:billing in .*; nothing was changed\. When"):
-        begun()
-    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.dat")} == before
-    for path in tmp_path.glob("orders:billing.diskqueue.*"):
-        path.rename(path.with_name(f"aside-{path.name}"))
-    engine = begun()
-    assert len(Client(engine, "orders", "audit", ready=100).bodies) == 20
-    assert Client(engine, "orders", "billing", ready=100).bodies == []
+
+
+NUMBERS = [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("fault", ["000000.dat", "meta.dat", "unexpected"])
+def test_a_channel_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_other(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock, files = UnreadablePlaces(monkeypatch), ManualClock(), MistakenFiles()
+    with_disk_queues(tmp_path, clock)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("orders:billing.*")}
+    if fault == "unexpected":
+        files.mistaken_path = str(tmp_path / "orders:billing.diskqueue.meta.dat")
+        words = "opening its files failed: opening disk queue orders:billing failed unexpectedly: AssertionError at "
+    else:
+        places.spoil(tmp_path / f"orders:billing.diskqueue.{fault}")
+        words = "opening its files failed: cannot open disk queue orders:billing "
+    engine = disk_queues(tmp_path, clock, files)
+    stats = stats_of(engine, "orders", "billing")
+    assert stats.fenced.startswith(words)
+    assert "nothing was changed" in stats.fenced
+    assert engine.health.startswith(f"NOK - channel orders/billing is fenced: {words}")
+    billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
+    waiting = list(audit.bodies)
+    assert sorted(waiting) == sorted(NUMBERS)
+    ticket = engine.publish("orders", [b"new"])
+    settle(engine)
+    assert ticket.error is None
+    assert (audit.bodies[-1], billing.bodies) == (b"new", [])
+    with pytest.raises(FencedError, match="trying it again failed: "):
+        engine.retry_channel("orders", "billing")
+    # Neither a stop nor another start with it changes what can't be read, or loses what came since.
+    engine.close()
+    engine = disk_queues(tmp_path, clock, files)
+    engine.publish("orders", [b"newer"])
+    settle(engine)
+    now = {path.name: path.read_bytes() for path in tmp_path.glob("orders:billing.*")}
+    assert {name: now[name] for name in before} == before
+    places.heal()
+    files.mistaken_path = ""
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    assert engine.retry_channel("orders", "billing")[1].error is None
+    settle(engine)
+    assert billing.bodies == [*waiting, b"new", b"newer"]
+    assert engine.health == "OK"
+    engine.close()
+
+
+def test_a_topic_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    with_disk_queues(tmp_path, clock)
+    places.spoil(tmp_path / "held.diskqueue.000000.dat")
+    engine = disk_queues(tmp_path, clock)
+    assert engine.health.startswith(
+        "NOK - topic held is fenced: opening its files failed: cannot open disk queue held "
+    )
+    later, audit = Client(engine, "held", "later", ready=1_000), Client(engine, "orders", "audit", ready=1_000)
+    refused = engine.publish("held", [b"refused"])
+    engine.unpause_topic("held")
+    settle(engine)
+    assert isinstance(refused.error, FencedError)
+    assert (later.bodies, sorted(audit.bodies)) == ([], sorted(NUMBERS))
+    places.heal()
+    engine.retry_topic("held")
+    settle(engine)
+    assert sorted(later.bodies) == sorted(NUMBERS)
+    engine.publish("held", [b"new"])
+    settle(engine)
+    assert (later.bodies[-1], engine.health) == (b"new", "OK")
     engine.close()
 
 
