@@ -447,10 +447,11 @@ class Engine:
         be on the disk. Raises as `read_messages`."""
         return log_acts.read_records(self._readable(topic), offset, bytes_max)
 
-    def log_place(self, topic: str, time_ns: int | None = None) -> log_acts.LogPlace:
-        """Which topic of the log it is and how far it goes; with `time_ns` (Unix) also where the messages from then
-        on begin. Raises TopicNotFoundError, InvalidStorageError or StorageError."""
-        return log_acts.log_place(self._readable(topic), time_ns)
+    def log_place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> log_acts.LogPlace:
+        """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with
+        `time_ns` (Unix) also where the messages from then on begin. Raises TopicNotFoundError, InvalidStorageError or
+        StorageError."""
+        return log_acts.log_place(self._readable(topic), time_ns, from_offset)
 
     def lease_log(
         self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = log_acts.LEASE_SEGMENTS_MAX

@@ -21,6 +21,7 @@ from queue_engine.ticket import Ticket, after, or_unknown
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
 READ_RECORDS_BYTES = 2 << 20  # unless asked for another number
+RANGES_MAX = 1_000
 LEASE_TTL_MS_MIN = 1_000
 LEASE_TTL_MS_MAX = 3_600_000
 LEASE_SEGMENTS_MAX = 1_000
@@ -54,8 +55,13 @@ class SeekPreview:
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Which topic of the log it is, and how far it goes. number, id_base: its identity. synced_offset: where the part
-    ends that is known to be on the disk. time_offset: the first offset published at the time asked for, or later."""
+    """Which topic of the log it is, and how far it goes.
+
+    number, id_base: its identity. synced_offset: where the part ends that is known to be on the disk. ranges: which
+    offsets of that part have messages, each (first, next), ascending, RANGES_MAX at most; offsets between them have
+    none: they were reserved and never used, or a segment with them is lost. ranges_end: up to where `ranges` say it.
+    time_offset: the first offset published at the time asked for, or later.
+    """
 
     topic: str
     number: int
@@ -64,6 +70,8 @@ class LogPlace:
     oldest_offset: int
     synced_offset: int
     end_offset: int
+    ranges: tuple[tuple[int, int], ...]
+    ranges_end: int
     time_offset: int | None = None
 
 
@@ -147,18 +155,22 @@ def read_records(topic: Topic, offset: int, bytes_max: int) -> Records:
     return store.record_reader().read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
 
-def log_place(topic: Topic, time_ns: int | None) -> LogPlace:
-    """time_ns: Unix. Raises InvalidStorageError or StorageError."""
+def log_place(topic: Topic, time_ns: int | None, from_offset: int) -> LogPlace:
+    """time_ns: Unix. from_offset: where `ranges` begin. Raises InvalidStorageError or StorageError."""
     store = log_store_of(topic)
     reader = LogReader(store)
+    synced_offset = reader.synced_offset(store.synced_position)
+    ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
     return LogPlace(
         store.name,
         store.number,
         store.id_base,
         store.kind,
         store.oldest_offset,
-        reader.synced_offset(store.synced_position),
+        synced_offset,
         store.end_offset,
+        ranges,
+        ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
         None if time_ns is None else reader.offset_at(time_ns),
     )
 

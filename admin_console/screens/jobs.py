@@ -43,7 +43,7 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
 
 
 def progress_cell(state: "JobState | None") -> ProgressCell:
-    """The bar of a job, counted by the offsets of its source."""
+    """The bar of a job, counted in its unit."""
     if state is None or not state.total:
         return ProgressCell(0, 0, units.UNKNOWN)
     done = min(state.done, state.total)

@@ -4,7 +4,7 @@ A topic is archived while it has a pipeline cursor named `archive`. One step tak
 topics and does, in this order:
 
     1. one Spark job writes them to staging          killed here: staging is removed by the next holder of the lake
-    2. what was written is checked, offset by offset
+    2. what was written is checked, message by message
     3. files are synced and renamed to their places   killed here: no manifest names them; removed by the next holder
     4. each topic's manifest is replaced             from here on they count
     5. each topic's cursor is moved                  killed before it: moved by the next run, from the manifest
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S
-from queue_engine.errors import OffsetBeyondEndError, PipelineError
+from queue_engine.errors import OffsetBeyondEndError, PipelineError, TopicMissingError, TopicReplacedError
 from queue_engine.pipeline.archive_manifest import (
     DAMAGED,
     ArchivedFile,
@@ -36,7 +36,9 @@ from queue_engine.pipeline.archive_staging import StagedFile, StagedTopic, stage
 from queue_engine.pipeline.archive_step import write_step
 from queue_engine.pipeline.job_context import JobContext
 from queue_engine.pipeline.job_state import RUNNING, WAITING, JobState, TopicProgress
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.log_client import TopicState
+from queue_engine.pipeline.record_columns import ABSENT
+from queue_engine.pipeline.wanted_range import WantedRange
 
 logger = logging.getLogger(__name__)
 
@@ -78,26 +80,29 @@ def archive_once(
 
 @dataclass(slots=True)
 class _Work:
-    """A topic on its way. target: up to where this run takes it. rows_max: of one step."""
+    """A topic on its way. state: up to where this run takes it, and which offsets have messages. rows_max: of one step.
+    done: messages that the archive has passed."""
 
     manifest: ArchiveManifest
-    target: int
+    state: TopicState
     rows_max: int
+    done: int
     is_done: bool = False
 
     @property
     def next_range(self) -> WantedRange:
-        one = self.manifest
-        return WantedRange(one.topic, one.number, one.id_base, one.next_offset, self._next_target)
+        at = self.manifest.next_offset
+        return self.state.wanted(at, self.state.messages.offset_behind(at, self.rows_max))
 
     @property
-    def _next_target(self) -> int:
-        return min(self.target, self.manifest.next_offset + self.rows_max)
+    def left(self) -> int:
+        """Messages."""
+        return self.state.messages.count_between(self.manifest.next_offset, self.state.synced_offset)
 
     @property
     def share(self) -> float:
         """How much of a step the next range is."""
-        return (self._next_target - self.manifest.next_offset) / self.rows_max
+        return self.next_range.count / self.rows_max
 
 
 class _Run:
@@ -126,17 +131,21 @@ class _Run:
     def pass_over(self) -> bool:
         """Look at all topics and archive what they have. Whether something changed that has to be looked at again."""
         self._works = {}
+        is_again = False
         for cursor in self._cursors():
             if cursor["offset"] >= cursor["synced_offset"]:
                 # Nothing new: its manifest, which grows with the years, is not even read.
                 continue
             try:
                 work = self._begun(cursor)
+            except (TopicMissingError, TopicReplacedError) as exc:
+                logger.info("topic gone since the cursors were listed: %s", exc)
+                is_again = True
+                continue
             except PipelineError as exc:
                 self._fail((cursor["topic"], cursor["number"]), exc)
                 continue
             self._works[cursor["topic"], cursor["number"]] = work
-        is_again = False
         self.tell(RUNNING)
         for works in self._steps():
             if self._context.stop.is_set():
@@ -154,8 +163,8 @@ class _Run:
             TopicProgress(
                 work.manifest.topic,
                 work.manifest.number,
-                work.manifest.next_offset - work.manifest.begin_offset,
-                max(work.target, work.manifest.next_offset) - work.manifest.begin_offset,
+                work.done,
+                work.done + work.left,
             )
             for work in self._works.values()
         )
@@ -208,16 +217,19 @@ class _Run:
             manifest = self._written(manifest)
         if cursor["offset"] < manifest.next_offset:
             self._move_cursor(manifest)
+        state = self._context.engine.topic(topic)
+        if (state.number, state.id_base) != (number, id_base):
+            raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was made anew")
         rows_max = self._step_rows
         if cursor["lag_bytes"] > self._step_bytes and cursor["depth"] > 0:
-            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(topic, manifest.next_offset)), 1)
-        return _Work(manifest, cursor["synced_offset"], rows_max)
+            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, manifest.next_offset)), 1)
+        return _Work(manifest, state, rows_max, manifest.rows + manifest.replayed_skipped + manifest.damaged_count)
 
-    def _message_bytes(self, topic: str, offset: int) -> int:
+    def _message_bytes(self, state: TopicState, offset: int) -> int:
         """What a message takes in the log, by those that come next. What the cursor keeps of the log says nothing of
         it: other topics' messages lie between."""
-        page = self._context.engine.records(topic, offset, max_bytes=SAMPLED_BYTES)
-        return max(len(page.data) // max(page.next_offset - page.first_offset, 1), 1)
+        page = self._context.engine.records(state.topic, offset, max_bytes=SAMPLED_BYTES)
+        return max(len(page.data) // max(state.messages.count_between(offset, page.next_offset), 1), 1)
 
     def _close_others(self, topic: str, number: int) -> None:
         """Topics that had this name before are no more."""
@@ -227,7 +239,7 @@ class _Run:
 
     def _unfinished(self) -> Iterator[_Work]:
         for work in self._works.values():
-            if not work.is_done and work.manifest.next_offset < work.target:
+            if not work.is_done and work.left:
                 yield work
 
     def _steps(self) -> Iterator[list[_Work]]:
@@ -301,6 +313,7 @@ class _Run:
         for work, manifest, topic in zip(works, manifests, topics, strict=True):
             before = work.manifest
             work.manifest = self._written(manifest)
+            work.done += topic.wanted.count
             self.rows += manifest.rows - before.rows
             for first, after, reason in topic.missing:
                 logger.warning(
@@ -330,7 +343,8 @@ class _Run:
                 (staged_at + str(Path(one.path).relative_to(directory)), f"{manifest.folder}/{file.path}"),
             )
             files.append(file)
-        gaps = [ArchiveGap(first, after, reason, now_ms) for first, after, reason in topic.missing]
+        missing = [*topic.missing, *((first, after, ABSENT) for first, after in topic.wanted.unused)]
+        gaps = [ArchiveGap(first, after, reason, now_ms) for first, after, reason in missing]
         damaged = sum(after - first for first, after, reason in topic.missing if reason == DAMAGED)
         return replace(
             manifest,

@@ -3,8 +3,9 @@
     <step>/rows/part_topic=<index>/part_kept=<true|false>/part_hour=<hours since 1970>/*.parquet
     <step>/missing/*.json    what the readers did not find (part_reader.py draws them)
 
-Rows that are not kept are replayed messages: written only to be counted. Every offset of a range has to stand in
-exactly one row, or in one range that is missing, and rows of a file have to rise by offset: nothing else is published.
+Rows that are not kept are replayed messages: written only to be counted. Every offset of a range that has a message has
+to stand in exactly one row, or in one range that is missing, the others in none, and rows of a file have to rise by
+offset: nothing else is published.
 """
 
 import os
@@ -19,7 +20,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from queue_engine.errors import ArchiveMismatchError
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.wanted_range import WantedRange
 from queue_engine.storage.own_files import check_own, read_own
 
 ROWS = "rows"
@@ -68,7 +69,7 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
     Raises ArchiveMismatchError when it is not every message of the ranges exactly once.
     """
     topics = [StagedTopic(one) for one in ranges]
-    seen = [np.zeros(one.next_offset - one.first_offset, np.uint8) for one in ranges]
+    seen = [_Seen(one) for one in ranges]
     for index, is_kept, hours, path in _parquet_files(directory / ROWS):
         staged, offsets = _staged_file(path, hours)
         wanted = ranges[index]
@@ -76,7 +77,7 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
             raise ArchiveMismatchError(
                 f"{path}: offsets do not rise from {wanted.first_offset} to {wanted.next_offset}"
             )
-        seen[index][offsets - wanted.first_offset] += 1
+        seen[index].add(offsets, path)
         if is_kept:
             topics[index].files.append(staged)
         else:
@@ -85,9 +86,8 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
     for number, first, after, reason in _reports(directory / MISSING):
         index = by_number[number]
         topics[index].missing.append((first, after, reason))
-        start = ranges[index].first_offset
-        seen[index][first - start : after - start] += 1
-    for topic, counts in zip(topics, seen, strict=True):
+        seen[index].add_missing(first, after)
+    for topic, counts in zip(topics, (one.counts for one in seen), strict=True):
         if (counts != 1).any():
             wanted = topic.wanted
             raise ArchiveMismatchError(
@@ -97,6 +97,30 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
         topic.files.sort(key=lambda one: one.first_offset)
         topic.missing.sort()
     return topics
+
+
+class _Seen:
+    """How often each message of a range came: one count for each, in the order of their offsets."""
+
+    def __init__(self, wanted: WantedRange) -> None:
+        self.counts = np.zeros(wanted.count, np.uint8)
+        self._first_offset = wanted.first_offset
+        self._unused = np.array([*wanted.unused, (wanted.next_offset, wanted.next_offset)], np.int64)
+        lengths = self._unused[:, 1] - self._unused[:, 0]
+        self._unused_before = np.cumsum(lengths) - lengths
+
+    def add(self, offsets: Any, path: Path) -> None:
+        """Raises ArchiveMismatchError when one of them has no message."""
+        # Of each offset, the first unused range that does not end before it.
+        index = np.searchsorted(self._unused[:, 1], offsets, side="right")
+        if (offsets >= self._unused[index, 0]).any():
+            raise ArchiveMismatchError(f"{path}: rows have offsets of which the engine says that no message has them")
+        self.counts[offsets - self._first_offset - self._unused_before[index]] += 1
+
+    def add_missing(self, first: int, after: int) -> None:
+        index = np.searchsorted(self._unused[:, 1], first, side="right")
+        place = first - self._first_offset - int(self._unused_before[index])
+        self.counts[place : place + after - first] += 1
 
 
 def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:

@@ -18,7 +18,7 @@ from queue_engine.pipeline.data_source import PenstockDataSource
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.read_options import AUTO, ReadOptions
 from queue_engine.pipeline.read_plan import parts_text, plan_parts
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.wanted_range import WantedRange
 
 COLUMNS = ("offset", "published_at", "message_id", "key", "body", "replayed")
 _US_PER_HOUR = 3_600_000_000

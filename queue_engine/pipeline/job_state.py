@@ -5,12 +5,12 @@
                                  "next_try_ms": 0,
                                  "topics": [{"topic": "orders", "number": 3, "done": 1200, "total": 5000}, …]}
 
-Times are Unix milliseconds. done and total are counted by the source's offsets, in `unit`; total 0 is not known. lag:
-how many the source is ahead, null where not known. error: why it failed, in a sentence, there also while the job is
-tried again, until it comes further. next_try_ms: when a failed one is; 0 when it is not. The worker writes; a job that
-somebody stopped stays stopped through the worker's restarts because this file says so. A field that is missing takes
-its default, one that is not known is passed over: so fields can be added without a version, and none may change its
-meaning.
+Times are Unix milliseconds. done and total count what the source has, in `unit`, not the offsets that it never used;
+total 0 is not known. lag: how many the source is ahead, null where not known. error: why it failed, in a sentence,
+there also while the job is tried again, until it comes further. next_try_ms: when a failed one is; 0 when it is not.
+The worker writes; a job that somebody stopped stays stopped through the worker's restarts because this file says so. A
+field that is missing takes its default, one that is not known is passed over: so fields can be added without a version,
+and none may change its meaning.
 """
 
 import re

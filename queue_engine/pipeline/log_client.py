@@ -25,6 +25,8 @@ from queue_engine.errors import (
     TopicMissingError,
     TopicReplacedError,
 )
+from queue_engine.pipeline.message_ranges import MessageRanges, OffsetRange
+from queue_engine.pipeline.wanted_range import WantedRange
 
 TIMEOUT_S = 60.0
 RECORDS_BYTES_MAX = 8 << 20
@@ -43,7 +45,8 @@ _ERRORS: dict[str, type[PipelineError]] = {
 @dataclass(frozen=True, slots=True)
 class TopicState:
     """A topic of the log: its identity (number and id base), and which offsets there are. synced_offset: the end of
-    what is known to be on the disk. time_offset: the first offset of the time asked for; None when none was."""
+    what is known to be on the disk. time_offset: the first offset of the time asked for; None when none was. ranges:
+    which offsets before synced_offset have messages; None for all, as an older engine would have it."""
 
     topic: str
     number: int
@@ -52,6 +55,18 @@ class TopicState:
     synced_offset: int
     end_offset: int
     time_offset: int | None = None
+    ranges: tuple[OffsetRange, ...] | None = None
+
+    @property
+    def messages(self) -> MessageRanges:
+        """The synced ones."""
+        whole = ((self.oldest_offset, self.synced_offset),)
+        return MessageRanges(whole if self.ranges is None else self.ranges)
+
+    def wanted(self, first: int, after: int) -> WantedRange:
+        """Its messages between two offsets."""
+        unused = self.messages.unused_between(first, after)
+        return WantedRange(self.topic, self.number, self.id_base, first, after, unused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,7 @@ class LogClient:
         if time_ms is not None:
             query["time_ms"] = max(time_ms, 0)
         answer = self._json("GET", "/log/topic", query)
+        ranges = self._ranges(topic, answer)
         return TopicState(
             answer["topic"],
             answer["number"],
@@ -153,7 +169,22 @@ class LogClient:
             answer["synced_offset"],
             answer["end_offset"],
             answer.get("time_offset"),
+            ranges,
         )
+
+    def _ranges(self, topic: str, answer: Any) -> tuple[OffsetRange, ...] | None:
+        """The ranges of an answer and of those that follow it, up to its synced offset."""
+        if "ranges" not in answer:
+            return None
+        place = {name: answer[name] for name in ("number", "id_base")}
+        end = answer["synced_offset"]
+        found = [tuple(one) for one in answer["ranges"]]
+        while answer["ranges_end"] < end:
+            answer = self._json("GET", "/log/topic", {"topic": topic, "offset": answer["ranges_end"]})
+            if place != {name: answer[name] for name in place}:
+                raise TopicReplacedError(f"{topic} at {self.url} was deleted and made anew while it was looked at")
+            found += [tuple(one) for one in answer["ranges"]]
+        return tuple(MessageRanges(found).within(0, end))
 
     def records(self, topic: str, offset: int, *, max_bytes: int = RECORDS_BYTES_MAX) -> RecordsPage:
         """Synced records from the one that holds `offset` on. Raises NotALogTopicError and OffsetBeyondEndError."""

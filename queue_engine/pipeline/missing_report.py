@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 import orjson
 
 from queue_engine.errors import PipelineError
-from queue_engine.pipeline.record_columns import MissingRange, WantedRange
+from queue_engine.pipeline.record_columns import MissingRange
+from queue_engine.pipeline.wanted_range import WantedRange
 from queue_engine.storage.own_files import open_own
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.missing_report import report_missing
 from queue_engine.pipeline.read_options import FILES, REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import LEASE_TTL_MS, HttpPart, LeasedRange, Part, SegmentPart
-from queue_engine.pipeline.record_columns import MissingRange, RecordColumns, WantedRange
+from queue_engine.pipeline.record_columns import MissingRange, RecordColumns
+from queue_engine.pipeline.wanted_range import WantedRange
 from queue_engine.storage.own_files import open_own
 from queue_engine.storage.segment import HEAD_BYTES_MAX, parse_segment_head
 
@@ -124,9 +125,9 @@ class PartReader:
         columns = self._columns((LeasedRange(wanted, "", 0),))
         place = f"{wanted.topic} at {self._client.url}"
         message_bytes = _MESSAGE_BYTES_GUESS
-        while not columns.is_complete:
-            offset = columns.expected(wanted.number)
-            guess = message_bytes * (wanted.next_offset - offset) * 5 // 4
+        while left := wanted.count_from(columns.expected(wanted.number)):
+            offset = wanted.next_message(columns.expected(wanted.number))
+            guess = message_bytes * left * 5 // 4
             page = self._client.records(
                 wanted.topic, offset, max_bytes=min(max(guess, _PAGE_BYTES_MIN), _PAGE_BYTES_MAX)
             )
@@ -143,7 +144,8 @@ class PartReader:
                 )
             yield from columns.page(page.data)
             columns.passed(wanted.number, page.next_offset)
-            message_bytes = max(len(page.data) // (page.next_offset - offset), 1)
+            # Of a page that goes on behind what is wanted, too much: so nothing more is asked for.
+            message_bytes = max(len(page.data) // max(left - wanted.count_from(page.next_offset), 1), 1)
         columns.finish()
         self.missing += columns.missing
 

@@ -22,7 +22,7 @@ from queue_engine.errors import (
 )
 from queue_engine.pipeline.log_client import LeasedFiles, LogClient, SegmentFile, TopicState
 from queue_engine.pipeline.read_options import HTTP, REPORT, ReadOptions
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.wanted_range import WantedRange
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +125,14 @@ def parts_of(text: str) -> list[Part]:
 
 def _part(told: Mapping[str, Any]) -> Part:
     if "wanted" in told:
-        return HttpPart(WantedRange(**told["wanted"]), told["lease"], told["bytes"])
-    ranges = tuple(LeasedRange(WantedRange(**one["wanted"]), one["lease"], one["first_byte"]) for one in told["ranges"])
+        return HttpPart(_wanted(told), told["lease"], told["bytes"])
+    ranges = tuple(LeasedRange(_wanted(one), one["lease"], one["first_byte"]) for one in told["ranges"])
     return SegmentPart(told["path"], told["position"], told["salt"], told["end_byte"], ranges)
+
+
+def _wanted(told: Mapping[str, Any]) -> WantedRange:
+    wanted = told["wanted"]
+    return WantedRange(**wanted | {"unused": tuple((first, after) for first, after in wanted["unused"])})
 
 
 def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list[WantedRange]:
@@ -146,7 +151,7 @@ def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list
                     ends.append(_offset_at(client, state, time_ms))
             after = min(end for end in ends if end is not None)
             if first < after:
-                ranges.append(WantedRange(topic, state.number, state.id_base, first, after))
+                ranges.append(state.wanted(first, after))
     return ranges
 
 
@@ -197,7 +202,7 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
     files: dict[tuple[str, int, int], list[tuple[SegmentFile, LeasedRange]]] = {}
     tails: list[tuple[WantedRange, str]] = []
     for wanted in ranges:
-        if wanted.first_offset >= wanted.next_offset:
+        if not wanted.count:
             continue
         lease = _lease(client, wanted, 0 if options.read_from == HTTP else 1_000)
         name = "" if lease is None else lease.name
@@ -208,21 +213,17 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
             if segment.first_offset >= wanted.next_offset:
                 break
             after = min(segment.next_offset, wanted.next_offset)
-            one = LeasedRange(_cut(wanted, at, after), name, segment.first_byte)
+            one = LeasedRange(wanted.cut(at, after), name, segment.first_byte)
             files.setdefault((segment.path, segment.position, segment.salt), []).append((segment, one))
             at = after
-        if at < wanted.next_offset:
-            tails.append((_cut(wanted, at, wanted.next_offset), name))
+        if wanted.count_from(at):
+            tails.append((wanted.cut(at, wanted.next_offset), name))
     for (path, position, salt), found in sorted(files.items(), key=lambda item: item[0][1]):
         end = max(segment.end_byte for segment, _ in found)
         plan.parts.append(SegmentPart(path, position, salt, end, tuple(one for _, one in found)))
     for tail, name in tails:
         plan.parts += _in_parts(client, tail, name, options.partition_bytes)
     return plan
-
-
-def _cut(wanted: WantedRange, first: int, after: int) -> WantedRange:
-    return WantedRange(wanted.topic, wanted.number, wanted.id_base, first, after)
 
 
 def _lease(client: LogClient, wanted: WantedRange, segments: int) -> LeasedFiles | None:
@@ -240,12 +241,14 @@ def _lease(client: LogClient, wanted: WantedRange, segments: int) -> LeasedFiles
 
 def _in_parts(client: LogClient, wanted: WantedRange, lease: str, part_bytes: int) -> list[HttpPart]:
     """Cut by what its first messages weigh."""
-    page = client.records(wanted.topic, wanted.first_offset, max_bytes=_SAMPLE_BYTES)
-    rows, page_bytes = max(page.next_offset - page.first_offset, 1), max(len(page.data), 1)
-    count = wanted.next_offset - wanted.first_offset
+    messages, count = wanted.messages, wanted.count
+    page = client.records(wanted.topic, wanted.next_message(wanted.first_offset), max_bytes=_SAMPLE_BYTES)
+    rows, page_bytes = max(count - wanted.count_from(page.next_offset), 1), max(len(page.data), 1)
     step = max(rows * part_bytes // page_bytes, -(-count // _PARTS_MAX), 1)
-    cuts = [
-        _cut(wanted, at, min(at + step, wanted.next_offset))
-        for at in range(wanted.first_offset, wanted.next_offset, step)
-    ]
-    return [HttpPart(one, lease, (one.next_offset - one.first_offset) * page_bytes // rows) for one in cuts]
+    parts = []
+    at = wanted.first_offset
+    while left := wanted.count_from(at):
+        after = messages.offset_behind(at, step)
+        parts.append(HttpPart(wanted.cut(at, after), lease, min(step, left) * page_bytes // rows))
+        at = after
+    return parts

@@ -25,6 +25,7 @@ from crc32c import crc32c
 
 from queue_engine.message import FRAME_HEADER_BYTES
 from queue_engine.pipeline.arrow_schemas import MESSAGES, TIMESTAMP
+from queue_engine.pipeline.wanted_range import WantedRange
 from queue_engine.storage.record import (
     HAS_DUE,
     HAS_KEYS,
@@ -56,18 +57,6 @@ _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.u
 
 
 @dataclass(frozen=True, slots=True)
-class WantedRange:
-    """Messages that are wanted: of the topic of this identity, from first_offset up to but not including
-    next_offset."""
-
-    topic: str
-    number: int
-    id_base: int
-    first_offset: int
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class MissingRange:
     """Wanted messages that did not come. reason: `damaged`, their bytes do not hold; `absent`, the log has none;
     `gone`, removed before they were read; `replaced`, their topic was deleted."""
@@ -88,7 +77,7 @@ class _Topic:
     def __init__(self, wanted: WantedRange, code: int) -> None:
         self.wanted = wanted
         self.code = code
-        self.expected = wanted.first_offset
+        self.expected = wanted.next_message(wanted.first_offset)
         self.hole_count = 0
 
 
@@ -322,7 +311,8 @@ class RecordColumns:
         offset = min(offset, topic.wanted.next_offset)
         if offset > topic.expected:
             is_damage = self._hole_count != topic.hole_count
-            self._miss(topic, topic.expected, offset, DAMAGED if is_damage else ABSENT)
+            for first, after in topic.wanted.messages.within(topic.expected, offset):
+                self._miss(topic, first, after, DAMAGED if is_damage else ABSENT)
             topic.expected = offset
 
     def _miss(self, topic: _Topic, first: int, after: int, reason: str) -> None:

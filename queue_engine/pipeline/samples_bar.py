@@ -1,4 +1,4 @@
-"""The bar of the rollups' stream: how far it is through the samples, counted by their offsets."""
+"""The bar of the rollups' stream: how far it is through the samples, counted by the messages between its offsets."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ from queue_engine.pipeline.lake import HISTORY_MANIFEST
 
 
 class SamplesBar:
-    """How far the stream of the rollups is: by the offsets of its last batch, and where the samples end."""
+    """How far the stream of the rollups is: by the offsets of its last batch, and which samples there are."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._began_at: int | None = None
+        self._at: int | None = None  # `_done` counts the samples before it
+        self._done = 0
 
     def tell(self, progress: Any) -> None:
         """progress: Spark's of the last batch; None before there is one."""
@@ -26,18 +27,20 @@ class SamplesBar:
             done_to = history.get("samples_offset")
         if done_to is None:
             done_to = topic.oldest_offset
-        if self._began_at is None:
-            self._began_at = done_to
+        if self._at is not None:
+            self._done += topic.messages.count_between(self._at, done_to)
+        self._at = done_to
+        left = topic.messages.count_between(done_to, topic.synced_offset)
         rate = progress["processedRowsPerSecond"] if progress else None
         self._context.report(
             JobState(
                 "rollup",
                 RUNNING,
-                done=max(done_to - self._began_at, 0),
-                total=max(topic.synced_offset - self._began_at, 0),
+                done=self._done,
+                total=self._done + left,
                 unit="samples",
                 rows_per_s=round(rate, 1) if isinstance(rate, int | float) else None,
-                lag=max(topic.synced_offset - done_to, 0),
+                lag=left,
             )
         )
 

@@ -17,7 +17,8 @@ from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError, TopicMiss
 from queue_engine.pipeline.log_client import LogClient, TopicState
 from queue_engine.pipeline.read_options import REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import Bounds, first_offset
-from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange, WantedRange
+from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange
+from queue_engine.pipeline.wanted_range import WantedRange
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def initial_offsets(client: LogClient, options: ReadOptions) -> Offsets:
 def next_offsets(
     url: str, start: Mapping[str, int], states: Mapping[str, TopicState], options: ReadOptions, rows_max: int | None
 ) -> Offsets:
-    """Where the batch that begins at `start` ends, of at most so many rows.
+    """Where the batch that begins at `start` ends, of at most so many messages; offsets without one are passed over.
 
     states: of the topics that there are. Raises OffsetBeyondEndError for an offset that its topic has not come to, and
     OffsetGoneError where messages were removed before the stream came to them.
@@ -91,11 +92,12 @@ def next_offsets(
                 )
             offsets[key] = state.oldest_offset
             continue
-        at = offsets[key] = start[key]
-        _check(url, state, at, options)
-        ready[key] = max(state.synced_offset - at, 0)
+        _check(url, state, start[key], options)
+        at = offsets[key] = max(start[key], state.oldest_offset)
+        ready[key] = state.messages.count_between(at, state.synced_offset)
+    by_key = {_key(state): state for state in states.values()}
     for key, rows in _shared(ready, rows_max).items():
-        offsets[key] += rows
+        offsets[key] = by_key[key].messages.offset_behind(offsets[key], rows)
     return offsets
 
 
@@ -155,5 +157,5 @@ def batch_ranges(
             missing.append(MissingRange(one.topic, one.number, one.id_base, at, oldest, GONE))
             at = oldest
         if at < after:
-            ranges.append(WantedRange(one.topic, one.number, one.id_base, at, after))
+            ranges.append(state.wanted(at, after))
     return ranges, missing

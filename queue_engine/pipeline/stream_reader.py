@@ -17,7 +17,6 @@ from queue_engine.pipeline.missing_report import report_missing
 from queue_engine.pipeline.part_reader import read_parts
 from queue_engine.pipeline.read_options import ReadOptions
 from queue_engine.pipeline.read_plan import plan_parts, tasks_of
-from queue_engine.pipeline.record_columns import WantedRange
 from queue_engine.pipeline.stream_plan import (
     Offsets,
     batch_ranges,
@@ -26,6 +25,7 @@ from queue_engine.pipeline.stream_plan import (
     next_offsets,
     states_of,
 )
+from queue_engine.pipeline.wanted_range import WantedRange
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -3,7 +3,7 @@
     GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON; consumes nothing
     GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
     GET  /log/records?topic=T&offset=N[&max_bytes=N]                            binary: records as the log has them
-    GET  /log/topic?topic=T[&time_ms=MS]                                        JSON: which topic, and how far it goes
+    GET  /log/topic?topic=T[&time_ms=MS][&offset=N]     JSON: which topic, how far it goes, which offsets have messages
     POST /log/lease?topic=T&offset=N[&ttl_ms=MS][&segments=N]                   JSON: files, and what they hold
     POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 keeps it longer, moves it
     POST /log/renew[?ttl_ms=MS], names of leases as body, one a line            keeps all of them longer, or none

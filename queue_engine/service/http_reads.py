@@ -79,7 +79,9 @@ class ReadRoutes:
 
     def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            return http_log.place_response(self._engine.log_place(publish_topic(query), http_log.time_of(query))), DONE
+            topic, time_ns = publish_topic(query), http_log.time_of(query)
+            from_offset = http_log.whole_number(query, "offset", 0, OFFSET_MAX)
+            return http_log.place_response(self._engine.log_place(topic, time_ns, from_offset=from_offset)), DONE
 
         self._answer_read(head, answer, read)
 

@@ -535,6 +535,17 @@ class LogTopicStore:
         found = [(max(gap, first), min(gap + count, end)) for gap, count in self.queue.gaps]
         return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 
+    def ranges_between(self, first: int, end: int, count_max: int) -> list[tuple[int, int]]:
+        """Ranges (first, next) of these offsets that hold messages: all but the gaps, at most so many."""
+        found: list[tuple[int, int]] = []
+        for gap, count in [*self.gaps_between(first, end), (end, 0)]:
+            if len(found) == count_max:
+                break
+            if first < gap:
+                found.append((first, gap))
+            first = gap + count
+        return found
+
     def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
         return self.queue.deferred_between(first, end)
 

@@ -19,7 +19,7 @@ from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.part_reader import PartReader
 from queue_engine.pipeline.read_options import HTTP, ReadOptions
 from queue_engine.pipeline.read_plan import plan_parts
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.wanted_range import WantedRange
 from tests.support.engine_api import EngineApi
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -27,6 +28,7 @@ from tests.pipeline.archive_reading import (
     switch_on,
 )
 from tests.support.engine_process import EngineProcess
+from tests.support.running_engine import RunningEngine
 
 # The first of them starts Spark, which takes its time where the machine is busy.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -99,6 +101,30 @@ def test_it_goes_on_where_it_was_and_leaves_the_leases_to_nobody(
     assert bodies_of(lake, manifest) == [b"c", b"d", b"e"]
     assert (manifest.begin_offset, manifest.next_offset) == (2, 5)
     assert all(path.stat().st_size < 5 for path in engine.data_path.rglob("leases.json"))
+
+
+def test_a_kill_of_the_engine_makes_no_steps_and_no_progress_of_its_own(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    with RunningEngine(before) as engine:
+        publish(engine, "killed", [b"a"] * 100)
+        switch_on(engine, "killed")
+        shutil.copytree(before, after)  # what a kill would leave at this moment
+    with RunningEngine(after) as engine:
+        publish(engine, "killed", [b"b"] * 100)
+        one = job(spark, lake, engine)
+        assert archive_once(one.context, topics=["killed"], step_rows=150) == 200
+    manifest = archive_of(lake, "killed")
+    assert bodies_of(lake, manifest) == [b"a"] * 100 + [b"b"] * 100
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps] == [(100, 1 << 20, "absent")]
+    assert manifest.step == 2
+    assert [(told.done, told.total, told.lag) for told in one.reports] == [
+        (0, 200, 200),
+        (150, 200, 50),
+        (200, 200, 0),
+        (200, 200, 0),
+    ]
 
 
 def test_large_messages_of_another_topic_between_them_do_not_cut_its_steps(

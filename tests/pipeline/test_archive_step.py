@@ -1,5 +1,6 @@
 """What a step writes to staging: by hour, sorted, nothing twice and nothing missing, or it is refused."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from pyspark.sql import SparkSession
 from queue_engine.errors import ArchiveMismatchError
 from queue_engine.pipeline.archive_staging import MISSING, staged_topics
 from queue_engine.pipeline.archive_step import write_rows
-from queue_engine.pipeline.record_columns import WantedRange
 from queue_engine.pipeline.schemas import MESSAGES
+from queue_engine.pipeline.wanted_range import WantedRange
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -86,6 +87,20 @@ def test_every_offset_comes_once_or_is_told_to_be_missing(spark: SparkSession, t
     report_missing(tmp_path, "a", 3, 5)
     with pytest.raises(ArchiveMismatchError, match="0 did not come and 2 came more than once"):
         staged_topics(tmp_path, [wanted("a", 0, 5)])
+
+
+def test_offsets_that_were_never_used_are_not_missed_and_have_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    far = 1 << 40
+    rows = [row("a", offset) for offset in (0, 1, far, far + 2)]
+    write_rows(spark.createDataFrame(rows, MESSAGES), ["a"], tmp_path)
+    report_missing(tmp_path, "a", far + 1, far + 2)
+    whole = wanted("a", 0, far + 3)
+    (topic,) = staged_topics(tmp_path, [replace(whole, unused=((2, far),))])
+    assert (sum(one.rows for one in topic.files), topic.missing) == (4, [(far + 1, far + 2, "damaged")])
+    with pytest.raises(ArchiveMismatchError, match="1 did not come and 0 came more than once"):
+        staged_topics(tmp_path, [replace(whole, unused=((3, far),))])
+    with pytest.raises(ArchiveMismatchError, match="rows have offsets of which the engine says"):
+        staged_topics(tmp_path, [replace(whole, unused=((1, far),))])
 
 
 def test_what_comes_twice_or_from_elsewhere_is_refused(spark: SparkSession, tmp_path: Path) -> None:

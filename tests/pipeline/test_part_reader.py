@@ -1,7 +1,9 @@
 """Reading the log of a real engine without Spark: what is planned, what comes, and what is said of the rest."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,15 @@ from queue_engine.errors import (
 from queue_engine.names import SAMPLES_TOPIC
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.part_reader import PartReader
-from queue_engine.pipeline.read_options import FILES, HTTP, REPORT, ReadOptions
+from queue_engine.pipeline.read_options import AUTO, FILES, HTTP, REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import (
     LEASE_TTL_MS,
     Bounds,
     HttpPart,
     ReadPlan,
     SegmentPart,
+    parts_of,
+    parts_text,
     plan_parts,
     plan_ranges,
 )
@@ -148,6 +152,32 @@ def test_only_what_is_asked_for_is_planned(engine: RunningEngine, client: LogCli
     until = rows(Bounds(end_time_ms=orders[15].time_ns // 1000, topics=only))
     assert until == [row.offset for row in orders if row.time_ns // 1000 < orders[15].time_ns // 1000]
     assert rows(topics=("orders",), end_time_ms=orders[0].time_ns // 1000) == []
+
+
+def test_a_kill_leaves_no_parts_of_offsets_that_were_never_used(tmp_path: Path) -> None:
+    paths = [tmp_path / f"life{number}" for number in range(4)]
+    for path, following in pairwise(paths):
+        with RunningEngine(path, **LIMITS) as engine:
+            fill(engine, 20)
+            shutil.copytree(path, following)  # what a kill would leave at this moment
+    with RunningEngine(paths[-1], **LIMITS) as engine, LogClient(url_of(engine)) as client:
+        fill(engine, 1)
+        state = client.topic("orders")
+        assert state.synced_offset > 3 << 20
+        assert [after - first for first, after in state.ranges or ()] == [200, 200, 200, 10]
+        for read_from in (AUTO, HTTP):
+            options = ReadOptions(url_of(engine), TOPICS, read_from=read_from, partition_bytes=20_000)
+            planned = plan(client, options)
+            assert parts_of(parts_text(planned.parts)) == planned.parts
+            over_http = [part for part in planned.parts if isinstance(part, HttpPart)]
+            assert all(part.wanted.count for part in over_http)
+            # By what a message takes in the log, and not by how many offsets lie between: some 100 to a part.
+            assert len(over_http) <= (20 if read_from == HTTP else 4)
+            rows, missing = read(client, options, planned)
+            assert (rows, missing) == (there(engine, *TOPICS), [])
+            assert [row.body for row in rows if row.topic == "orders"] == [
+                body("orders", number) for life in (200, 200, 200, 10) for number in range(life)
+            ]
 
 
 def test_a_file_that_is_not_on_this_machine_is_read_over_http(

@@ -3,7 +3,7 @@
 import pytest
 
 from queue_engine.pipeline.read_plan import HttpPart, tasks_of
-from queue_engine.pipeline.record_columns import WantedRange
+from queue_engine.pipeline.wanted_range import WantedRange
 
 MIB = 1 << 20
 

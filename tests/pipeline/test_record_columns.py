@@ -1,7 +1,7 @@
 """Records become columns: compared, row by row, with what `decode_record` makes of the same bytes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_engine.pipeline.arrow_schemas import MESSAGES
-from queue_engine.pipeline.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns, WantedRange
+from queue_engine.pipeline.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
+from queue_engine.pipeline.wanted_range import WantedRange
 from queue_engine.run import Batch
 from queue_engine.storage.record import (
     HEADER_BYTES,
@@ -325,6 +326,19 @@ def test_offsets_that_the_log_never_had_are_told_apart_from_damage() -> None:
     assert [row[1] for row in rows] == [0, 5]
     assert missing == [MissingRange("topic1", 1, ID_BASE + 1, 1, 5, ABSENT)]
     assert read_page(log, log.wanted(1))[1] == missing
+
+
+def test_offsets_that_are_known_to_be_unused_are_not_missing() -> None:
+    log = Log()
+    log.add(1, [b"a"])
+    log.offsets[1] = 5
+    log.add(1, [b"b"])
+    log.seal()
+    for unused, missing in ((((1, 5),), []), (((2, 5),), [MissingRange("topic1", 1, ID_BASE + 1, 1, 2, ABSENT)])):
+        wanted = replace(log.wanted(1), unused=unused)
+        rows, found = read(log, wanted)
+        assert [row[1] for row in rows] == [0, 5]
+        assert found == read_page(log, wanted)[1] == missing
 
 
 def test_wrong_places_cost_a_look_at_the_whole_file(log: Log) -> None:

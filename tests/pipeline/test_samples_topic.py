@@ -1,18 +1,22 @@
 """The samples of a real engine, through the data source: what the history's jobs ask of their topic."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from queue_engine.clock import NS_PER_S
 from queue_engine.names import SAMPLES_TOPIC
 from queue_engine.pipeline import transforms
+from queue_engine.pipeline.history_schema import MINUTES
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.rollup_stream import samples_offset, start_rollup_stream
+from queue_engine.pipeline.rollup_stream import CHECKPOINT, samples_offset, start_rollup_stream
 from queue_engine.pipeline.samples_topic import SamplesTopic
-from tests.pipeline.history_rows import job_context
+from tests.pipeline.history_rows import job_context, read_rows
+from tests.pipeline.sampling_process import sample_and_be_killed
 from tests.support.engine_process import EngineProcess
 from tests.support.log_topics import publish, published
 from tests.support.waiting import wait_for
@@ -22,19 +26,23 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 END_MS = 1 << 42
 
 
+def url_of(engine: EngineProcess) -> str:
+    return f"http://127.0.0.1:{engine.http_port}"
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     """It has taken three samples or more, and goes on."""
     path = tmp_path_factory.mktemp("samples") / "data"
     with EngineProcess(path, options=["--storage=log", "--samples-interval=1s"]) as engine:
         publish(engine, "orders", [b"one", b"two"])
-        with LogClient(f"http://127.0.0.1:{engine.http_port}") as client:
+        with LogClient(url_of(engine)) as client:
             wait_for("samples", lambda: client.topic(SAMPLES_TOPIC).synced_offset >= 3, timeout_s=60)
         yield engine
 
 
 def test_samples_of_a_real_engine_become_minutes(spark: SparkSession, engine: EngineProcess, tmp_path: Path) -> None:
-    with LogClient(f"http://127.0.0.1:{engine.http_port}") as client:
+    with LogClient(url_of(engine)) as client:
         samples = SamplesTopic(spark, client)
         told = spark.sparkContext.accumulator(0)
         count = client.topic(SAMPLES_TOPIC).synced_offset
@@ -65,3 +73,26 @@ def test_samples_of_a_real_engine_become_minutes(spark: SparkSession, engine: En
             offset = samples_offset(lake, 0)
             assert offset is not None
             assert offset >= count
+
+
+def test_three_kills_of_the_server_keep_no_minute_from_the_history(spark: SparkSession, tmp_path: Path) -> None:
+    minute_s = 60
+    first_s = int(time.time()) // minute_s * minute_s - 3_600
+    for life in range(3):
+        sample_and_be_killed(tmp_path / "data", (first_s + life * 3 * minute_s) * NS_PER_S, 18)
+    options = ["--storage=log", "--samples-interval=1h"]
+    with EngineProcess(tmp_path / "data", options=options) as engine, LogClient(url_of(engine)) as client:
+        lake = Lake(str(tmp_path / "pipeline"))
+        with lake.lock():
+            samples = SamplesTopic(spark, client)
+            often = {"processingTime": "0 seconds"}
+            query = start_rollup_stream(job_context(spark, lake), samples=samples, trigger=often)
+            second = Path(lake.within(f"{CHECKPOINT}/commits/1"))
+            try:
+                # One batch takes the samples, and the second brings the minutes that they end.
+                wait_for("two batches", lambda: query.exception() or second.exists(), timeout_s=120)
+            finally:
+                query.stop()
+            totals = {key[0]: row["samples"] for key, row in read_rows(lake, MINUTES).items() if key[2:] == ("", "")}
+    # Two minutes before the last sample, at nine minutes, is where the history ends.
+    assert totals == {first_s + minute * minute_s: 6 if minute else 5 for minute in range(7)}

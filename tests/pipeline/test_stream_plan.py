@@ -5,16 +5,29 @@ from dataclasses import replace
 import pytest
 
 from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError
-from queue_engine.pipeline.log_client import TopicState
+from queue_engine.pipeline.log_client import LogClient, TopicState
 from queue_engine.pipeline.read_options import REPORT, ReadOptions
-from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange, WantedRange
+from queue_engine.pipeline.read_plan import plan_parts
+from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange
 from queue_engine.pipeline.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
+from queue_engine.pipeline.wanted_range import WantedRange
 
 URL = "http://127.0.0.1:4151"
 OPTIONS = ReadOptions(URL, ("a", "b"))
 A = TopicState("a", 1, 100, oldest_offset=10, synced_offset=50, end_offset=60)
 B = TopicState("b", 2, 200, oldest_offset=0, synced_offset=5, end_offset=5)
 STATES = {"a": A, "b": B}
+RESERVED = 1 << 20
+# After two kills: 10 messages, 5 and 7.
+KILLED = TopicState(
+    "a",
+    1,
+    100,
+    oldest_offset=0,
+    synced_offset=2 * RESERVED + 7,
+    end_offset=2 * RESERVED + 7,
+    ranges=((0, 10), (RESERVED, RESERVED + 5), (2 * RESERVED, 2 * RESERVED + 7)),
+)
 A_AGAIN = TopicState("a", 3, 300, oldest_offset=2, synced_offset=7, end_offset=7)
 
 
@@ -36,6 +49,28 @@ def test_a_limit_is_shared_so_that_nobody_waits_for_who_has_more() -> None:
     assert after(start, STATES, 7) == {"a/1/100": 13, "b/2/200": 4}
     assert after(start, STATES, 1) == {"a/1/100": 10, "b/2/200": 1}
     assert after(start, STATES, 1000) == {"a/1/100": 50, "b/2/200": 5}
+
+
+def test_a_limit_counts_messages_and_passes_over_offsets_that_were_never_used() -> None:
+    states = {"a": KILLED, "b": B}
+    assert after({"a/1/100": 8, "b/2/200": 5}, states, 4) == {"a/1/100": RESERVED + 2, "b/2/200": 5}
+    assert after({"a/1/100": 10, "b/2/200": 5}, states, 1_000) == {"a/1/100": 2 * RESERVED + 7, "b/2/200": 5}
+    # What the gap of another topic would be is no share of a limit.
+    assert after({"a/1/100": 0, "b/2/200": 0}, states, 20) == {"a/1/100": RESERVED + 5, "b/2/200": 5}
+
+
+def test_a_checkpoint_whose_batch_ends_between_messages_goes_on() -> None:
+    # Written by an earlier version, which took 1,000 offsets of a gap.
+    assert after({"a/1/100": 1_010, "b/2/200": 5}, {"a": KILLED, "b": B}, 3)["a/1/100"] == RESERVED + 3
+    ranges, missing = batch_ranges(URL, {"a/1/100": 10}, {"a/1/100": 1_010}, {"a": KILLED}, OPTIONS)
+    assert ([one.count for one in ranges], missing) == ([0], [])
+    assert plan_parts(LogClient(URL), OPTIONS, ranges).parts == []
+
+
+def test_a_batch_knows_which_of_its_offsets_have_no_messages() -> None:
+    [wanted], missing = batch_ranges(URL, {"a/1/100": 8}, {"a/1/100": RESERVED + 2}, {"a": KILLED}, OPTIONS)
+    assert wanted == WantedRange("a", 1, 100, 8, RESERVED + 2, ((10, RESERVED),))
+    assert (wanted.count, missing) == (4, [])
 
 
 def test_a_topic_made_anew_is_a_new_series_that_is_written_down_before_it_is_read() -> None:
@@ -66,7 +101,7 @@ def test_messages_that_are_gone_stop_the_stream_unless_it_is_to_tell_of_them() -
     with pytest.raises(OffsetGoneError):
         batch_ranges(URL, start, end, STATES, OPTIONS)
     reporting = replace(OPTIONS, on_gap=REPORT)
-    assert next_offsets(URL, start, STATES, reporting, 30)["a/1/100"] == 34
+    assert next_offsets(URL, start, STATES, reporting, 30)["a/1/100"] == 40
     ranges = batch_ranges(URL, start, end, STATES, reporting)
     assert ranges == ([WantedRange("a", 1, 100, 10, 20)], [MissingRange("a", 1, 100, 4, 10, GONE)])
     ranges = batch_ranges(URL, start, {"a/1/100": 8}, STATES, reporting)

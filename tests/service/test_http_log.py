@@ -82,11 +82,13 @@ async def test_how_far_a_topic_of_the_log_goes(server: Server) -> None:
     answer = await server.request("GET", "/log/topic?topic=orders")
     id_base = server.engine.topic("orders").store.positions().id_base
     place = {"topic": "orders", "number": 1, "id_base": id_base, "storage": "log"}
-    place |= {"oldest_offset": 0, "synced_offset": 4, "end_offset": 4}
+    place |= {"oldest_offset": 0, "synced_offset": 4, "end_offset": 4, "ranges": [[0, 4]], "ranges_end": 4}
     assert (answer.status, answer.json) == (200, place)
     assert (await server.request("GET", f"/log/topic?topic=orders&time_ms={later_ms}")).json["time_offset"] == 3
     assert (await server.request("GET", f"/log/topic?topic=orders&time_ms={later_ms + 1}")).json["time_offset"] == 4
     assert (await server.request("GET", "/log/topic?topic=orders&time_ms=0")).json["time_offset"] == 0
+    assert (await server.request("GET", "/log/topic?topic=orders&offset=3")).json["ranges"] == [[3, 4]]
+    assert (await server.request("GET", "/log/topic?topic=orders&offset=4")).json["ranges"] == []
 
 
 async def test_a_disk_queue_is_refused_by_name(server: Server) -> None:
@@ -185,6 +187,7 @@ async def test_a_renewal_that_can_not_be_is_refused_in_a_sentence(
         ("GET", "/log/records?topic=orders&offset=0&max_bytes=9000000", 400, "INVALID_REQUEST", "max_bytes=9000000"),
         ("GET", "/log/records?topic=none&offset=0", 404, "TOPIC_NOT_FOUND", ""),
         ("GET", "/log/topic?topic=none", 404, "TOPIC_NOT_FOUND", ""),
+        ("GET", "/log/topic?topic=orders&offset=last", 400, "INVALID_REQUEST", "offset=last is not"),
         ("GET", "/log/topic?topic=orders&time_ms=soon", 400, "INVALID_REQUEST", "time_ms=soon is not"),
         ("POST", "/log/lease?topic=orders", 400, "INVALID_REQUEST", "offset is missing"),
         ("POST", "/log/lease?topic=orders&offset=0&ttl_ms=9", 400, "INVALID_REQUEST", "ttl_ms=9 is not a whole number"),

@@ -1,0 +1,47 @@
+"""How far the rollups say they are, when kills of the server have left offsets unused."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from queue_engine.names import SAMPLES_TOPIC
+from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.job_state import JobState
+from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.log_client import TopicState
+from queue_engine.pipeline.samples_bar import SamplesBar
+from tests.support.clock import ManualClock
+
+RESERVED = 1 << 20
+
+
+class Engine:
+    """Tells the samples that there are."""
+
+    def __init__(self) -> None:
+        self.ranges = [(0, 300), (RESERVED, RESERVED + 40)]
+
+    def topic(self, topic: str) -> TopicState:
+        end = self.ranges[-1][1]
+        oldest = self.ranges[0][0]
+        return TopicState(topic, 1, 7, oldest, end, end, ranges=tuple(self.ranges))
+
+
+def batch_up_to(offset: int) -> dict[str, Any]:
+    return {"sources": [{"endOffset": {f"{SAMPLES_TOPIC}/1/7": offset}}], "processedRowsPerSecond": 12.5}
+
+
+def test_the_bar_counts_samples_and_no_unused_offsets(tmp_path: Path) -> None:
+    engine: Any = Engine()
+    told: list[tuple[int, int, int | None]] = []
+
+    def report(state: JobState) -> None:
+        told.append((state.done, state.total, state.lag))
+
+    bar = SamplesBar(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
+    bar.tell(None)
+    bar.tell(batch_up_to(290))
+    bar.tell(batch_up_to(RESERVED + 10))
+    engine.ranges = [(200, 300), (RESERVED, RESERVED + 40), (2 * RESERVED, 2 * RESERVED + 5)]
+    bar.tell(batch_up_to(2 * RESERVED + 1))
+    assert told == [(0, 340, 340), (290, 340, 50), (310, 340, 30), (341, 345, 4)]
