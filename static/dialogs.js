@@ -1,36 +1,47 @@
-// Acts open as dialogs: the link's confirmation page is fetched as a fragment. Its form then posts as any form does,
-// so whatever goes wrong here, following the link does the same on a page of its own.
+// Acts open as dialogs: the link's confirmation page is fetched as a fragment, and its form is sent from here. What is
+// wrong with it is said in the dialog, with what was typed still there. Without scripts the link and the form do the
+// same on pages of their own.
 import { isServerGone } from "./connection.js";
+
+const NOT_LOGGED_IN = 401;
 
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-dialog]");
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  let html;
-  try {
-    const answer = await fetch(link.href, { headers: { "X-Fragment": "1" }, credentials: "same-origin" });
-    if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
-    html = await answer.text();
-  } catch (error) {
-    // Without an answer the page stays, and says so.
-    if (error instanceof TypeError && (await isServerGone())) return;
-    location.assign(link.href);
-    return;
-  }
-  open(html, link);
+  const answer = await ask(link.href);
+  if (answer.form) open(answer.form, link);
+  else if (answer.isLost) {
+    // Where the server is gone altogether, the page says so.
+    if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), link);
+  } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), link);
+  else location.assign(link.href);
 });
 
-function open(html, opener) {
+// What the server says: a form for the dialog, a sentence why there is none, or where to go next.
+async function ask(url, options = {}) {
+  let answer;
+  let text;
+  try {
+    answer = await fetch(url, { ...options, headers: { "X-Fragment": "1" }, credentials: "same-origin" });
+    text = await answer.text();
+  } catch {
+    return { isLost: true };
+  }
+  const { status } = answer;
+  const next = answer.headers.get("X-Next");
+  if (next) return { next };
+  const type = answer.headers.get("Content-Type") ?? "";
+  if (answer.redirected) return { status };
+  if (type.startsWith("text/plain")) return { status, sentence: text };
+  return text.trimStart().startsWith("<form") ? { status, form: text } : { status };
+}
+
+function open(content, opener) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
-  // The fragment is our own server's, and the Content-Security-Policy runs nothing inline.
-  dialog.innerHTML = html;
-  const title = dialog.querySelector("h1, h2");
-  if (title) {
-    title.id ||= "dialog-title";
-    dialog.setAttribute("aria-labelledby", title.id);
-  }
+  fill(dialog, content);
   dialog.addEventListener("click", (event) => {
     const cancel = event.target.closest("[data-close]");
     if (event.target !== dialog && !cancel) return;
@@ -39,14 +50,87 @@ function open(html, opener) {
   });
   dialog.addEventListener("close", () => {
     dialog.remove();
-    opener.focus();
+    // In a narrow window the acts lie behind a button, and are hidden again by now.
+    (opener.checkVisibility() ? opener : document.querySelector(".acts-button"))?.focus();
   });
   dialog.addEventListener("submit", (event) => {
-    // A second click must not post the act twice.
-    if (dialog.dataset.sent) event.preventDefault();
-    dialog.dataset.sent = "1";
+    event.preventDefault();
+    send(dialog, event.target, event.submitter);
   });
   document.body.append(dialog);
   dialog.showModal();
   dialog.querySelector("[autofocus]")?.focus();
+}
+
+// A fragment is our own server's, and the Content-Security-Policy runs nothing inline.
+function fill(dialog, content) {
+  if (typeof content === "string") dialog.innerHTML = content;
+  else dialog.replaceChildren(content);
+  const title = dialog.querySelector("h1, h2");
+  if (!title) return;
+  title.id ||= "dialog-title";
+  dialog.setAttribute("aria-labelledby", title.id);
+}
+
+async function send(dialog, form, submitter) {
+  // A second click must not post the act twice.
+  if (dialog.dataset.sent) return;
+  dialog.dataset.sent = "1";
+  form.setAttribute("aria-busy", "true");
+  const answer = await ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, submitter)) });
+  if (answer.next) {
+    location.assign(answer.next);
+    return;
+  }
+  delete dialog.dataset.sent;
+  form.removeAttribute("aria-busy");
+  if (!dialog.isConnected) return; // it was cancelled meanwhile
+  if (answer.form) {
+    fill(dialog, answer.form);
+    dialog.scrollTop = 0;
+    const complaints = dialog.querySelector(".errorlist");
+    // Without a complaint it is the next step, such as a preview.
+    focusOn(complaints ?? dialog.querySelector("h1, h2"));
+  } else if (answer.isLost) {
+    complain(dialog, "The server did not answer: the act may be done or not. Look at the figures before trying again.");
+    isServerGone(); // the page and the dialog are to say so, too
+  } else {
+    complain(dialog, answer.sentence ?? `The server answered with status ${answer.status}.`);
+    if (answer.status === NOT_LOGGED_IN) offerLogIn(dialog);
+  }
+}
+
+function complain(dialog, sentence) {
+  dialog.querySelector(".errorlist")?.remove();
+  const list = document.createElement("ul");
+  list.className = "errorlist";
+  list.setAttribute("role", "alert");
+  const line = document.createElement("li");
+  line.textContent = sentence;
+  list.append(line);
+  dialog.querySelector("h1, h2").after(list);
+  dialog.scrollTop = 0;
+  focusOn(list);
+}
+
+function offerLogIn(dialog) {
+  const link = document.createElement("a");
+  link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.textContent = "Log in";
+  dialog.querySelector(".errorlist li").append(" ", link);
+}
+
+function focusOn(element) {
+  element.tabIndex = -1;
+  element.focus();
+}
+
+// The dialog of an act that can't even be asked about.
+function refusal(sentence) {
+  const body = document.createElement("div");
+  body.className = "dialog-body";
+  body.innerHTML = `<h2>Not possible now</h2><p role="alert"></p>
+    <div class="form-row-inline act-buttons"><button type="button" class="button" data-close autofocus>Close</button></div>`;
+  body.querySelector("p").textContent = sentence;
+  return body;
 }

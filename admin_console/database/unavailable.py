@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
-from admin_console.permissions.answers import wants_json
+from admin_console.permissions.answers import wants_fragment, wants_json
 
 _SENTENCES = {
     Trouble.DAMAGED: (
@@ -29,6 +29,6 @@ def server_error(request: HttpRequest) -> HttpResponse:
     status = 500 if trouble is Trouble.NONE else 503
     if wants_json(request):
         return JsonResponse({"ok": False, "message": sentence}, status=status)
-    if request.headers.get("X-Fragment"):
+    if wants_fragment(request):
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
     return render(None, "unavailable.html", {"sentence": sentence, "status": status}, status=status)

@@ -12,11 +12,16 @@ def wants_json(request: HttpRequest) -> bool:
     return "application/json" in accepted and "text/html" not in accepted
 
 
+def wants_fragment(request: HttpRequest) -> bool:
+    """Whether a dialog asked, which shows what it gets without a page around it."""
+    return bool(request.headers.get("X-Fragment"))
+
+
 def refusal(request: HttpRequest, sentence: str, *, status: int) -> HttpResponse:
     """`sentence` with `status`, as the caller reads it."""
     if wants_json(request):
         return JsonResponse({"ok": False, "message": sentence}, status=status)
-    if request.headers.get("X-Fragment") or not getattr(request, "session", None):
+    if wants_fragment(request) or not getattr(request, "session", None):
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
     return render(request, "accounts/refused.html", {"sentence": sentence, "status": status}, status=status)
 

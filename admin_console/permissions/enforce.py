@@ -10,7 +10,7 @@ from django.urls import reverse
 from admin_console.accounts.models import User
 from admin_console.audit.record import record_refusal
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
-from admin_console.permissions.answers import refusal, wants_json
+from admin_console.permissions.answers import refusal, wants_fragment, wants_json
 from admin_console.permissions.table import ACTS
 
 
@@ -51,6 +51,6 @@ def _user(request: HttpRequest) -> User | None:
 
 
 def _ask_to_log_in(request: HttpRequest) -> HttpResponse:
-    if wants_json(request) or request.headers.get("X-Fragment") or request.method not in ("GET", "HEAD"):
+    if wants_json(request) or wants_fragment(request) or request.method not in ("GET", "HEAD"):
         return refusal(request, "Log in first: there is no session, or it has ended.", status=401)
     return HttpResponseRedirect(f"{reverse('login')}?{urlencode({'next': request.get_full_path()})}")

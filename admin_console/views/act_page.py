@@ -15,8 +15,16 @@ from django.views import View
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act
 from admin_console.gateway.current import get_gateway
-from admin_console.gateway.gateway import DONE, UNKNOWN, ActResult, ChannelStats, TopicStats
-from admin_console.permissions.answers import refusal, wants_json
+from admin_console.gateway.gateway import (
+    DONE,
+    FAILED,
+    UNKNOWN,
+    ActResult,
+    ChannelStats,
+    EngineUnavailableError,
+    TopicStats,
+)
+from admin_console.permissions.answers import refusal, wants_fragment, wants_json
 from admin_console.views.question import Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)
@@ -148,6 +156,7 @@ class ActPage(View):
 
     def _answer(self, result: ActResult) -> HttpResponse:
         is_done = result.verdict == DONE
+        is_in_dialog = wants_fragment(self.request)
         if wants_json(self.request):
             body = {
                 "ok": is_done,
@@ -157,6 +166,8 @@ class ActPage(View):
                 "undo": self.undo_url() if is_done else "",
             }
             return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
+        if is_in_dialog and result.verdict == FAILED:
+            return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_url()):
             sentence = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
         else:
@@ -167,7 +178,20 @@ class ActPage(View):
             messages.warning(self.request, sentence)
         else:
             messages.error(self.request, sentence)
-        return HttpResponseRedirect(self._next_url() or (self.after_url() if is_done else self.page_url))
+        url = self._next_url() or (self.after_url() if is_done else self.page_url)
+        # A script would follow a redirect unseen, and take the messages of the page it leads to.
+        return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
+
+    def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
+        """The form once more, with what was filled in and why nothing was done."""
+        status = _STATUS_OF_CODE.get(result.code, 400)
+        try:
+            question = self.question()
+        except (NotThereError, EngineUnavailableError):
+            return refusal(self.request, result.message, status=status)
+        return ask(
+            self.request, question, complaints=(result.message,), next_url=self._next_url(), complaint_status=status
+        )
 
     def _next_url(self) -> str:
         """A page of ours that the caller wants to come back to, or ""."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from admin_console.permissions.answers import wants_fragment
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -43,15 +45,20 @@ class Question:
 
 
 def ask(
-    request: HttpRequest, question: Question, *, complaints: tuple[str, ...] = (), next_url: str = ""
+    request: HttpRequest,
+    question: Question,
+    *,
+    complaints: tuple[str, ...] = (),
+    next_url: str = "",
+    complaint_status: int = 400,
 ) -> HttpResponse:
-    """The question; with complaints when it was answered badly (400).
+    """The question; with complaints when it was answered badly (400), or when the act failed.
 
     The header X-Fragment asks for what goes into a dialog, without the page around it.
     """
-    template = "acts/_confirm.html" if request.headers.get("X-Fragment") else "acts/confirm.html"
+    template = "acts/_confirm.html" if wants_fragment(request) else "acts/confirm.html"
     context = {"question": question, "complaints": complaints, "next": next_url}
-    return render(request, template, context, status=400 if complaints else 200)
+    return render(request, template, context, status=complaint_status if complaints else 200)
 
 
 def reason_field(value: str = "") -> Field:

@@ -12,6 +12,8 @@ from tests.support.console_page import (
     audit_row,
     create_channel,
     figure,
+    is_marked,
+    mark,
     message,
     open_act,
     topology,
@@ -25,13 +27,25 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
-def confirm(dialog: Locator, button: str, **fields: str) -> None:
+def press(dialog: Locator, button: str, **fields: str) -> None:
     """Fill in a dialog's fields by their labels, and press its button."""
     for label, text in fields.items():
         dialog.get_by_label(re.compile(label.replace("_", " "), re.IGNORECASE)).fill(text)
+    dialog.get_by_role("button", name=button, exact=True).click()
+
+
+def confirm(dialog: Locator, button: str, **fields: str) -> None:
+    """Fill in and press; the act is done, and a page says so."""
     # Until the next page has loaded: before that its scripts are not there, and a link is only a link.
     with dialog.page.expect_navigation():
-        dialog.get_by_role("button", name=button, exact=True).click()
+        press(dialog, button, **fields)
+
+
+def expect_refused(dialog: Locator, sentence: str) -> None:
+    """The dialog is still there and says why, with the focus on it."""
+    alert = dialog.get_by_role("alert")
+    expect(alert).to_contain_text(sentence)
+    expect(alert).to_be_focused()
 
 
 def expect_audited(page: Page, name: str, action: str, sentence: str, reason: str = "–") -> None:
@@ -58,10 +72,11 @@ def test_create_a_topic_and_a_channel(
 ) -> None:
     complaints.expect("/topics/~create/.*400")
     page = open_page("/topics/", graphs=False)
-    confirm(open_act(page, "New topic…"), "Create topic", name="not a name")
-    expect(page.get_by_role("alert")).to_contain_text("'not a name' is not a topic name: 1 to 64 of letters")
-    page.get_by_label("Name").fill("born")
-    page.get_by_role("button", name="Create topic").click()
+    dialog = open_act(page, "New topic…")
+    press(dialog, "Create topic", name="not a name")
+    expect_refused(dialog, "'not a name' is not a topic name: 1 to 64 of letters")
+    expect(dialog.get_by_label("Name")).to_have_value("not a name")
+    confirm(dialog, "Create topic", name="born")
     assert message(page) == "Created born."
     assert page.url.endswith("/topics/born/")
     made = {"name": "born", "storage": storage_kind, "paused": False, "channels": []}
@@ -133,11 +148,12 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
     complaints.expect("/~empty/.*400")
     publish(server, "flush", 4)
     page = open_page("/topics/flush/", graphs=False)
-    confirm(open_act(page, "Empty…"), "Empty flush", confirm="flash")
-    expect(page.get_by_role("alert")).to_contain_text("'flash' is not flush. Nothing was done.")
+    dialog = open_act(page, "Empty…")
+    press(dialog, "Empty flush", confirm="flash", reason="a test")
+    expect_refused(dialog, "'flash' is not flush. Nothing was done.")
+    expect(dialog.get_by_label("Reason")).to_have_value("a test")
     assert server.topic_stats("flush")["depth"] == 4
-    page.get_by_label("to confirm").fill("flush")
-    page.get_by_role("button", name="Empty flush").click()
+    confirm(dialog, "Empty flush", confirm="flush", reason="")
     assert message(page) == "Emptied flush: dropped 4 messages waiting."
     assert server.topic_stats("flush")["depth"] == 0
     assert topology(server, "flush") is not None
@@ -161,12 +177,10 @@ def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: 
     page = open_page("/topics/doomed/", graphs=False)
     dialog = open_act(page, "Delete…")
     expect(dialog).to_contain_text("5 messages waiting will be dropped.")
-    confirm(dialog, "Delete doomed", confirm="Doomed")
-    expect(page.get_by_role("alert")).to_contain_text("'Doomed' is not doomed. Nothing was done.")
+    press(dialog, "Delete doomed", confirm="Doomed")
+    expect_refused(dialog, "'Doomed' is not doomed. Nothing was done.")
     assert topology(server, "doomed") is not None
-    page.get_by_label("to confirm").fill("doomed")
-    page.get_by_label("Reason").fill("nobody reads it")
-    page.get_by_role("button", name="Delete doomed").click()
+    confirm(dialog, "Delete doomed", confirm="doomed", reason="nobody reads it")
     assert message(page) == "Deleted doomed with 1 channel: dropped 5 messages waiting."
     assert page.url.endswith("/topics/")
     assert topology(server, "doomed") is None
@@ -254,6 +268,26 @@ def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_pag
         }
 
 
+def test_rewind_to_the_end_while_messages_are_published(
+    server: ServerProcess, open_page: OpenPage, storage_kind: str
+) -> None:
+    create_channel(server, "mill", "race")
+    publish(server, "mill", 5)
+    page = open_page("/topics/mill/race/", graphs=False)
+    if storage_kind != "log":
+        expect(page.get_by_role("link", name="Rewind…")).to_have_count(0)
+        return
+    dialog = open_act(page, "Rewind…")
+    dialog.get_by_label("Rewind to").select_option("end")
+    press(dialog, "Preview")
+    expect(dialog).to_contain_text("It skips 5 messages that it has not finished")
+    publish(server, "mill", 2)
+    confirm(dialog, "Rewind mill/race to offset 5", reason="old news")
+    assert message(page) == "Rewound mill/race to offset 5: its depth is 2 now."
+    assert server.channel_stats("mill", "race")["depth"] == 2
+    expect_audited(page, "mill/race", "rewind channel", "Rewound mill/race to offset 5", reason="old news")
+
+
 def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
     create_channel(server, "later", "now")
     server.http("POST", "/pub?topic=later&defer=600000", b"patience")
@@ -276,11 +310,11 @@ def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints:
     create_channel(server, "basin", "west")
     publish(server, "basin", 3)
     page = open_page("/topics/basin/east/", graphs=False)
-    confirm(open_act(page, "Empty…"), "Empty basin/east", confirm="east")
-    expect(page.get_by_role("alert")).to_contain_text("'east' is not basin/east. Nothing was done.")
+    dialog = open_act(page, "Empty…")
+    press(dialog, "Empty basin/east", confirm="east")
+    expect_refused(dialog, "'east' is not basin/east. Nothing was done.")
     assert server.channel_stats("basin", "east")["depth"] == 3
-    page.get_by_label("to confirm").fill("basin/east")
-    page.get_by_role("button", name="Empty basin/east").click()
+    confirm(dialog, "Empty basin/east", confirm="basin/east")
     assert message(page) == "Emptied basin/east: dropped 3 messages waiting."
     assert figure(page, "depth") == "0"
     assert server.channel_stats("basin", "west")["depth"] == 3
@@ -303,16 +337,61 @@ def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints
         )
         dialog = open_act(page, "Delete…")
         expect(dialog).to_contain_text("1 client will be disconnected.")
-        confirm(dialog, "Delete delta/arm", confirm="delta")
-        expect(page.get_by_role("alert")).to_contain_text("'delta' is not delta/arm. Nothing was done.")
+        press(dialog, "Delete delta/arm", confirm="delta")
+        expect_refused(dialog, "'delta' is not delta/arm. Nothing was done.")
         assert topology(server, "delta")["channels"] != []
-        page.get_by_label("to confirm").fill("delta/arm")
-        page.get_by_role("button", name="Delete delta/arm").click()
+        confirm(dialog, "Delete delta/arm", confirm="delta/arm")
         assert message(page) == "Deleted delta/arm: dropped 2 messages waiting, disconnected 1 client."
         assert page.url.endswith("/topics/delta/")
         assert topology(server, "delta")["channels"] == []
         expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 messages waiting")
         consumer.expect_closed()
+
+
+def test_what_goes_wrong_is_said_in_the_dialog(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("/~requeue/.*409")
+    complaints.expect("/~requeue/.*net::ERR_FAILED")
+    complaints.expect("/~requeue/.*401")
+    complaints.expect("/~pause/.*404")
+    create_channel(server, "spill", "way")
+    publish(server, "spill", 1)
+    page = open_page("/topics/spill/way/", graphs=False)
+    mark(page)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("spill", "way", rdy=1)
+        held = consumer.read_message()
+        row = page.get_by_role("table", name="Messages in flight").get_by_role("row").filter(has_text=held.id.decode())
+        row.wait_for()
+        dialog = open_act(page, "Requeue now", row)
+        consumer.finish(held)
+        wait_for("the FIN", lambda: server.channel_stats("spill", "way")["in_flight_count"] == 0)
+    press(dialog, "Requeue spill/way", reason="it hangs")
+    expect_refused(dialog, "Nothing was done to spill/way:")
+    expect(dialog.get_by_label("Reason")).to_have_value("it hangs")
+
+    page.route("**/~requeue/", lambda route: route.abort())
+    press(dialog, "Requeue spill/way")
+    expect_refused(dialog, "The server did not answer: the act may be done or not.")
+    page.unroute("**/~requeue/")
+
+    cookies = page.context.cookies()
+    page.context.clear_cookies(name=re.compile("^penstock_session"))
+    press(dialog, "Requeue spill/way")
+    expect_refused(dialog, "Log in first: there is no session, or it has ended.")
+    expect(dialog.get_by_role("link", name="Log in")).to_have_attribute("href", re.compile("^/login/"))
+    page.context.add_cookies(cookies)
+    dialog.get_by_role("link", name="Cancel").click()
+
+    # What can't even be asked about is said in a dialog as well.
+    pause = page.get_by_role("link", name="Pause…")
+    pause.evaluate("(link) => { link.href = link.href.replace('way', 'gone'); }")
+    pause.click()
+    expect(dialog.get_by_role("alert")).to_have_text("There is no channel spill/gone.")
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    assert is_marked(page), "it left the page"
 
 
 def test_cancelling_does_nothing(server: ServerProcess, open_page: OpenPage) -> None:

@@ -307,6 +307,24 @@ def test_question_alone_is_the_content_of_a_dialog(client: Client) -> None:
     assert "<html" in client.get("/topics/orders/~delete/").content.decode()
 
 
+def test_a_dialog_gets_its_form_again_or_the_next_page(client: Client, engine: EngineRunner) -> None:
+    dialog = {"X-Fragment": "1"}
+    wrong = client.post("/topics/orders/~delete/", {"typed_name": "odrers", "reason": "old"}, headers=dialog)
+    assert (wrong.status_code, wrong.content.decode().lstrip()[:5]) == (400, "<form")
+    form = {"scope": "message", "message": "0" * 16, "reason": "it hangs"}
+    failed = client.post("/topics/orders/billing/~requeue/", form, headers=dialog)
+    text = failed.content.decode()
+    assert (failed.status_code, text.lstrip()[:5]) == (409, "<form")
+    assert "<li>Nothing was done to orders/billing: " in text
+    assert 'value="it hangs"' in text
+    gone = client.post("/topics/nowhere/~pause/", headers=dialog)
+    assert (gone.status_code, gone["Content-Type"]) == (404, "text/plain; charset=utf-8")
+    assert gone.content.decode().startswith("Nothing was done to nowhere: ")
+    done = client.post("/topics/orders/~pause/", headers=dialog)
+    assert (done.status_code, done["X-Next"], done.content) == (204, "/topics/orders/", b"")
+    assert "Paused orders" in client.get("/topics/orders/").content.decode(), "the page says what was done"
+
+
 def test_dangerous_question_puts_the_safe_choice_first(client: Client) -> None:
     page = client.get("/topics/orders/~delete/", headers={"X-Fragment": "1"}).content.decode()
     assert re.search(r"autofocus>Cancel</a>\s*<button[^>]*>Delete orders</button>", page)
