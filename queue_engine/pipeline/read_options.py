@@ -49,8 +49,9 @@ class ReadOptions:
     excluded. read_from: `files`, leased segments on this machine and the rest over HTTP; `http`, all over HTTP;
     `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
     of a stream takes, None for no limit. partition_bytes: about so much is read by one task. damage_path: directory
-    in which a task that misses messages leaves a report, "" for none. on_gap: whether a start before the oldest
-    message there is stops the read (`error`) or is told of (`report`). parts: what a job has planned and leased itself,
+    in which a task that misses messages leaves a report, "" for none. on_gap: what was there and can't be read any
+    more, because it lies before the oldest message or a stream's topic was deleted, stops the read (`error`) or is
+    logged and passed over (`report`). parts: what a job has planned and leased itself,
     as `parts_text` of `read_plan.py` tells it; "" to plan by the other options.
     """
 

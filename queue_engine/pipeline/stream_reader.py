@@ -21,6 +21,7 @@ from queue_engine.pipeline.stream_plan import (
     Offsets,
     batch_ranges,
     initial_offsets,
+    key_of,
     latest_offsets,
     next_offsets,
     states_of,
@@ -34,6 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._until: dict[str, TopicState] | None = None  # with the trigger availableNow: as it was at its start
+        self._seen: dict[str, TopicState] = {}  # by key: to say what a topic had that was deleted meanwhile
         self._leases: dict[tuple[str, str], list[str]] = {}
 
     def _client(self) -> LogClient:
@@ -53,14 +55,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         states = self._states() if self._until is None else self._until
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return next_offsets(self._options.url, start, states, self._options, rows_max)
+        return next_offsets(self._options.url, start, states, self._options, rows_max, self._seen)
 
     def reportLatestOffset(self) -> Offsets:
         return latest_offsets(self._states())
 
     def _states(self) -> dict[str, TopicState]:
         with self._client() as client:
-            return states_of(client, self._options.topics)
+            states = states_of(client, self._options.topics)
+        self._seen |= {key_of(state): state for state in states.values()}
+        return states
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         if start == end:

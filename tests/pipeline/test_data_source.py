@@ -169,7 +169,7 @@ def test_a_topic_made_anew_in_the_midst_of_a_batch_fails_it_and_is_a_series_of_i
     stream: Callable[..., Stream], engine: EngineProcess, tmp_path: Path
 ) -> None:
     publish(engine, "anew", [b"old %d" % number for number in range(100)])
-    one = stream("anew", max_rows_per_trigger=60, damage_path=tmp_path / "damage")
+    one = stream("anew", max_rows_per_trigger=60)
 
     def replaced(frame: DataFrame, batch_id: int) -> None:
         if batch_id == 1:
@@ -180,11 +180,16 @@ def test_a_topic_made_anew_in_the_midst_of_a_batch_fails_it_and_is_a_series_of_i
     with pytest.raises(PySparkException, match=r"TopicReplacedError|LeaseLostError"):
         one.run(replaced)
     assert [row.body for row in one.rows] == [b"old %d" % number for number in range(60)]
-    one.rows = []
+    with pytest.raises(PySparkException, match=r"TopicReplacedError.*topic anew \(number .* offsets 60 to 99 were not"):
+        one.run()
+    one = stream("anew", max_rows_per_trigger=60, damage_path=tmp_path / "damage", on_gap="report")
     one.run()
     assert [row.body for row in one.rows] == [b"new %d" % number for number in range(70)]
     [report] = (tmp_path / "damage").iterdir()
     assert '"first_offset":60,"next_offset":100,"reason":"replaced"' in report.read_text()
+    engine.http("POST", "/topic/delete?topic=anew")
+    with pytest.raises(PySparkException, match=r"TopicMissingError.*topic anew \(number .* from offset 70 on was not"):
+        stream("anew").run()
 
 
 def test_what_cannot_be_read_stops_with_its_name(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError
+from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
 from queue_engine.pipeline.log_client import LogClient, TopicState
 from queue_engine.pipeline.read_options import REPORT, ReadOptions
 from queue_engine.pipeline.read_plan import plan_parts
@@ -31,8 +31,13 @@ KILLED = TopicState(
 A_AGAIN = TopicState("a", 3, 300, oldest_offset=2, synced_offset=7, end_offset=7)
 
 
-def after(start: Offsets, states: dict[str, TopicState], rows_max: int | None = None) -> Offsets:
-    return next_offsets(URL, start, states, OPTIONS, rows_max)
+REPORTING = replace(OPTIONS, on_gap=REPORT)
+
+
+def after(
+    start: Offsets, states: dict[str, TopicState], rows_max: int | None = None, options: ReadOptions = OPTIONS
+) -> Offsets:
+    return next_offsets(URL, start, states, options, rows_max)
 
 
 def test_a_key_says_which_topic_it_is_of() -> None:
@@ -73,16 +78,45 @@ def test_a_batch_knows_which_of_its_offsets_have_no_messages() -> None:
     assert (wanted.count, missing) == (4, [])
 
 
-def test_a_topic_made_anew_is_a_new_series_that_is_written_down_before_it_is_read() -> None:
+def test_a_topic_that_was_deleted_stops_the_stream_by_name_and_number() -> None:
+    start = {"a/1/100": 30, "b/2/200": 5}
+    gone = r"topic a \(number 1\) at http://127.0.0.1:4151 was deleted"
+    with pytest.raises(TopicMissingError, match=rf"^{gone}: what it had from offset 30 on was not read; on_gap=report"):
+        after(start, {"b": B})
+    with pytest.raises(TopicMissingError, match=rf"^{gone}: 20 messages from offset 30 to 49 were not read, nor what"):
+        next_offsets(URL, start, {"b": B}, OPTIONS, None, {"a/1/100": A})
+    with pytest.raises(TopicMissingError, match=rf"^{gone}: all of it up to offset 50 was read; what came later"):
+        next_offsets(URL, start | {"a/1/100": 50}, {"b": B}, OPTIONS, None, {"a/1/100": A})
+    seen = replace(KILLED, ranges=((0, 10), (2 * RESERVED, 2 * RESERVED + 7)))
+    with pytest.raises(TopicMissingError, match=rf"^{gone}: 7 messages from offset {RESERVED} to {2 * RESERVED + 6} "):
+        next_offsets(URL, start | {"a/1/100": RESERVED}, {"b": B}, OPTIONS, None, {"a/1/100": seen})
+
+
+def test_a_topic_that_was_made_anew_stops_the_stream_by_name_and_number() -> None:
+    text = r"^topic a \(number 1\) at .* was deleted, and one with the number 3 was made: 20 messages from offset 30"
+    with pytest.raises(TopicReplacedError, match=text):
+        next_offsets(URL, {"a/1/100": 30}, {"a": A_AGAIN}, OPTIONS, None, {"a/1/100": A})
+
+
+def test_a_batch_of_a_topic_that_was_deleted_meanwhile_stops_the_stream() -> None:
+    start, end = {"a/1/100": 10}, {"a/1/100": 20}
+    with pytest.raises(TopicMissingError, match=r"^topic a \(number 1\) .*: offsets 10 to 19 were not read, nor what"):
+        batch_ranges(URL, start, end, {}, OPTIONS)
+    with pytest.raises(TopicReplacedError, match=r"^topic a \(number 1\) .*: offsets 10 to 19 were not read, nor what"):
+        batch_ranges(URL, start, end, {"a": A_AGAIN}, OPTIONS)
+
+
+def test_with_report_a_topic_made_anew_is_a_new_series_that_is_written_down_before_it_is_read() -> None:
     states = {"a": A_AGAIN, "b": B}
-    first = after({"a/1/100": 30, "b/2/200": 5}, states)
+    first = after({"a/1/100": 30, "b/2/200": 5}, states, options=REPORTING)
     assert first == {"a/3/300": 2, "b/2/200": 5}
     assert batch_ranges(URL, {"a/1/100": 30, "b/2/200": 5}, first, states, OPTIONS) == ([], [])
     assert after(first, states) == {"a/3/300": 7, "b/2/200": 5}
 
 
-def test_a_topic_that_is_not_there_stays_where_it_was() -> None:
-    assert after({"a/1/100": 30, "b/2/200": 1}, {"b": B}) == {"a/1/100": 30, "b/2/200": 5}
+def test_with_report_a_topic_that_is_not_there_stays_where_it_was() -> None:
+    start = {"a/1/100": 30, "b/2/200": 1}
+    assert after(start, {"b": B}, options=REPORTING) == {"a/1/100": 30, "b/2/200": 5}
 
 
 def test_an_offset_beyond_the_end_stops_the_stream() -> None:
@@ -100,15 +134,14 @@ def test_messages_that_are_gone_stop_the_stream_unless_it_is_to_tell_of_them() -
         after(start, STATES)
     with pytest.raises(OffsetGoneError):
         batch_ranges(URL, start, end, STATES, OPTIONS)
-    reporting = replace(OPTIONS, on_gap=REPORT)
-    assert next_offsets(URL, start, STATES, reporting, 30)["a/1/100"] == 40
-    ranges = batch_ranges(URL, start, end, STATES, reporting)
+    assert after(start, STATES, 30, REPORTING)["a/1/100"] == 40
+    ranges = batch_ranges(URL, start, end, STATES, REPORTING)
     assert ranges == ([WantedRange("a", 1, 100, 10, 20)], [MissingRange("a", 1, 100, 4, 10, GONE)])
-    ranges = batch_ranges(URL, start, {"a/1/100": 8}, STATES, reporting)
+    ranges = batch_ranges(URL, start, {"a/1/100": 8}, STATES, REPORTING)
     assert ranges == ([], [MissingRange("a", 1, 100, 4, 8, GONE)])
 
 
-def test_a_batch_of_a_topic_that_was_deleted_meanwhile_is_accounted_for() -> None:
+def test_with_report_a_batch_of_a_topic_that_was_deleted_meanwhile_is_accounted_for() -> None:
     for states in ({"a": A_AGAIN}, {}):
-        ranges = batch_ranges(URL, {"a/1/100": 10}, {"a/1/100": 20}, states, OPTIONS)
+        ranges = batch_ranges(URL, {"a/1/100": 10}, {"a/1/100": 20}, states, REPORTING)
         assert ranges == ([], [MissingRange("a", 1, 100, 10, 20, REPLACED)])
