@@ -4,6 +4,7 @@ A consume queue is derived: what it says wrongly costs a search, and no message.
 """
 
 import logging
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from queue_engine.storage.holes import Holes
@@ -16,62 +17,67 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Records looked at behind one that can't be trusted: what was asked for may have been there, and nowhere else.
-RECORDS_BEHIND_MAX = 3_000
-# Units looked at, before the one that can't be believed, for one that can.
-UNITS_BACK_MAX = 3_000
+# Units looked at, before and behind the one that can't be believed, for one that can.
+UNITS_MAX = 3_000
 
 
 def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", offset: int) -> tuple[int, int] | None:
     """Position and size of the topic's record that holds `offset`; None when the log has none that can be trusted.
     Raises StorageError when something can't be read.
 
-    Reads the headers from the last record before it that a unit leads to, or else from the log's beginning; a record
-    that can't be trusted on the way is passed over, and not many behind it are looked at.
+    Reads the headers from the last record before it that a unit leads to, or else from the log's beginning, to the
+    next one behind it, or else to the log's end. A record that can't be trusted on the way is passed over.
     """
     if not segments.list:
         return None
-    position = _trusted_before(segments, topic, offset)
-    if position is None:
-        position = segments.list[0].start
-    end = topic.visible_end
-    left: int | None = None
-    while position < end and left != 0:
-        left = left - 1 if left else left
+    before = range(offset - 1, max(topic.oldest_offset, offset - UNITS_MAX) - 1, -1)
+    behind = range(offset + 1, min(topic.end_offset, offset + UNITS_MAX))
+    first, last = _trusted(segments, topic, before), _trusted(segments, topic, behind)
+    start = segments.list[0].start if first is None else first
+    end = topic.visible_end if last is None else last + 1
+    for position, header in headers_between(segments, holes, start, end):
+        if header.topic_number != topic.number:
+            continue
+        if header.first_offset <= offset < header.end_offset:
+            logger.warning("consume queue is wrong topic=%s offset=%d position=%d", topic.name, offset, position)
+            return position, header.size
+        if header.first_offset > offset:
+            return None
+    return None
+
+
+def _trusted(segments: LogSegments, topic: "LogTopicStore", offsets: Iterable[int]) -> int | None:
+    """The position of the record of the first of these offsets whose unit the log confirms."""
+    for offset in offsets:
+        place = topic.queue.locate(offset)
+        header = None if place is None else header_at(segments, *place)
+        if place is None or header is None or header.topic_number != topic.number:
+            continue
+        if header.first_offset <= offset < header.end_offset:
+            return place[0]
+    return None
+
+
+def headers_between(segments: LogSegments, holes: Holes, position: int, end: int) -> Iterator[tuple[int, RecordHeader]]:
+    """The records of all topics that begin before `end`, each with its position; what can't be trusted is passed over.
+
+    position: a record's, or a segment's start. Raises StorageError when something can't be read.
+    """
+    while position < end:
         position = holes.end_at(position) or position
         segment = segments.segment_of(position)
         header = header_at(segments, position)
         if segment is not None and header is None:
-            left = left or RECORDS_BEHIND_MAX
+            # Damaged, or its end: the next one that can be told.
             position, header = next(records_from(segments, segment, position), (position, None))
-            if position >= end:
-                return None
         if segment is None or header is None or header.kind == KIND_SEAL:
             following = segments.first_behind(position)
             if following is None:
-                return None
+                return
             position = following.start
-            continue
-        if header.topic_number == topic.number:
-            if header.first_offset <= offset < header.end_offset:
-                logger.warning("consume queue is wrong topic=%s offset=%d position=%d", topic.name, offset, position)
-                return position, header.size
-            if header.first_offset > offset:
-                return None
-        position += header.size
-    return None
-
-
-def _trusted_before(segments: LogSegments, topic: "LogTopicStore", offset: int) -> int | None:
-    """The position of the nearest record before that of `offset`, or of its own, by a unit that the log confirms."""
-    for before in range(offset - 1, max(topic.oldest_offset, offset - UNITS_BACK_MAX) - 1, -1):
-        place = topic.queue.locate(before)
-        header = None if place is None else header_at(segments, *place)
-        if place is None or header is None or header.topic_number != topic.number:
-            continue
-        if header.first_offset <= before < header.end_offset:
-            return place[0]
-    return None
+        elif position < end:
+            yield position, header
+            position += header.size
 
 
 def header_at(segments: LogSegments, position: int, size: int = 0) -> RecordHeader | None:

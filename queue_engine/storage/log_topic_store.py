@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 KIND = "log"
 # How long after a file of its consume queue was made anew the next is: the log may have to be read from its beginning.
 READ_AGAIN_NS = 5 * NS_PER_S
+# Offsets of which it is known that the log has lost them: they are not looked for at each look.
+NOT_IN_LOG_MAX = 10_000
 
 
 class LogTopicStore:
@@ -86,6 +88,7 @@ class LogTopicStore:
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(channel_starts)
         self._planned_starts: dict[str, int] = {}  # of channels that are about to be opened
+        self._not_in_log: set[int] = set()
         self._read_again_at_ns = 0  # not before
         queue.read_again = self._read_queue_again
         self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
@@ -467,6 +470,8 @@ class LogTopicStore:
 
         Raises StorageError.
         """
+        if offset in self._not_in_log:
+            return None
         place = self.queue.locate(offset)
         batch = None if place is None else self._batch_in(offset, *place)
         if batch is None and self.queue.next_present(offset) == offset:
@@ -474,6 +479,10 @@ class LogTopicStore:
             found = find_record(self._log.segments, self._log.holes, self, offset)
             if found is not None and found != place:
                 batch = self._batch_in(offset, *found)
+            if batch is None:
+                if len(self._not_in_log) >= NOT_IN_LOG_MAX:
+                    self._not_in_log.clear()
+                self._not_in_log.add(offset)
         return batch
 
     def batch_near(self, offset: int, bytes_max: int) -> LoggedBatch | None:

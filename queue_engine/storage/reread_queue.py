@@ -5,10 +5,9 @@ A consume queue is derived: a place of the disk that can't be read costs a searc
 
 from collections.abc import Iterator, Sequence
 
-from queue_engine.storage.find_record import header_at
+from queue_engine.storage.find_record import headers_between
 from queue_engine.storage.holes import Holes
-from queue_engine.storage.record import HAS_DUE, KIND_SEAL
-from queue_engine.storage.record_scan import records_from
+from queue_engine.storage.record import HAS_DUE
 from queue_engine.storage.segment import LogSegments
 
 Reference = tuple[int, int, int, int, Sequence[int] | None]
@@ -22,24 +21,10 @@ def references_between(
 
     places: where in the log to begin, at a record or a segment's start, and where it ends. Raises StorageError.
     """
-    position, log_end = places
-    while position < log_end:
-        position = holes.end_at(position) or position
-        segment = segments.segment_of(position)
-        header = header_at(segments, position)
-        if segment is not None and header is None:
-            # Damaged, or its end: the next one that can be told.
-            position, header = next(records_from(segments, segment, position), (position, None))
-        if segment is None or header is None or header.kind == KIND_SEAL:
-            following = segments.first_behind(position)
-            if following is None:
-                return
-            position = following.start
-            continue
+    for position, header in headers_between(segments, holes, *places):
         if header.topic_number == topic_number:
             if header.first_offset >= end:
                 return
             if header.end_offset > first:
                 dues = segments.read_record(position, header.size).dues() if header.flags & HAS_DUE else None
                 yield header.first_offset, header.count, position, header.size, dues
-        position += header.size

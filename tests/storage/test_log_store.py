@@ -163,6 +163,41 @@ def test_a_wrong_unit_of_the_consume_queue_costs_no_message(bench: Bench, unit: 
     assert bench.topic.damaged_count == 0
 
 
+def test_a_wrong_unit_behind_a_lost_record_and_thousands_of_others_costs_no_message(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c")
+    other = bench.open_topic("other", 2)
+    bench.publish(b"first")
+    for number in range(3_100):
+        bench.publish(b"%d" % number, topic=other)
+    bench.publish(b"second")
+    bench.forget()
+    position, size = other.queue.locate(0) or (0, 0)
+    with Path(bench.log.segments.list[0].path).open("r+b") as segment:
+        segment.seek(position)
+        segment.write(bytes(size))
+    bench.write_unit(1, WRONG_UNITS[0])
+    assert list(everything(backlog)) == [b"first", b"second"]
+    assert bench.topic.damaged_count == 0
+
+
+def test_a_lost_message_is_looked_for_once(bench: Bench) -> None:
+    backlog = bench.topic.open_channel("c")
+    bench.publish(b"lost")
+    bench.forget()
+    path = Path(bench.log.segments.list[0].path)
+    position, size = bench.topic.queue.locate(0) or (0, 0)
+    with path.open("r+b") as segment:
+        segment.seek(position)
+        segment.write(bytes(size))
+    assert backlog.oldest_ns() is None
+    bench.files.calls.clear()
+    bench.publish(b"next")
+    for _ in range(10):
+        assert backlog.oldest_ns() is None
+    assert bench.files.calls.count("read") == 0
+    assert list(everything(backlog)) == [b"next"]
+
+
 # Places a message can be in.
 
 
