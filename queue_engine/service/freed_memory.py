@@ -27,6 +27,9 @@ HEAP_END_BYTES = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 # Below that much above the least, giving back is not worth the page faults of getting it again.
 GROWTH_BYTES_MIN = 32 << 20
+# What is in use can't be given back: after a try that gave back less, every other look goes by without one. No more
+# go by, since what is free can't be told from what is not, and 10 s are promised.
+GIVEN_BYTES_MIN = 1 << 20
 
 
 class FreedMemory:
@@ -39,13 +42,17 @@ class FreedMemory:
         self._used_bytes = used_bytes
         self._give_back = give_back
         self._least_bytes = used_bytes()
+        self._rests = False  # the next look goes by
 
     def look(self) -> None:
         """Give back what is free, if the process has grown."""
         used_bytes = self._used_bytes()
-        if used_bytes - self._least_bytes >= GROWTH_BYTES_MIN:
+        if used_bytes - self._least_bytes >= GROWTH_BYTES_MIN and not self._rests:
             self._give_back()
-            used_bytes = self._used_bytes()
+            before, used_bytes = used_bytes, self._used_bytes()
+            self._rests = before - used_bytes < GIVEN_BYTES_MIN
+        else:
+            self._rests = False
         self._least_bytes = min(self._least_bytes, used_bytes)
 
     async def look_once(self) -> None:

@@ -38,12 +38,27 @@ def test_what_was_needed_for_long_is_given_back_when_it_is_not_any_more() -> Non
     process = Process()
     freed = FreedMemory(lambda: process.used, process.give_back)
     process.used = process.needed = 10 * LEAST
-    for _ in range(100):
+    for _ in range(101):
         freed.look()
     assert process.used == 10 * LEAST
     process.needed = LEAST
     freed.look()
+    freed.look()
     assert process.used == LEAST
+
+
+def test_while_nothing_can_be_given_back_it_is_tried_half_as_often() -> None:
+    process = Process()
+    freed = FreedMemory(lambda: process.used, process.give_back)
+    process.used = process.needed = 10 * LEAST
+    for _ in range(100):
+        freed.look()
+    assert process.given_back == 50
+    process.needed -= 2 << 20  # what is freed all the time is given back at each look
+    for _ in range(10):
+        process.used = process.needed + (2 << 20)
+        freed.look()
+    assert process.given_back == 60
 
 
 def test_the_least_is_what_the_process_has_shrunk_to() -> None:
