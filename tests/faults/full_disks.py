@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.support.nsq_socket import NsqSocket
 from tests.support.server import ServerProcess
+from tests.support.waiting import wait_for
 
 OPTIONS = ("--log-segment-bytes=2097152", "--max-body-size=100000", "--max-msg-size=60000")
 LEFT_BYTES = (None, 944 << 10, 0)  # that somebody else's file leaves free; None: there is no such file
@@ -49,7 +50,8 @@ def fill_up(server: ServerProcess) -> int:
     count = 0
     while publish(server)[0] == 200:
         count += 1
-    time.sleep(0.3)  # what was kept in reserve is given up
+    reserve = server.data_path / "log" / "progress" / "reserve"
+    wait_for("what was kept in reserve to be given up", lambda: not reserve.exists())
     return count
 
 

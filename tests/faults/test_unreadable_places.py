@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -359,7 +358,8 @@ def test_a_server_lives_with_an_unreadable_segment(tmp_path: Path, monkeypatch: 
         assert 'penstock_channel_oldest_seconds{topic="orders",channel="billing"}' not in metrics
         server.http("POST", "/pub?topic=orders", b"new")
         assert audit.read_message().body == b"new"
-        time.sleep(1.5)  # a snapshot or two
+        made = server.snapshot
+        wait_for("a newer snapshot", lambda: server.snapshot is not made)
         billing.expect_open()
         places.heal()
         assert billing.read_message(timeout_s=15).body.startswith(b"000")

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.runner import EngineRunner
 from tests.support.engine_api import EngineApi
 from tests.support.nsq_socket import NsqSocket
@@ -33,6 +34,11 @@ class RunningEngine(EngineApi):
     ) -> None:
         self._clients.close()
         self._runner.stop()
+
+    @property
+    def snapshot(self) -> EngineSnapshot | None:
+        """The newest."""
+        return self._runner.snapshot
 
     def client(self, *, magic: bytes = b"  V2") -> NsqSocket:
         return self._clients.enter_context(NsqSocket(self.tcp_port, magic=magic))
