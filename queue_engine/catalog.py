@@ -70,6 +70,7 @@ NUMBERS_AHEAD = 65_536
 FORGET_NS = 10 * NS_PER_S
 # How often it is looked whether the log has a segment by now, while topology.json does not say so.
 JOIN_NS = NS_PER_S
+JOIN_TOLD_NS = 60 * NS_PER_S  # the log is told so often at most that it can't be joined
 
 
 class Catalog:
@@ -110,6 +111,7 @@ class Catalog:
         self._acts = ActsInTurn()
         self._forget_ns = 0
         self._join_ns = 0
+        self._join_told_ns = 0
         self._is_reserving_due = False  # the disk refused it
         self._creating = 0  # topics that are on their way to the disk
         self._next_number = 1
@@ -200,8 +202,11 @@ class Catalog:
                 return []  # no room for one yet; a log that says whose it is has one
             self._guard.join(state.identity)
         except (OSError, StorageError) as exc:
-            # It is tried again with the next topic, every few seconds, and at the next start.
-            logger.warning("identity of the log not written error=%s", exc)
+            # It is tried again with the next topic, each second, and at the next start.
+            now_ns = self._clock.monotonic_ns()
+            if now_ns >= self._join_told_ns:
+                self._join_told_ns = now_ns + JOIN_TOLD_NS
+                logger.warning("identity of the log not written error=%s", exc)
             return []
         return [log_joined()]
 

@@ -137,6 +137,8 @@ class Stores:
         """A new topic is not created: nothing was published to it."""
         if isinstance(store, LogTopicStore):
             store.delete()
+        elif isinstance(store, DiskQueueStore):
+            store.let_go()
 
     # What topology.json has to say before offsets are given.
 

@@ -481,6 +481,17 @@ class DiskQueue:
 
         self._background.submit(lambda: self._files.sync_directory(self._directory), synced)
 
+    def let_go(self) -> None:
+        """Close, and change nothing on the disk: its files are left as a kill leaves them, for another to open."""
+        self._fence.raise_wall()
+        self._closed = True
+        self._change_count, self._is_sync_wanted = 0, False
+        for file in self._writer.let_go():
+            if file.fd is not None:
+                self._files.close_quietly(file.fd)
+        self._reader.forget()
+        self._files.budget.forget(self)
+
     def close(self) -> None:
         """Sync everything, in this thread, and let go of the files. Raises StorageError when that fails."""
         if self._closed:

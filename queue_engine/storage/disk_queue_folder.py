@@ -91,6 +91,12 @@ class DiskQueueFolder:
                 self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
         return OverflowQueue(self.limits, disk, self._note_used)
 
+    def let_go(self, queue: OverflowQueue) -> None:
+        """Nobody is to use this queue: what it has on disk stays there."""
+        if queue.disk is not None:
+            self._used.pop(queue.disk, None)
+            queue.disk.let_go()
+
     def reopen(self, queue: OverflowQueue) -> None:
         """Read the files of a queue that could not be read, if they can be by now. Raises StorageError."""
         unread = queue.disk
@@ -101,6 +107,9 @@ class DiskQueueFolder:
         except Exception as exc:
             unread.reason = reason_of(unread.name, exc)
             raise unread.reason from exc
+        if unread.is_failed:
+            disk.let_go()
+            raise StorageError(f"{unread.sync_error}: what came since the start may not be on the disk")
         unread.let_go()
         queue.replace_disk(disk)
 

@@ -453,6 +453,11 @@ class DiskQueueStore:
         if errors:
             raise StorageError("; ".join(errors))
 
+    def let_go(self) -> None:
+        """The topic is not created: what its files had, if there are any of its name, they have still."""
+        for queue in (self._queue, *(backlog.queue for backlog in self._channels.values())):
+            self._folder.let_go(queue)
+
     def close(self) -> None:
         self.begin_close()
         self._folder.close_only(self._closing)

@@ -57,20 +57,6 @@ class UnreadDiskQueue(DiskQueue):
         super()._remove_files()
         self.is_readable = not self._has_files
 
-    def let_go(self) -> None:
-        """The files were opened anew by another, which syncs what is not on the disk yet. Raises StorageError when a
-        sync failed: the other must not be used."""
-        if self._fence.data_error is not None:
-            raise self._not_synced(self._fence.data_error)
-        self._fence.raise_wall()
-        self._closed = True
-        self._change_count, self._is_sync_wanted = 0, False
-        for file in self._writer.let_go():
-            if file.fd is not None:
-                self._files.close_quietly(file.fd)
-        self._reader.forget()
-        self._files.budget.forget(self)
-
 
 def reason_of(name: str, error: Exception) -> StorageError:
     """Why queue `name` can't be read. Raises `error` when that is no matter of the queue."""

@@ -249,3 +249,27 @@ def test_a_log_that_was_drained_on_a_full_disk_opens_without_a_segment(tmp_path:
         segment.unlink()
     with pytest.raises(TopologyError, match="holds no segment"):
         make_engine(tmp_path, clock, **SMALL)
+
+
+def test_a_log_that_can_not_be_told_whose_it_is_says_so_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    (tmp_path / "log" / "identity" / "in the way").mkdir(parents=True)
+    engine.create_topic("orders")
+
+    def told() -> int:
+        return sum("identity of the log not written" in record.getMessage() for record in caplog.records)
+
+    for _ in range(60):
+        pass_time(engine, clock, 1_000)
+    assert 1 <= told() <= 2
+    for _ in range(240):
+        pass_time(engine, clock, 1_000)
+    assert 5 <= told() <= 6
+    (tmp_path / "log" / "identity" / "in the way").rmdir()
+    (tmp_path / "log" / "identity").rmdir()
+    pass_time(engine, clock, 1_000)
+    assert (tmp_path / "log" / "identity").is_file()
+    engine.close()
