@@ -39,6 +39,7 @@ from queue_engine.storage.background import Background
 from queue_engine.storage.backup_files import refuse_incomplete
 from queue_engine.storage.closing import AT_ONCE, Closing
 from queue_engine.storage.files import Files
+from queue_engine.storage.holds import Hold
 from queue_engine.storage.log_leases import Lease
 from queue_engine.storage.log_reader import Frames, MessagePage
 from queue_engine.storage.log_store import LogStore
@@ -467,9 +468,17 @@ class Engine:
         """Keep it longer; `offset` moves it. Raises LeaseNotFoundError when it is lost, otherwise as `lease_log`."""
         self._check_open()
         hold = self._stores.hold(name)
+        topic = self._topic_of(hold)
+        return log_acts.renew_lease(topic, hold, hold.offset if offset is None else offset, ttl_ms, segments_max)
+
+    def topic_of_lease(self, name: str) -> str:
+        """The topic that it keeps. Raises LeaseNotFoundError."""
+        return self._topic_of(self._stores.hold(name)).name
+
+    def _topic_of(self, hold: Hold) -> Topic:
         topic = next((one for one in self.topics.values() if one.number == hold.topic_number), None)
         assert topic is not None, "a hold ends with its topic"
-        return log_acts.renew_lease(topic, hold, hold.offset if offset is None else offset, ttl_ms, segments_max)
+        return topic
 
     def renew_leases(self, names: Sequence[str], *, ttl_ms: int) -> Ticket:
         """Keep leases, one at least, as they are: all, or none. Raises LeaseNotFoundError for the first lost one."""

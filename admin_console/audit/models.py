@@ -4,6 +4,7 @@ from django.db import models
 
 VIA_CONSOLE = "console"
 VIA_HTTP_API = "http-api"
+VIA_TCP = "tcp"  # a client's publish or subscription
 VIA_COMMAND_LINE = "command-line"
 VIA_SERVER = "server"  # what nobody asked for, such as removing old rows
 

@@ -14,9 +14,12 @@ from admin_console.audit.models import VIA_COMMAND_LINE, VIA_CONSOLE, AuditRow, 
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, trouble_of
 
+FOREIGN_REQUEST = "foreign_request"
+
 
 class WaitingRoom(Protocol):
-    """Keeps rows in memory until the disk takes them (writer.py). refusal: why they wait, "" when they don't."""
+    """Keeps rows in memory until the disk takes them, and counts those that come again and again (writer.py).
+    refusal: why rows wait, "" when they don't."""
 
     refusal: str
     lost_count: int
@@ -25,6 +28,8 @@ class WaitingRoom(Protocol):
     def waiting_count(self) -> int: ...
 
     def hold(self, row: AuditRow) -> None: ...
+
+    def counts(self, act: AuditRow) -> bool: ...
 
 
 _waiting_room: WaitingRoom | None = None
@@ -47,8 +52,10 @@ def now_ms() -> int:
 
 
 def _add(row: AuditRow) -> None:
-    """Write the row, or let it wait. Raises DatabaseError where it can't wait."""
+    """Write the row, or let it wait; one of many is counted. Raises DatabaseError where it can't wait."""
     room = _waiting_room
+    if room is not None and room.counts(row):
+        return
     if room is not None and (room.refusal or CONDITION.place is not Place.DISK):
         room.hold(row)
         return
@@ -105,6 +112,27 @@ def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channe
     row = _row_of(request, action, topic=topic, channel=channel)
     row.phase, row.verdict, row.message = Phase.REFUSED, Verdict.REFUSED, why[:500]
     _add(row)
+
+
+def hand_over_refused_socket(address: str, path: str, origin: str) -> None:
+    """A page of another place tried to open a live socket. Touches no disk; without a server that writes, it is left
+    out."""
+    room = _waiting_room
+    if room is None:
+        return
+    row = AuditRow(
+        act_id=uuid.uuid4().hex,
+        phase=Phase.REFUSED,
+        at_ms=now_ms(),
+        actor="",
+        address=address[:64],
+        via=VIA_CONSOLE,
+        action=FOREIGN_REQUEST,
+        verdict=Verdict.REFUSED,
+        message=f"A page of {origin[:200] or 'no known place'} tried to open the socket {path[:80]}.",
+    )
+    if not room.counts(row):
+        room.hold(row)
 
 
 def record_event(

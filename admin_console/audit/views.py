@@ -21,6 +21,10 @@ PAGE_ROWS = 50
 
 _FURTHER_ACTIONS = (
     "read_messages",
+    "create_cursor",
+    "move_cursor",
+    "release_lease",
+    "foreign_request",
     "log_in",
     "log_out",
     "change_password",

@@ -1,4 +1,5 @@
-"""The one place that audit rows wait in: acts over the engine's HTTP API, and every row that the disk refuses.
+"""The one place that audit rows wait in: acts over the engine's HTTP API, and every row that the disk refuses. Here,
+too, is counted what comes again and again.
 
 Rows are handed over without touching a disk, written by a thread of ours in batches, and kept while the disk refuses
 them: at most so many, the rest counted.
@@ -6,16 +7,18 @@ them: at most so many, the rest counted.
 
 import logging
 import threading
-import uuid
+import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
-from admin_console.audit.models import VIA_HTTP_API, AuditRow, Phase, Verdict
-from admin_console.audit.record import now_ms, set_waiting_room
+from admin_console.audit.counted import CountedActs
+from admin_console.audit.http_act import HttpAct
+from admin_console.audit.models import AuditRow
+from admin_console.audit.record import set_waiting_room
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 
@@ -26,26 +29,15 @@ ROWS_MAX = 10_000  # about 10 MB
 HTTP_ROWS_MAX = 9_000
 BATCH_ROWS_MAX = 200
 TRY_AGAIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAct:
-    """One act that the engine's HTTP API did or refused. `message` is the sentence, or the error's word."""
-
-    action: str
-    topic: str
-    channel: str
-    address: str
-    is_done: bool
-    message: str
-    counts: dict[str, int]
-    at_ms: int = field(default_factory=now_ms)
+CLOSE_EVERY_S = 1.0  # looks for counted acts whose window is over
 
 
 class AuditWriter:
     """One thread that writes what is handed over. Handing over never waits and touches no disk; any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._counted = CountedActs()
         self._rows: deque[HttpAct | AuditRow] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -64,7 +56,13 @@ class AuditWriter:
 
     def submit(self, act: HttpAct) -> None:
         """Hand over one act; beyond 9,000 unwritten rows it is counted as lost."""
-        self._put(act, HTTP_ROWS_MAX)
+        if not self.counts(act):
+            self._put(act, HTTP_ROWS_MAX)
+
+    def counts(self, act: HttpAct | AuditRow) -> bool:
+        """Whether the act is one of many that become one row later (counted.py): then it is not to be written."""
+        with self._lock:
+            return self._counted.take(act, self._monotonic_s())
 
     def hold(self, row: AuditRow) -> None:
         """Take a row of the console that the disk refused; beyond 10,000 unwritten ones it is counted as lost."""
@@ -105,14 +103,21 @@ class AuditWriter:
                 if self.refusal:
                     self._stopping.wait(TRY_AGAIN_S)  # one try a second, however many rows come
                 else:
-                    self._wake.wait()
+                    self._wake.wait(CLOSE_EVERY_S)
                 self._wake.clear()
                 is_last = self._stopping.is_set()
+                self._close_windows(is_last=is_last)
                 self._write_all()
                 if is_last:
                     return
         finally:
             connection.close()
+
+    def _close_windows(self, *, is_last: bool) -> None:
+        with self._lock:
+            rows = self._counted.closed(self._monotonic_s(), is_last=is_last)
+        for row in rows:
+            self._put(row, ROWS_MAX)
 
     def _write_all(self) -> None:
         """Write until nothing waits, or the disk refuses it."""
@@ -122,7 +127,7 @@ class AuditWriter:
                 return
             try:
                 close_old_connections()
-                append([_row_of(row) for row in batch])
+                append([row.row() if isinstance(row, HttpAct) else row for row in batch])
             except Exception as exc:
                 # What the database can't take for another reason goes: the thread and the rows behind it go on.
                 if trouble_of(exc) is Trouble.NONE:
@@ -158,22 +163,3 @@ class AuditWriter:
             remove_ended()
         except DatabaseError as exc:
             logger.warning("sessions that ended are still in the database: %s", exc)
-
-
-def _row_of(row: HttpAct | AuditRow) -> AuditRow:
-    if isinstance(row, AuditRow):
-        return row
-    return AuditRow(
-        act_id=uuid.uuid4().hex,
-        phase=Phase.EVENT,
-        at_ms=row.at_ms,
-        actor="",
-        address=row.address[:64],
-        via=VIA_HTTP_API,
-        action=row.action[:32],
-        topic=row.topic[:64],
-        channel=row.channel[:64],
-        verdict=Verdict.DONE if row.is_done else Verdict.FAILED,
-        message=row.message[:500],
-        counts=row.counts,
-    )

@@ -92,6 +92,11 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
                 if outcome.created
                 else f"The pipeline cursor {cursor} was there already; nothing was changed."
             )
+        case "move_cursor":
+            left = counted(outcome.depth, "message")
+            return f"Moved the pipeline cursor {cursor} to offset {details['offset']:,}: {left} left to read."
+        case "release_lease":
+            return f"Released the lease {details['lease']} of {topic}: it keeps no messages any more."
         case "delete_cursor":
             return f"Deleted the pipeline cursor {cursor}. It gave up {given_up(outcome.depth, cursor_name)}."
         case "archive_on":

@@ -2,8 +2,10 @@
 
 from django.http import HttpRequest, HttpResponse
 
+from admin_console.audit.record import FOREIGN_REQUEST, record_refusal
 from admin_console.permissions.answers import refusal
 
+_FOREIGN = ("Origin checking failed", "Referer checking failed")
 _SENTENCE = (
     "This form was not sent: its protection token is missing or belongs to an older session. "
     "Reload the page and try again. Nothing was changed."
@@ -11,5 +13,8 @@ _SENTENCE = (
 
 
 def refused(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """403 in the form the caller understands. `reason` is Django's word, for the log only."""
+    """403 in the form the caller understands. `reason` is Django's sentence, for the log; that the request came from
+    another place is for the audit list, too."""
+    if reason.startswith(_FOREIGN):
+        record_refusal(request, FOREIGN_REQUEST, why=f"{reason} ({request.method} {request.path[:80]})")
     return refusal(request, _SENTENCE, status=403)

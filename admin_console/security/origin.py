@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from django.http.request import split_domain_port, validate_host
 
+from admin_console.audit.record import hand_over_refused_socket
 from admin_console.security.proxy import Application, Scope
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -29,15 +30,17 @@ class SameOriginSockets:
     async def __call__(
         self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
-        if scope["path"] in self._paths and self._is_ours(scope):
-            await self._application(scope, receive, send)
-            return
+        if scope["path"] in self._paths:
+            if self._is_ours(scope):
+                await self._application(scope, receive, send)
+                return
+            client = scope.get("client") or ("", 0)
+            hand_over_refused_socket(str(client[0]), scope["path"], _header(scope, b"origin"))
         await receive()
         await send({"type": "websocket.close", "code": 4403})
 
     def _is_ours(self, scope: Scope) -> bool:
-        headers = {key: value.decode("latin-1") for key, value in scope["headers"] if key in (b"origin", b"host")}
-        origin, host = headers.get(b"origin", ""), headers.get(b"host", "")
+        origin, host = _header(scope, b"origin"), _header(scope, b"host")
         domain, _ = split_domain_port(host)
         if not domain or not validate_host(domain, self._allowed_hosts):
             return False
@@ -45,6 +48,11 @@ class SameOriginSockets:
             return True
         scheme = "https" if scope.get("scheme") in ("wss", "https") else "http"
         return _place(origin) is not None and _place(origin) == _place(f"{scheme}://{host}")
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    """The last one of this name; "" where there is none."""
+    return next((value.decode("latin-1") for key, value in reversed(scope["headers"]) if key == name), "")
 
 
 def _place(origin: str) -> tuple[str, str, int] | None:

@@ -6,6 +6,7 @@ or deferred. `None` means unknown or not asked for, never zero.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from queue_engine.storage.log_stats import LogStats
 
@@ -175,9 +176,13 @@ class Outcome:
         self.created = self.created or other.created
 
 
+VIA_HTTP = "http"
+VIA_TCP = "tcp"
+
+
 @dataclass(frozen=True, slots=True)
 class ActRecord:
-    """An act that came over the HTTP API, for the audit list."""
+    """An act that came over the HTTP API, or that a client caused by publishing or subscribing, for the audit list."""
 
     action: str  # such as "pause_channel"
     topic: str
@@ -185,3 +190,5 @@ class ActRecord:
     remote_address: str
     error: str  # "" when it succeeded
     outcome: Outcome | None
+    via: str = VIA_HTTP
+    details: Mapping[str, Any] = field(default_factory=dict)  # further facts for the sentence: offset, lease

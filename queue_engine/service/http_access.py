@@ -10,7 +10,8 @@ import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from queue_engine.service.http_connection import RequestHead, Response, error_response
+from queue_engine.service.http_connection import RequestHead
+from queue_engine.service.http_refusals import Refusal
 
 
 class HostCheck:
@@ -20,14 +21,14 @@ class HostCheck:
         """names: beside the loopback ones and the host's own."""
         self._names = {name.lower().rstrip(".") for name in (*names, "localhost", socket.gethostname()) if name}
 
-    def refusal(self, head: RequestHead) -> Response | None:
-        """The answer to a request that must not pass; None for one that may."""
+    def refusal(self, head: RequestHead) -> Refusal | None:
+        """Why a request must not pass; None for one that may."""
         host = None
         if head.host is not None:
             host = _host_of_authority(head.host)
             if host is None or not self._is_ours(host, head.local_host):
                 shown = head.host.decode("ascii", "backslashreplace")
-                return error_response(
+                return Refusal(
                     403,
                     "FORBIDDEN_HOST",
                     f"Host {shown} is not a name of this server; if it should be, start it with --allowed-host",
@@ -35,12 +36,12 @@ class HostCheck:
         for name, value in head.headers:
             if name == b"origin" and not _is_same_origin(value, head.host):
                 shown = value.decode("ascii", "backslashreplace")
-                return error_response(403, "FORBIDDEN_ORIGIN", f"requests from pages of {shown} are refused")
+                return Refusal(403, "FORBIDDEN_ORIGIN", f"requests from pages of {shown} are refused")
             # A link from another port of this machine may be followed; it may not post.
             if name == b"sec-fetch-site" and not (
                 value in (b"same-origin", b"none") or (value == b"same-site" and head.method == "GET")
             ):
-                return error_response(403, "FORBIDDEN_ORIGIN", "requests from pages of other sites are refused")
+                return Refusal(403, "FORBIDDEN_ORIGIN", "requests from pages of other sites are refused")
         return None
 
     def _is_ours(self, host: str, local_host: str) -> bool:

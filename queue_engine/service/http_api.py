@@ -18,6 +18,7 @@ from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.options import Options
 from queue_engine.service.body_budget import BodyBudget
+from queue_engine.service.creations import Creations
 from queue_engine.service.http_access import HostCheck
 from queue_engine.service.http_acts import ActRoutes
 from queue_engine.service.http_audit import HttpAudit
@@ -39,7 +40,7 @@ from queue_engine.service.http_publish import PublishRoutes
 from queue_engine.service.http_query import BOOLEANS, parse_query
 from queue_engine.service.http_reads import ReadRoutes
 from queue_engine.service.http_refusals import Refusal
-from queue_engine.service.http_rules import TokenCheck
+from queue_engine.service.http_rules import TokenCheck, names_of
 from queue_engine.service.http_stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.service.refused_connections import RefusedConnections
 from queue_engine.version import VERSION
@@ -47,6 +48,7 @@ from queue_engine.version import VERSION
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000
+PATH_SHOWN_MAX = 80  # of a path that a stranger asks for
 MAX_DEFLATE_LEVEL = 6  # nsqd's default; compression itself is answered as off
 
 
@@ -64,6 +66,7 @@ class HttpApi:
         notices: Callable[[], list[str]] = list,
         refused: RefusedConnections | None = None,
         bodies: BodyBudget | None = None,
+        creations: Creations | None = None,
     ) -> None:
         """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
 
@@ -71,7 +74,8 @@ class HttpApi:
 
         limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
         beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
-        side's included; by default it has none.
+        side's included; by default it has none. creations: told of topics that are made by publishing; by default one
+        that tells `on_act`.
         """
         self._engine = engine
         self._options = options
@@ -87,7 +91,8 @@ class HttpApi:
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         audit = HttpAudit(on_act)
-        self._token_check = TokenCheck(options.http_address, options.http_token, audit, SystemClock())
+        self._audit = audit
+        self._token_check = TokenCheck(options.http_address, options.http_token, audit)
         self._routes: dict[str, Route] = {
             "/ping": ("GET", self._ping),
             "/livez": ("GET", self._live),
@@ -95,7 +100,7 @@ class HttpApi:
             "/info": ("GET", self._info),
             "/stats": ("GET", self._stats),
             "/metrics": ("GET", self._metrics),
-            **PublishRoutes(engine, options).routes,
+            **PublishRoutes(engine, options, creations or Creations(engine, on_act)).routes,
             **ReadRoutes(engine, audit).routes,
             **ActRoutes(engine, audit).routes,
         }
@@ -126,9 +131,13 @@ class HttpApi:
     # What a connection asks.
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
-        refusal = self._host_check.refusal(head)
-        if refusal is not None:
-            return refusal
+        foreign = self._host_check.refusal(head)
+        if foreign is not None:
+            topic, channel = names_of(head)
+            asked = f"{head.method} {head.path[:PATH_SHOWN_MAX]}"
+            error = f"{foreign.word}: {foreign.detail} ({asked})"
+            self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
+            return foreign.response()
         route = self._routes.get(head.path)
         if route is None:
             return error_response(404, "NOT_FOUND")

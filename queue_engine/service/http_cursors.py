@@ -24,8 +24,9 @@ from queue_engine.storage.cursors import EndedCursor
 from queue_engine.ticket import DONE, Ticket
 
 Query = dict[str, str]
+Details = dict[str, Any]
 # The answer once the ticket is done, and what the audit list then hears.
-Done = tuple[Response, Ticket, Outcome]
+Done = tuple[Response, Ticket, Outcome, Details]
 
 
 def create(engine: Engine, query: Query) -> Done:
@@ -36,7 +37,7 @@ def create(engine: Engine, query: Query) -> Done:
     start = target_of(query, offset="start_offset", time_ms="start_time_ms", word="start") or Target(word=START)
     outcome, ticket = engine.create_cursor(topic, cursor=cursor, start=start)
     shown = {**cursor_json(engine.cursor(topic, cursor)), "created": outcome.created}
-    return _json(shown), ticket, outcome
+    return _json(shown), ticket, outcome, {}
 
 
 def move(engine: Engine, query: Query) -> Done:
@@ -44,7 +45,7 @@ def move(engine: Engine, query: Query) -> Done:
     number = whole_number(query, "number", None, OFFSET_MAX)
     offset = whole_number(query, "offset", None, OFFSET_MAX)
     stats, ticket = engine.move_cursor(topic, cursor=cursor, number=number, offset=offset)
-    return _json(cursor_json(stats)), ticket, Outcome()
+    return _json(cursor_json(stats)), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
 
 def delete(engine: Engine, query: Query) -> Done:
@@ -52,11 +53,11 @@ def delete(engine: Engine, query: Query) -> Done:
     before = engine.cursor(topic, cursor)
     outcome, ticket = engine.delete_cursor(topic, cursor=cursor)
     shown = {"given_up": outcome.depth, "first_offset": before.offset, "next_offset": before.end_offset}
-    return _json(shown), ticket, outcome
+    return _json(shown), ticket, outcome, {}
 
 
 def list_all(engine: Engine, query: Query) -> Done:
-    return _json(_list_json(engine.cursors(query.get("topic", "")))), DONE, Outcome()
+    return _json(_list_json(engine.cursors(query.get("topic", "")))), DONE, Outcome(), {}
 
 
 ACTS: dict[str, tuple[str, str, Callable[[Engine, Query], Done]]] = {
@@ -65,8 +66,8 @@ ACTS: dict[str, tuple[str, str, Callable[[Engine, Query], Done]]] = {
     "/cursor/delete": ("POST", "delete_cursor", delete),
     "/cursor/list": ("GET", "list_cursors", list_all),
 }
-# The others happen all the time.
-AUDITED = ("create_cursor", "delete_cursor")
+# To list them changes nothing.
+AUDITED = ("create_cursor", "move_cursor", "delete_cursor")
 
 
 def names_of(query: Query) -> tuple[str, str]:

@@ -6,12 +6,14 @@ long as its messages say.
 
 from collections.abc import Callable
 
+from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
 from queue_engine.errors import PenstockError, ProtocolError, ReservedTopicError
 from queue_engine.names import is_reserved
 from queue_engine.options import Options
 from queue_engine.protocol.parser import split_messages
 from queue_engine.service import http_log, http_write
+from queue_engine.service.creations import Creations
 from queue_engine.service.http_connection import Answer, RequestHead, Response, Route
 from queue_engine.service.http_query import BOOLEANS, defer_ms_of, parse_query, publish_topic
 from queue_engine.service.http_refusals import Refusal, publish_refusal
@@ -23,9 +25,10 @@ _OK = Response(200, b"OK")
 class PublishRoutes:
     """Answers whoever publishes."""
 
-    def __init__(self, engine: Engine, options: Options) -> None:
+    def __init__(self, engine: Engine, options: Options, creations: Creations) -> None:
         self._engine = engine
         self._options = options
+        self._creations = creations
         self.routes: dict[str, Route] = {
             "/pub": ("POST", self._pub),
             "/mpub": ("POST", self._mpub),
@@ -45,9 +48,20 @@ class PublishRoutes:
         except http_log.QueryError as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
         if key is not None:
-            self._answer_published(lambda: (_OK, self._engine.publish_keyed(topic, body, key)), answer)
+            self._answer_published(lambda: (_OK, self._publish_keyed(head, topic, body, key)), answer)
         else:
-            self._publish(topic, [body], defer_ms, answer)
+            self._publish(head, topic, [body], defer_ms, answer)
+
+    def _publish_keyed(self, head: RequestHead, topic: str, body: bytes, key: bytes) -> Ticket:
+        return self._noted(head, topic, lambda: self._engine.publish_keyed(topic, body, key))
+
+    def _noted(self, head: RequestHead, topic: str, publish: Callable[[], Ticket]) -> Ticket:
+        """Publish; the audit list hears of a topic that is made by it."""
+        missing = self._creations.missing(topic)
+        ticket = publish()
+        if missing:
+            self._creations.note(missing, ticket, head.remote_address, via=VIA_HTTP)
+        return ticket
 
     def _mpub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         query = parse_query(head.raw_query)
@@ -55,7 +69,7 @@ class PublishRoutes:
         # nsqd takes any value it does not know for true.
         is_binary = "binary" in query and BOOLEANS.get(query["binary"], True)
         bodies = self._split_binary(body) if is_binary else self._split_lines(body)
-        self._publish(topic, bodies, 0, answer)
+        self._publish(head, topic, bodies, 0, answer)
 
     def _split_binary(self, body: bytes) -> list[bytes]:
         options = self._options
@@ -76,13 +90,17 @@ class PublishRoutes:
             raise Refusal(413, "MSG_TOO_BIG", f"a message has {longest} bytes and the most is {limit} bytes")
         return bodies
 
-    def _publish(self, topic: str, bodies: list[bytes], defer_ms: int, answer: Answer) -> None:
+    def _publish(self, head: RequestHead, topic: str, bodies: list[bytes], defer_ms: int, answer: Answer) -> None:
         engine = self._engine
+
+        def publish() -> Ticket:
+            # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
+            return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.create_topic(topic)[1]
+
         try:
             if is_reserved(topic):
                 raise ReservedTopicError(topic)
-            # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
-            ticket = engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.create_topic(topic)[1]
+            ticket = self._noted(head, topic, publish)
         except PenstockError as exc:
             raise publish_refusal(exc) from exc
 
@@ -121,7 +139,9 @@ class PublishRoutes:
                 answer(refusal.response())
 
         try:
-            there = self._engine.log_topic_ready(topic) if asked.number is None else DONE
+            there = DONE
+            if asked.number is None:
+                there = self._noted(head, topic, lambda: self._engine.log_topic_ready(topic))
         except PenstockError as exc:
             raise publish_refusal(exc) from exc
         there.when_done(ready)

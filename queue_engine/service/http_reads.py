@@ -110,12 +110,31 @@ class ReadRoutes:
         self._answer_read(head, answer, read)
 
     def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        def read(query: Query) -> _Read:
-            if "lease" not in query:
-                raise http_log.QueryError("lease is missing")
-            return _EMPTY, self._engine.release_lease(query["lease"])
+        lease = parse_query(head.raw_query).get("lease", "")
 
-        self._answer_read(head, answer, read)
+        def refuse(topic: str, refusal: Refusal) -> None:
+            self._audit.refuse(head, "release_lease", topic, "", refusal, answer)
+
+        if not lease:
+            refuse("", Refusal(400, "INVALID_REQUEST", "lease is missing"))
+            return
+        try:
+            topic = self._engine.topic_of_lease(lease)
+            ticket = self._engine.release_lease(lease)
+        except PenstockError as exc:
+            refuse("", act_refusal(exc))
+            return
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                refuse(topic, act_refusal(done.error))
+                return
+            details = {"lease": lease}
+            record = ActRecord("release_lease", topic, "", head.remote_address, "", Outcome(), details=details)
+            self._audit.tell(record)
+            answer(_EMPTY)
+
+        ticket.when_done(settled)
 
     def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
         """What shows bodies, or where they are."""
@@ -147,7 +166,7 @@ class ReadRoutes:
                 self._audit.refuse(head, action, *names, refusal, answer)
 
         try:
-            response, ticket, outcome = act(self._engine, query)
+            response, ticket, outcome, details = act(self._engine, query)
         except http_log.QueryError as exc:
             refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
             return
@@ -160,7 +179,7 @@ class ReadRoutes:
                 refuse(act_refusal(done.error))
                 return
             if action in http_cursors.AUDITED:
-                self._audit.tell(ActRecord(action, *names, head.remote_address, "", outcome))
+                self._audit.tell(ActRecord(action, *names, head.remote_address, "", outcome, details=details))
             answer(response)
 
         ticket.when_done(settled)

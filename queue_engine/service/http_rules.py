@@ -9,7 +9,6 @@ import ipaddress
 from collections.abc import Mapping
 from enum import Enum
 
-from queue_engine.clock import NS_PER_S, Clock
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service import http_cursors
 from queue_engine.service.http_audit import HttpAudit
@@ -69,19 +68,11 @@ RULES: Mapping[str, Rule] = {
 _NOT_AUDITED = frozenset({"/pub", "/mpub", "/log/write"})
 
 
-# A stranger who asks by the thousand must not fill the disk with rows about it.
-REFUSALS_AUDITED_A_MINUTE = 60
-
-
 class TokenCheck:
     """Holds requests against the table, before any of their body is read."""
 
-    def __init__(self, http_address: str, token: str, audit: HttpAudit, clock: Clock) -> None:
+    def __init__(self, http_address: str, token: str, audit: HttpAudit) -> None:
         """http_address: HOST:PORT that is listened on. token: "" for none."""
-        self._clock = clock
-        self._minute_ends_ns = 0
-        self._audited_count = 0
-        self._left_out_count = 0
         self._expected = b"Bearer " + token.encode() if token else b""
         self._is_loopback = _is_loopback(http_address.rpartition(":")[0].strip("[]"))
         self._audit = audit
@@ -96,19 +87,8 @@ class TokenCheck:
         return Refusal(403, WORD, complaint).response()
 
     def _tell(self, head: RequestHead, complaint: str) -> None:
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._minute_ends_ns:
-            self._minute_ends_ns = now_ns + 60 * NS_PER_S
-            self._audited_count = 0
-        if self._audited_count == REFUSALS_AUDITED_A_MINUTE:
-            self._left_out_count += 1
-            return
-        self._audited_count += 1
         error = f"{WORD}: {complaint}"
-        if self._left_out_count:
-            error += f" ({self._left_out_count} more were refused before, without a row each)"
-            self._left_out_count = 0
-        topic, channel = _names_of(head)
+        topic, channel = names_of(head)
         self._audit.tell(ActRecord(_action_of(head.path), topic, channel, head.remote_address, error, None))
 
     def _complaint(self, head: RequestHead) -> str:
@@ -135,7 +115,8 @@ def _action_of(path: str) -> str:
     return f"{verb}_{thing}" if thing in ("topic", "channel") and verb != "messages" else "read_messages"
 
 
-def _names_of(head: RequestHead) -> tuple[str, str]:
+def names_of(head: RequestHead) -> tuple[str, str]:
+    """Topic, and channel or cursor, that a request names; "" where it names none."""
     try:
         query = parse_query(head.raw_query)
     except Refusal:

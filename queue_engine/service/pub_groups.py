@@ -12,13 +12,17 @@ from queue_engine.engine import Engine
 from queue_engine.errors import PenstockError, StorageError
 from queue_engine.faults import told
 from queue_engine.options import MPUB_SIZE_BYTES
+from queue_engine.service.creations import Creations
 from queue_engine.ticket import Ticket, failed
 
 logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Who sent a PUB of a group."""
+    """Who sent a PUB of a group. remote_address: HOST:PORT."""
+
+    @property
+    def remote_address(self) -> str: ...
 
     def pub_settled(self, group: "PubGroup", ticket: Ticket) -> None:
         """The PUB that waits in `group` is published, or not: the ticket, which is done, tells."""
@@ -56,7 +60,7 @@ class PubGroup:
 class PubGroups:
     """The groups of this turn. A group goes to the engine at once; a message larger than a group may be goes alone.
 
-    on_work: called with the first PUB of a turn; `publish` must follow.
+    on_work: called with the first PUB of a turn; `publish` must follow. creations: told of topics that are made by it.
     """
 
     def __init__(self, engine: Engine, on_work: Callable[[], None]) -> None:
@@ -64,6 +68,7 @@ class PubGroups:
         self._on_work = on_work
         self._bytes_max = engine.options.gathered_bytes_max
         self._groups: dict[str, PubGroup] = {}
+        self.creations = Creations(engine)
 
     def add(self, publisher: Publisher, topic: str, body: bytes) -> PubGroup:
         """Take a PUB; `publisher.pub_settled` is called with the group returned, in this turn or later."""
@@ -98,6 +103,7 @@ class PubGroups:
             self._hand_over(group)
 
     def _hand_over(self, group: PubGroup) -> None:
+        missing = self.creations.missing(group.topic)
         try:
             ticket = self._engine.publish_turn(group.topic, group.bodies)
         except PenstockError as exc:
@@ -107,4 +113,6 @@ class PubGroups:
             logger.exception("publish failed topic=%s", group.topic)
             ticket = failed(StorageError(f"publishing to {group.topic} failed unexpectedly: {told(exc)}"))
         group.ticket = ticket
+        if missing:
+            self.creations.note(missing, ticket, group.publishers[0].remote_address)
         ticket.when_done(group.settle)

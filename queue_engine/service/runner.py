@@ -133,6 +133,10 @@ class EngineRunner:
 
     # On the engine's thread.
 
+    def _tell_act(self, record: ActRecord) -> None:
+        if self.on_act is not None:
+            self.on_act(record)
+
     def _act(
         self, future: "concurrent.futures.Future[Any]", act: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
@@ -241,11 +245,13 @@ class EngineRunner:
             engine,
             self.options,
             addresses=lambda: (self.tcp_address[1], self.http_address[1]),
-            on_act=lambda record: self.on_act(record) if self.on_act is not None else None,
+            on_act=self._tell_act,
             notices=lambda: self.notices(),
             refused=RefusedConnections("the HTTP API", self.descriptors.http, clock),
             bodies=bodies,
+            creations=turns.pubs.creations,
         )
+        turns.pubs.creations.on_act = self._tell_act
         tasks: list[asyncio.Task[None]] = []
         http_server: asyncio.Server | None = None
         try:

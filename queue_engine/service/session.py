@@ -423,6 +423,10 @@ class Session(asyncio.Protocol):
         body = command.body
         self._publish("PUB", command.topic, [body], len(body), 0)
 
+    @property
+    def remote_address(self) -> str:
+        return self._remote_address
+
     def pub_settled(self, group: PubGroup, ticket: Ticket) -> None:
         """The PUB that was the only thing to answer is published, or not: `Publisher`."""
         if self._pub_group is not group:
@@ -463,10 +467,13 @@ class Session(asyncio.Protocol):
         self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
 
     def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
+        missing = self._pubs.creations.missing(topic)
         try:
             ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
         except PenstockError as exc:
             raise failed_command(verb, exc) from exc
+        if missing:
+            self._pubs.creations.note(missing, ticket, self._remote_address)
         self._pub_counts[topic] = self._pub_counts.get(topic, 0) + len(bodies)
         self._ok_when(ticket, verb, body_bytes)
 
@@ -504,10 +511,13 @@ class Session(asyncio.Protocol):
             msg_timeout_ns=self._identity.msg_timeout_ms * NS_PER_MS,
             max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
         )
+        missing = self._pubs.creations.missing(command.topic, command.channel)
         try:
             channel, ticket = self._engine.subscribe(command.topic, command.channel, consumer)
         except PenstockError as exc:
             raise failed_command("SUB", exc) from exc
+        if missing:
+            self._pubs.creations.note(missing, ticket, self._remote_address)
         self._channel = channel
         self._consumer = consumer
         self._state = CLIENT_STATE_SUBSCRIBED

@@ -13,10 +13,11 @@ import pytest
 from django.test import Client
 
 from admin_console.accounts.roles import Role
+from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_waiting_room
 from admin_console.audit.views import PAGE_ROWS
-from admin_console.audit.writer import AuditWriter, HttpAct
+from admin_console.audit.writer import AuditWriter
 from tests.console.test_audit_chain import manage
 from tests.support.console import client_of, make_user
 from tests.support.server import ROOT, ServerProcess

@@ -59,7 +59,13 @@ async def test_a_foreign_host_is_refused_and_does_nothing(tmp_path: Path, host: 
             assert f"Host {host} is not a name of this server" in answer.json["detail"]
             assert "--allowed-host" in answer.json["detail"]
         assert server.engine.topics == {}
-        assert server.acts == []
+        assert [(act.action, act.topic) for act in server.acts] == [
+            ("foreign_request", "t"),
+            ("foreign_request", "t"),
+            ("foreign_request", ""),
+        ]
+        assert server.acts[1].error.startswith("FORBIDDEN_HOST: Host ")
+        assert server.acts[1].error.endswith(" (POST /topic/create)")
 
 
 async def test_a_host_in_the_target_counts_too(tmp_path: Path) -> None:
@@ -87,6 +93,10 @@ async def test_a_foreign_origin_is_refused_and_does_nothing(tmp_path: Path, orig
         answer = await server.request("POST", "/pub?topic=t", b"x", {"Origin": origin, "Content-Type": "text/plain"})
         assert (answer.status, answer.message) == (403, "FORBIDDEN_ORIGIN")
         assert server.engine.topics == {}
+        [act] = server.acts
+        assert (act.action, act.topic, act.outcome) == ("foreign_request", "t", None)
+        assert act.error == f"FORBIDDEN_ORIGIN: requests from pages of {origin} are refused (POST /pub)"
+        assert act.remote_address.startswith("127.0.0.1:")
         same = f"http://127.0.0.1:{server.port}"
         assert (await server.request("POST", "/pub?topic=t", b"x", {"Origin": same})).body == b"OK"
 

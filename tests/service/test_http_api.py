@@ -377,6 +377,24 @@ async def test_every_act_is_recorded_failures_too(server: Server) -> None:
     assert isinstance(server.acts[0], ActRecord)
 
 
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ("/pub?topic=made", b"x"),
+        ("/pub?topic=made&defer=1000", b"x"),
+        ("/mpub?topic=made", b"x\ny"),
+        ("/mpub?topic=made", b"\n\n"),
+    ],
+)
+async def test_a_topic_that_is_made_by_publishing_is_recorded_once(server: Server, target: str, body: bytes) -> None:
+    for _ in range(2):
+        assert (await server.request("POST", target, body)).status == 200
+    assert [(r.action, r.topic, r.channel, r.via, r.error) for r in server.acts] == [
+        ("create_topic", "made", "", "http", "")
+    ]
+    assert server.acts[0].outcome == Outcome(created=True)
+
+
 async def test_an_act_that_the_disk_refuses_is_an_internal_error(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,13 +79,12 @@ async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> N
     assert (await server.request("GET", "/cursor/list?topic=none")).json == {"cursors": [], "ended": []}
 
 
-async def test_the_audit_hears_of_what_begins_and_ends_and_not_of_every_move(server: Server) -> None:
+async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(server: Server) -> None:
     await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
     before = len(server.acts)
     await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=2")
     await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=2&offset=2")
     await server.request("GET", "/cursor/list")
-    assert len(server.acts) == before
     await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
     await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
     told = [
@@ -93,9 +92,13 @@ async def test_the_audit_hears_of_what_begins_and_ends_and_not_of_every_move(ser
     ]
     assert told == [
         ("create_cursor", "orders", "archive", 3),
+        ("move_cursor", "orders", "archive", 1),
+        ("move_cursor", "orders", "archive", None),
         ("delete_cursor", "orders", "archive", 1),
         ("delete_cursor", "orders", "archive", None),
     ]
+    assert server.acts[before].details == {"offset": 2}
+    assert server.acts[before + 1].error.startswith("TOPIC_CHANGED: ")
     assert server.acts[-1].error == "CURSOR_NOT_FOUND: cursor orders/archive does not exist"
 
 

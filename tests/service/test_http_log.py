@@ -70,7 +70,7 @@ async def test_records_are_read_as_the_log_has_them(server: Server) -> None:
     id_base = int(answer.headers[b"x-penstock-id-base"])
     assert record.run(0, 1, id_base).ids == [b"%016x" % (id_base + 1)]
     assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
-    assert len(server.acts) == 2, "the channel, and this"
+    assert [act.action for act in server.acts] == ["create_topic", "create_channel", "read_messages"]
     one = await server.request("GET", "/log/records?topic=orders&offset=0&max_bytes=1")
     assert (one.headers[b"x-penstock-count"], one.headers[b"x-penstock-next-offset"]) == (b"1", b"1")
 
@@ -133,6 +133,11 @@ async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
     assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
     assert "lease-lost" in lost.json["detail"]
     assert (await server.request("POST", f"/log/release?lease={lease['lease']}")).status == 200
+    told = server.acts[-1]
+    assert (told.action, told.topic, told.details) == ("release_lease", "orders", {"lease": lease["lease"]})
+    for query, error in ((f"?lease={lease['lease']}", "LEASE_NOT_FOUND"), ("", "INVALID_REQUEST")):
+        assert (await server.request("POST", f"/log/release{query}")).message == error
+        assert (server.acts[-1].action, server.acts[-1].error.split(":")[0]) == ("release_lease", error)
     lost = await server.request("POST", f"/log/lease?lease={lease['lease']}")
     assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
     assert lease["lease"] in lost.json["detail"]

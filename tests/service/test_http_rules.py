@@ -4,12 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.delivery.stats import ActRecord
-from queue_engine.service.http_audit import HttpAudit
-from queue_engine.service.http_connection import RequestHead
-from queue_engine.service.http_rules import REFUSALS_AUDITED_A_MINUTE, RULES, Rule, TokenCheck
+from queue_engine.service.http_rules import RULES, Rule
 from tests.service.http_server import http_server, request_bytes
-from tests.support.clock import ManualClock
 
 TOKEN = "s3cret"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
@@ -75,22 +71,6 @@ async def test_acts_that_were_refused_are_audited_with_what_they_were_about(tmp_
             ("delete_cursor", "orders", "billing"),
             ("read_messages", "orders", "billing"),
         ]
-
-
-async def test_refusals_by_the_thousand_are_a_few_rows(tmp_path: Path) -> None:
-    clock, acts = ManualClock(), list[ActRecord]()
-    check = TokenCheck("127.0.0.1:4151", TOKEN, HttpAudit(acts.append), clock)
-    head = RequestHead("POST", "/topic/empty", "topic=orders", b"localhost", [], 0, "192.0.2.9:5", "127.0.0.1")
-    for _ in range(1_000):
-        assert check.refusal(head) is not None
-    assert len(acts) == REFUSALS_AUDITED_A_MINUTE
-    clock.advance(ms=60_000)
-    check.refusal(head)
-    check.refusal(head)
-    assert acts[-2].error.endswith(
-        f"({1_000 - REFUSALS_AUDITED_A_MINUTE} more were refused before, without a row each)"
-    )
-    assert acts[-1].error == f"TOKEN_REQUIRED: {SENTENCE}"
 
 
 async def test_a_large_body_without_the_token_is_refused_before_it_comes(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ ONCE: dict[str, str] = {
     "console/test_accounts_socket.py": "users and sessions are in the console's own database",
     "console/test_audit.py": "rows of the console's own database",
     "console/test_audit_chain.py": "rows of the console's own database",
+    "console/test_audit_counted.py": "rows of the console's own database",
     "console/test_audit_keeper.py": "rows of the console's own database",
     "console/test_figures.py": "made of invented figures, without an engine",
     "console/test_history.py": "the past is in the pipeline's files, outside of both",

@@ -23,8 +23,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
+from admin_console.audit.http_act import HttpAct
 from admin_console.audit.keeper import AuditKeeper
-from admin_console.audit.writer import AuditWriter, HttpAct
+from admin_console.audit.models import VIA_HTTP_API, VIA_TCP
+from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
 from admin_console.database.notices import notices
 from admin_console.database.opening import ConsoleDatabase
@@ -39,6 +41,7 @@ from admin_console.management import upgrade_notes
 from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.client.demo_process import DemoProcess
+from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.descriptor_shares import raise_limit
 from queue_engine.errors import OptionsError, PenstockError
@@ -361,13 +364,14 @@ def _read_options(given: dict[str, Any]) -> Options:
 
 
 def _http_act(act: ActRecord) -> HttpAct:
-    """What the audit keeps of an act over the HTTP API. Called on the engine's thread."""
+    """What the audit keeps of an act that did not come over a page. Called on the engine's thread."""
+    via = VIA_TCP if act.via == TCP else VIA_HTTP_API
+    about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:
-        return HttpAct(act.action, act.topic, act.channel, act.remote_address, False, act.error, {})
-    sentence = sentences.done(act.action, act.topic, act.channel, {}, act.outcome)
-    return HttpAct(
-        act.action, act.topic, act.channel, act.remote_address, True, sentence, sentences.outcome_counts(act.outcome)
-    )
+        return HttpAct(*about, False, act.error, {}, via=via)
+    sentence = sentences.done(act.action, act.topic, act.channel, dict(act.details), act.outcome)
+    is_change = act.outcome.created or not act.action.startswith("create_")
+    return HttpAct(*about, True, sentence, sentences.outcome_counts(act.outcome), via=via, is_change=is_change)
 
 
 def _flush_or_drop(stream: Any) -> None:

@@ -1,0 +1,152 @@
+"""Acts of one source that come again and again are counted: a flood of them is a few rows, not a row for each.
+
+Two kinds are counted. Failures (a wrong password, a missing token, a topic that is not there, a foreign page): five
+from an address are rows at once; those that follow within a minute are counted, and become one row when the minute is
+over. Looks and moves of readers, and topics that are there already: the first is a row at once, the others of ten
+minutes are one. Each act that a person does, and each change over the HTTP API, is a row of its own. What is counted is
+in memory: a kill loses it.
+"""
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from admin_console.audit.http_act import HttpAct
+from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.record import now_ms
+
+NAMES_SHOWN = 10
+# Sources that are counted on their own; all others of an action are counted together. About 2 MB.
+WINDOWS_MAX = 1_000
+SEVERAL = "several addresses"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is counted alike: so many rows at once, the others in one when the window closes."""
+
+    rows_at_once: int
+    window_s: float
+    words: str  # "{} more …"
+
+
+FAILURE = Kind(5, 60.0, "failed within a minute")
+ROUTINE = Kind(1, 600.0, "within ten minutes")
+# Readers do these all the time.
+ROUTINE_ACTIONS = frozenset({"read_messages", "move_cursor", "release_lease"})
+
+_Key = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Window:
+    kind: Kind
+    began_s: float
+    seen: int = 0
+    counted: int = 0
+    message_count: int = 0
+    last: HttpAct | AuditRow | None = None
+    names: dict[str, None] = field(default_factory=dict)  # what was tried: users, topics
+    is_one_source: bool = True
+
+
+class CountedActs:
+    """The open windows. Belongs to the writer, whose lock guards it. All times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._windows: dict[_Key, _Window] = {}
+
+    def take(self, act: HttpAct | AuditRow, now_s: float) -> bool:
+        """Whether the act is counted; if not, it is to be a row of its own."""
+        kind = kind_of(act)
+        if kind is None:
+            return False
+        place = (act.topic, act.channel) if kind is ROUTINE else ("", "")
+        key = (act.via, source_of(act.address), act.action, *place)
+        window = self._windows.get(key)
+        if window is None and len(self._windows) >= WINDOWS_MAX:
+            key = (act.via, SEVERAL, act.action, "", "")
+            window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window(kind, now_s, is_one_source=key[1] != SEVERAL)
+        window.seen += 1
+        if window.is_one_source and window.seen <= kind.rows_at_once:
+            return False
+        window.counted += 1
+        window.last = act
+        if act.action == "read_messages":
+            window.message_count += act.counts.get("depth", 0)
+        name = _name_of(act)
+        if name and len(window.names) <= NAMES_SHOWN:
+            window.names[name] = None
+        return True
+
+    def closed(self, now_s: float, *, is_last: bool = False) -> list[AuditRow]:
+        """The rows of the windows that are over; is_last: of all."""
+        over = [key for key, one in self._windows.items() if is_last or now_s - one.began_s >= one.kind.window_s]
+        windows = [self._windows.pop(key) for key in over]
+        return [_row_of(one) for one in windows if one.counted]
+
+
+def kind_of(act: HttpAct | AuditRow) -> Kind | None:
+    """None: each is a row."""
+    if isinstance(act, AuditRow):
+        is_failure = act.phase == Phase.REFUSED or (act.phase == Phase.EVENT and act.verdict == Verdict.FAILED)
+        return FAILURE if is_failure else None
+    if not act.is_done:
+        return FAILURE
+    is_fleeting = act.action.startswith("create_") and f"{act.topic}{act.channel}".endswith("#ephemeral")
+    return ROUTINE if act.action in ROUTINE_ACTIONS or is_fleeting or not act.is_change else None
+
+
+def source_of(address: str) -> str:
+    """The address without its port; of IPv6 the network of a client, which has 2^64 addresses of its own."""
+    host = address
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:64]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+def _name_of(act: HttpAct | AuditRow) -> str:
+    if act.topic:
+        return f"{act.topic}/{act.channel}" if act.channel else act.topic
+    return act.actor if isinstance(act, AuditRow) else ""
+
+
+def _row_of(window: _Window) -> AuditRow:
+    last = window.last
+    assert last is not None
+    row = last if isinstance(last, AuditRow) else last.row()
+    message = f"{window.counted:,} more {window.kind.words}"
+    names = list(window.names)
+    if window.kind is FAILURE and names:
+        shown = ", ".join(names[:NAMES_SHOWN])
+        message += f", for {shown}" + (" and others" if len(names) > NAMES_SHOWN else "")
+    message += f". The last: {row.message}" if row.message else "."
+    counts = {"times": window.counted}
+    if window.message_count:
+        counts["messages"] = window.message_count
+    is_one_name = len(names) <= 1
+    return AuditRow(
+        act_id=row.act_id,
+        phase=row.phase,
+        at_ms=now_ms(),
+        actor=row.actor if is_one_name else "",
+        role=row.role if is_one_name else "",
+        address=source_of(row.address)[:64] if window.is_one_source else SEVERAL,
+        via=row.via,
+        action=row.action,
+        topic=row.topic if is_one_name else "",
+        channel=row.channel if is_one_name else "",
+        detail=row.detail if is_one_name else "",
+        verdict=row.verdict,
+        message=message[:500],
+        counts=counts,
+    )

@@ -1,0 +1,42 @@
+"""An act that did not come over a page: what the engine hands over of it, cheap to make on the engine's thread."""
+
+import uuid
+from dataclasses import dataclass, field
+
+from admin_console.audit.models import VIA_HTTP_API, AuditRow, Phase, Verdict
+from admin_console.audit.record import now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAct:
+    """One act that the engine's HTTP API did or refused, or that a client caused by publishing or subscribing.
+
+    message: the sentence, or the error's word. is_change: False where nothing was changed, such as a look.
+    """
+
+    action: str
+    topic: str
+    channel: str
+    address: str  # HOST:PORT
+    is_done: bool
+    message: str
+    counts: dict[str, int]
+    at_ms: int = field(default_factory=now_ms)
+    via: str = VIA_HTTP_API
+    is_change: bool = True
+
+    def row(self) -> AuditRow:
+        return AuditRow(
+            act_id=uuid.uuid4().hex,
+            phase=Phase.EVENT,
+            at_ms=self.at_ms,
+            actor="",
+            address=self.address[:64],
+            via=self.via,
+            action=self.action[:32],
+            topic=self.topic[:64],
+            channel=self.channel[:64],
+            verdict=Verdict.DONE if self.is_done else Verdict.FAILED,
+            message=self.message[:500],
+            counts=self.counts,
+        )
