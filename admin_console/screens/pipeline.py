@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from admin_console.gateway.pipeline import ArchivedTopic, PipelineView, ReplayView
 
 TOPICS_SHOWN_MAX = 200
+# The reason that the archive gives for offsets that have no message in the log.
+_NO_MESSAGES = "absent"
 _TOPIC_COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "Archive", "state"),
@@ -311,13 +313,18 @@ def _offsets(topic: "ArchivedTopic | None") -> Cell:
 
 
 def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
+    """What is not archived. Offsets without a message, as a kill of the server leaves them, are no gap."""
     found = {(gap.first_offset, gap.next_offset): gap.reason for gap in (*(topic.gaps if topic else ()),)}
     found |= {(gap.first_offset, gap.next_offset): gap.reason for gap in (cursor.gaps if cursor else ())}
-    if not found:
-        return Cell("none")
-    lost = sum(end - first for first, end in found)
-    told = ", ".join(f"{first:,} to {end - 1:,} ({reason})" for (first, end), reason in sorted(found.items())[-10:])
-    return Cell(f"{units.plural(len(found), 'gap')}, {units.plural(lost, 'offset')}", told, "danger")
+    lost = {offsets: reason for offsets, reason in found.items() if reason != _NO_MESSAGES}
+    told = ", ".join(
+        f"{first:,} to {end - 1:,} ({'no messages' if reason == _NO_MESSAGES else reason})"
+        for (first, end), reason in sorted(found.items())[-10:]
+    )
+    if not lost:
+        return Cell("none", told)
+    count = sum(end - first for first, end in lost)
+    return Cell(f"{units.plural(len(lost), 'gap')}, {units.plural(count, 'offset')}", told, "danger")
 
 
 def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool) -> ActionCell:

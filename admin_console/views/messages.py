@@ -84,9 +84,8 @@ def _answer(request: HttpRequest, topic: str, channel: str, target: Target | Non
         if channel:
             page = gateway.messages(topic, channel, None, PAGE_MESSAGES)
         elif target is None:
-            end = gateway.messages(topic, "", Target(word="end"), 1)
-            newest = max(end.oldest_offset, end.end_offset - PAGE_MESSAGES)
-            page = gateway.messages(topic, "", Target(offset=newest), PAGE_MESSAGES)
+            end = gateway.messages(topic, "", Target(word="end"), PAGE_MESSAGES)
+            page = gateway.messages(topic, "", Target(offset=end.earlier_offset), PAGE_MESSAGES)
         else:
             page = gateway.messages(topic, "", target, PAGE_MESSAGES)
     except ReadRefusedError as exc:
@@ -118,9 +117,10 @@ def _links(topic: str, channel: str, page: MessagePage, form: str) -> dict[str, 
         return {}
     base = reverse("topic_messages", args=(topic,))
     first = page.messages[0].offset if page.messages else page.end_offset
-    older = max(page.oldest_offset, first - PAGE_MESSAGES)
     return {
-        "older_url": f"{base}?{urlencode({'offset': older, 'form': form})}" if first > page.oldest_offset else "",
+        "older_url": f"{base}?{urlencode({'offset': page.earlier_offset, 'form': form})}"
+        if page.earlier_offset < first
+        else "",
         "newer_url": f"{base}?{urlencode({'offset': page.next_offset, 'form': form})}"
         if page.next_offset < page.end_offset
         else "",

@@ -1,7 +1,7 @@
 """Reading a `log` topic without consuming: by offset, by time, in bulk."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queue_engine.message import FRAME_HEADER_BYTES
@@ -26,7 +26,8 @@ class ReadMessage:
 @dataclass(frozen=True, slots=True)
 class MessagePage:
     """Some messages of a topic, and where to go on. topic_number and id_base: the topic's identity; offsets of another
-    topic that had the name before are of no use here. next_offset: behind the last message, or of what was passed."""
+    topic that had the name before are of no use here. next_offset: behind the last message, or of what was passed.
+    earlier_offset: where a page of as many messages before this one begins; where this one does when there are none."""
 
     topic: str
     topic_number: int
@@ -36,6 +37,7 @@ class MessagePage:
     next_offset: int
     messages: tuple[ReadMessage, ...]
     damaged_count: int = 0  # passed over, because their bodies are lost
+    earlier_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class LogReader:
                     break
                 found.append(message)
             at = present + 1
-        return self._page(found, at, damaged)
+        first = found[0].offset if found else at
+        return replace(self._page(found, at, damaged), earlier_offset=topic.offset_before(first, count_max))
 
     def these(self, offsets: Sequence[int], bytes_max: int) -> MessagePage:
         """The messages at these offsets, in this order, as far as so many body bytes reach."""

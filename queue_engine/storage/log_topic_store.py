@@ -544,7 +544,7 @@ class LogTopicStore:
         found = [(max(gap, first), min(gap + count, end)) for gap, count in self.queue.gaps]
         return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 
-    def ranges_between(self, first: int, end: int, count_max: int) -> list[tuple[int, int]]:
+    def ranges_between(self, first: int, end: int, count_max: int | None = None) -> list[tuple[int, int]]:
         """Ranges (first, next) of these offsets that hold messages: all but the gaps, at most so many."""
         found: list[tuple[int, int]] = []
         for gap, count in [*self.gaps_between(first, end), (end, 0)]:
@@ -554,6 +554,15 @@ class LogTopicStore:
                 found.append((first, gap))
             first = gap + count
         return found
+
+    def offset_before(self, offset: int, count: int) -> int:
+        """The offset from which on `count` messages lie before `offset`, fewer where there are no more."""
+        at = offset
+        for first, end in reversed(self.ranges_between(self.oldest_offset, offset)):
+            if count > 0:
+                at = max(first, end - count)
+                count -= end - at
+        return at
 
     def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
         return self.queue.deferred_between(first, end)

@@ -1,6 +1,7 @@
 """Looking at messages and rewinding channels in the console: nothing is consumed, every look and act is audited."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_the_newest_messages_are_shown_and_stay(engine: EngineRunner, client: Cl
     intent, result = AuditRow.objects.order_by("id")[:2]
     assert (intent.action, intent.phase, result.verdict) == ("read_messages", "intent", "done")
     assert result.message == "Looked at 20 messages of orders."
+
+
+def test_pages_count_messages_across_offsets_that_a_kill_left_unused(engine: EngineRunner, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    shutil.copytree(engine.options.data_path, killed)  # what a kill would leave at this moment
+    engine.stop()
+    with console_engine(killed) as runner:
+        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(50, 55)]).result(5)
+        client = client_of(make_user())
+        shown, newer = [], PAGE
+        for _ in range(3):
+            text = client.get(newer).content.decode()
+            shown.append([int(number) for number in re.findall(r"&quot;order&quot;: ([0-9]+)", text)])
+            [newer] = re.findall(rf'href="({PAGE}[^"]*)" rel="prev"', text) or [PAGE]
+        assert shown == [list(range(35, 55)), list(range(15, 35)), list(range(20))]
+        assert newer == PAGE, "there is nothing older"
 
 
 def test_a_channel_shows_what_comes_next(client: Client) -> None:

@@ -212,6 +212,19 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     assert "5 messages waiting" in words(strip)
 
 
+def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    switch_on(lake)
+    unused = {"first_offset": 3100, "next_offset": 1 << 20, "reason": "absent", "at_ms": 1}
+    lost = {"first_offset": 1000, "next_offset": 1100, "reason": "retention", "at_ms": 1}
+    archived_topic(lake, "killed", 8, 255, next_offset=1 << 20, gaps=[unused])
+    archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=[lost, unused])
+    see(engine)
+    html = shown(browser)
+    assert row(html, "archived", "killed/8-ff").endswith(" none")
+    assert row(html, "archived", "both/9-ff").endswith(" 1 gap, 100 offsets")
+    assert 'title="1,000 to 1,099 (retention), 3,100 to 1,048,575 (no messages)"' in html
+
+
 def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:
     switch_on(lake)
     engine.submit("publish", "orders", [b"x"] * 5).result(5)
