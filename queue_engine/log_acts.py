@@ -197,8 +197,20 @@ def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_
     segments = leased_segments(store, offset, segments_max)
     hold, ticket = store.holds.take(name, store.number, offset, ttl_ms)
     next_offset = segments[-1].next_offset if segments else offset
-    identity = (hold, store.name, store.id_base)
-    return Lease(*identity, store.oldest_offset, offset, next_offset, store.end_offset, tuple(segments)), ticket
+    return (
+        Lease(
+            hold,
+            store.name,
+            store.id_base,
+            store.oldest_offset,
+            offset,
+            next_offset,
+            store.count_between(offset, next_offset),
+            store.end_offset,
+            tuple(segments),
+        ),
+        ticket,
+    )
 
 
 def peek(topic: Topic, channel: Channel, count_max: int) -> MessagePage:

@@ -72,7 +72,7 @@ class ReadRoutes:
             topic = publish_topic(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
             records = self._engine.read_records(topic, offset, http_log.records_bytes_of(query))
-            self._tell_read(head, topic, "", records.next_offset - records.first_offset)
+            self._tell_read(head, topic, "", records.message_count)
             return http_log.records_response(records), DONE
 
         self._answer_read(head, answer, read)
@@ -98,7 +98,7 @@ class ReadRoutes:
                 if offset is None:
                     raise http_log.QueryError("offset is missing")
                 lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
-            self._tell_read(head, lease.topic, "", lease.next_offset - lease.first_offset)
+            self._tell_read(head, lease.topic, "", lease.message_count)
             return http_log.lease_response(lease), ticket
 
         self._answer_read(head, answer, read)

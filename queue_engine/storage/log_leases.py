@@ -31,7 +31,7 @@ class LeasedSegment:
 @dataclass(frozen=True, slots=True)
 class Lease:
     """What is held, of which topic (its identity: number and id base), and where it is. next_offset: behind the last
-    segment; equal to first_offset when nothing is in a complete segment yet."""
+    segment; equal to first_offset when nothing is in a complete segment yet. message_count: of the messages between."""
 
     hold: Hold
     topic: str
@@ -39,6 +39,7 @@ class Lease:
     oldest_offset: int
     first_offset: int
     next_offset: int
+    message_count: int
     end_offset: int
     segments: tuple[LeasedSegment, ...]
 

@@ -37,14 +37,15 @@ _PLACE_BYTES = 20
 @dataclass(frozen=True, slots=True)
 class Records:
     """Whole records of a topic, see above. first_offset: where was read from; the first record may begin before it.
-    next_offset: where to go on. synced_offset: where the part ends that is known to be on the disk, beyond which
-    nothing is handed out."""
+    next_offset: where to go on. message_count: of the messages between the two. synced_offset: where the part ends that
+    is known to be on the disk, beyond which nothing is handed out. count: of the records."""
 
     topic_number: int
     id_base: int
     oldest_offset: int
     first_offset: int
     next_offset: int
+    message_count: int
     synced_offset: int
     count: int
     records: bytes
@@ -100,7 +101,9 @@ class RecordReader:
             count += 1
             at = header.end_offset
         synced = LogReader(topic).synced_offset(synced_end)
-        return Records(topic.number, topic.id_base, topic.oldest_offset, first, at, synced, count, b"".join(parts))
+        messages = topic.count_between(first, at)
+        identity = (topic.number, topic.id_base)
+        return Records(*identity, topic.oldest_offset, first, at, messages, synced, count, b"".join(parts))
 
     def _header_at(self, offset: int, position: int, size: int) -> tuple[int, SegmentInfo, RecordHeader] | None:
         """The record that a unit leads to; None when it is not the one that holds `offset`."""

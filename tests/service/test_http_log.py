@@ -1,5 +1,6 @@
 """The HTTP API on topics of the log: reading, bulk reading, seeking; who may see bodies; what the audit hears."""
 
+import shutil
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,6 +90,21 @@ async def test_how_far_a_topic_of_the_log_goes(server: Server) -> None:
     assert (await server.request("GET", "/log/topic?topic=orders&time_ms=0")).json["time_offset"] == 0
     assert (await server.request("GET", "/log/topic?topic=orders&offset=3")).json["ranges"] == [[3, 4]]
     assert (await server.request("GET", "/log/topic?topic=orders&offset=4")).json["ranges"] == []
+
+
+async def test_after_a_kill_offsets_that_were_never_used_are_no_messages(server: Server, tmp_path: Path) -> None:
+    killed = tmp_path.with_name(f"{tmp_path.name}-killed")
+    shutil.copytree(tmp_path, killed)  # what a kill would leave at this moment
+    first = 1 << 20
+    async with http_server(killed) as after:
+        await after.request("POST", "/mpub?topic=orders", b"four\nfive")
+        place = (await after.request("GET", "/log/topic?topic=orders")).json
+        assert (place["ranges"], place["ranges_end"], place["synced_offset"]) == (
+            [[0, 3], [first, first + 2]],
+            *[first + 2] * 2,
+        )
+        await after.request("GET", "/log/records?topic=orders&offset=1")
+        assert after.acts[-1].outcome.depth == 4, "two of the messages before the kill, and those behind it"
 
 
 async def test_a_disk_queue_is_refused_by_name(server: Server) -> None:
