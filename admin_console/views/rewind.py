@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.messages import OFFSET_DIGITS_MAX, time_ns_of
-from admin_console.views.question import Choice, Field, Question, ask, reason_field
+from admin_console.views.question import Choice, Field, Question, ask
 
 _PLACES = {
     "start": "the oldest message in the log",
@@ -39,45 +39,37 @@ class RewindChannel(ActPage):
     _confirmed: Shown
 
     def question(self) -> Question:
-        channel = self.channel_stats()
+        if self._preview is None:
+            return self._where()
+        preview, shown = self._preview, self._shown(self._preview)
+        known = {name: self._given(name) for name in ("place", "offset", "at")}
+        known |= {"confirmed": str(shown.offset), "previewed": shown.text()}
+        return self.pose(
+            f"Rewind {self.name}",
+            _meaning(preview, is_on=shown.is_on),
+            [Field(name, name, kind="hidden", value=value) for name, value in known.items()],
+            button=f"Rewind {self.name} to offset {shown.offset:,}",
+            is_dangerous=True,
+        )
+
+    def _where(self) -> Question:
+        """The first step: where to. The next one is the preview."""
         chosen = self._given("place") or "start"
-        preview = self._preview
-        fields = [
-            Field(
-                "place",
-                "Rewind to",
-                kind="select",
-                choices=tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items()),
-            ),
-            Field(
-                "offset", "Offset", value=self._given("offset"), help="For “an offset”.", length_max=OFFSET_DIGITS_MAX
-            ),
-            Field("at", "Time", value=self._given("at"), help="For “a time”, such as 2026-03-01T14:30.", length_max=40),
-            reason_field(self.request.POST.get("reason", "")),
-        ]
-        if preview is None:
-            button = "Preview"
-            consequences = [
-                f"The channel has a depth of {channel.depth:,} now. Going back repeats messages; going on skips them.",
+        places = tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items())
+        offset, at, depth = self._given("offset"), self._given("at"), self.channel_stats().depth
+        return self.pose(
+            f"Rewind {self.name}",
+            [
+                f"The channel has a depth of {depth:,} now. Going back repeats messages; going on skips them.",
                 _IN_FLIGHT,
                 "The preview shows what will happen. Nothing is done before you confirm it.",
-            ]
-        else:
-            shown = self._shown(preview)
-            button = f"Rewind {self.name} to offset {shown.offset:,}"
-            consequences = _meaning(preview, is_on=shown.is_on)
-            fields += [
-                Field("confirmed", "Confirm", kind="hidden", value=str(shown.offset)),
-                Field("previewed", "Preview", kind="hidden", value=shown.text()),
-            ]
-        return Question(
-            title=f"Rewind {self.name}",
-            button=button,
-            post_url=self.url,
-            cancel_url=self.page_url,
-            consequences=consequences,
-            fields=fields,
-            is_dangerous=True,
+            ],
+            [
+                Field("place", "Rewind to", kind="select", choices=places),
+                Field("offset", "Offset", value=offset, help="For “an offset”.", length_max=OFFSET_DIGITS_MAX),
+                Field("at", "Time", value=at, help="For “a time”, such as 2026-03-01T14:30.", length_max=40),
+            ],
+            button="Preview",
         )
 
     def _given(self, name: str) -> str:

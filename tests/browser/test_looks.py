@@ -67,6 +67,38 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
                     assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
 
 
+def top_of(page: Page, selector: str) -> float:
+    box = page.locator(selector).first.bounding_box()
+    assert box is not None, selector
+    return box["y"]
+
+
+def test_a_narrow_page_begins_with_what_is_wrong_and_has_its_acts_behind_one_button(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    create_channel(server, "narrows", "pass")
+    server.http("POST", "/mpub?topic=narrows", b"1\n2\n3")
+    page = open_page("/topics/narrows/pass/", graphs=False, viewport=NARROW)
+    expect(page.locator("[data-meaning]")).to_contain_text("no consumer is connected")
+    assert top_of(page, "h1") < top_of(page, "[data-meaning]") < top_of(page, "[data-strip]")
+    acts, pause = page.get_by_role("button", name="Acts"), page.get_by_role("link", name="Pause…")
+    expect(pause).to_be_hidden()
+    expect(page.locator(".page-head .button:visible")).to_have_count(1)
+    open_act(page, "Pause…")
+    expect(pause).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(acts).to_be_focused()
+    page.set_viewport_size(WIDE)
+    expect(pause).to_be_visible()
+    expect(acts).to_be_hidden()
+    page.set_viewport_size(NARROW)
+    for path, table in (("/", "urgent"), ("/topics/narrows/", "channels")):
+        page.goto(path)
+        name_and_state_px = 48
+        assert top_of(page, f'[data-table="{table}"] tbody tr') + name_and_state_px < NARROW["height"], path
+
+
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, viewport=NARROW)
     parts = {}

@@ -63,8 +63,14 @@ def message(page: Page) -> str:
 
 
 def open_act(page: Page, name: str, within: Locator | None = None) -> Locator:
-    """Click an act's button; the dialog that asks about it."""
-    (within or page).get_by_role("link", name=re.compile(name)).first.click()
+    """Click an act's button; the dialog that asks about it. In a narrow window the acts lie behind a button."""
+    link, acts = (
+        (within or page).get_by_role("link", name=re.compile(name)).first,
+        page.get_by_role("button", name="Acts"),
+    )
+    if not link.is_visible() and acts.is_visible():
+        acts.click()
+    link.click()
     dialog = page.get_by_role("dialog")
     dialog.wait_for()
     return dialog
