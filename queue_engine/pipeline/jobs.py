@@ -34,6 +34,7 @@ from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.samples_bar import SamplesBar
+from queue_engine.pipeline.secret_variables import take_token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,6 @@ ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
 DATA_PATH_DEFAULT = ".penstock"
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 READ_FROM_VARIABLE = "PENSTOCK_READ_FROM"
-TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
 # Topics, separated by commas, of which replayed messages are archived like others; of all others they are left out.
 ARCHIVE_REPLAYED_VARIABLE = "PENSTOCK_ARCHIVE_REPLAYED"
 
@@ -347,7 +347,7 @@ def main(arguments: Sequence[str]) -> int:
             given.job,
             lake_path=Path(given.data_path).absolute() / "pipeline",
             engine_url=given.engine_url,
-            token=os.environ.get(TOKEN_VARIABLE, ""),
+            token=take_token(os.environ),
             master=chosen_master(given.master, os.environ),
             once=given.once,
             read_from=given.read_from,

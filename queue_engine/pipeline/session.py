@@ -33,11 +33,23 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": DRIVER_MEMORY,
+    # Every user of this machine reaches the ports of the driver and its block manager, which without this run what they
+    # are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a cluster, the
+    # cluster's own settings say whether and by which secret.
+    "spark.authenticate": "true",
+    # Without this the older protocol, DIGEST-MD5, would do.
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
     "spark.python.daemon.module": "queue_engine.pipeline.python_daemon",
     # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
     # compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
+
+
+def is_this_machine(master: str) -> bool:
+    """Whether Spark runs all in one Java, of this process. `local-cluster` starts others, as a cluster does."""
+    return master == "local" or master.startswith("local[")
 
 
 def make_session(
@@ -59,7 +71,7 @@ def make_session(
     settings = dict(_SETTINGS)
     if master is not None:
         builder = builder.master(master)
-        if master.startswith("local"):
+        if is_this_machine(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             if "SPARK_HOME" not in os.environ:
                 os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))

@@ -2,6 +2,9 @@
 
     python -m queue_engine.pipeline.worker [--master …] [--engine-url …] [--data-path …]
 
+The engine's token comes from PENSTOCK_HTTP_TOKEN or, with --follow-stdin, as the first line of standard input, which is
+how `serve` starts it: so the token is in no environment. Java and Spark's Python processes inherit no secrets.
+
 It takes the lake's lock and ends, naming the holder, when another process has it. It is polite to the engine beside it:
 priority 15, 1 GB for Java. It ends when its standard input does (whoever started it is gone, however that went), when
 its parent is another than at first, or on SIGTERM: jobs are asked to end, Java is told, and whatever is left after
@@ -32,7 +35,6 @@ from queue_engine.pipeline import worker_state
 from queue_engine.pipeline.error_sentences import sentence_of
 from queue_engine.pipeline.jobs import (
     JOBS,
-    TOKEN_VARIABLE,
     add_common_options,
     chosen_master,
     plan_replay,
@@ -40,6 +42,7 @@ from queue_engine.pipeline.jobs import (
 )
 from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.secret_variables import take_token
 from queue_engine.pipeline.worker_jobs import Surroundings, WorkerJobs
 from queue_engine.pipeline.worker_log import WorkerLog
 from queue_engine.pipeline.worker_state import WorkerState, write_worker_state
@@ -96,7 +99,7 @@ class Ending:
         while True:
             if follows_stdin:
                 readable, _, _ = select.select([0], [], [], LOOK_AT_PARENT_S)
-                # Nothing is ever written there: readable means that the other end is closed.
+                # Nothing follows the first line: readable means that the other end is closed.
                 if readable and not os.read(0, 4096):
                     self.ask("standard input ended")
                     return
@@ -139,6 +142,9 @@ def kill_group(status: int) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Work until told to end, then end the process."""
     given = _parse(arguments)
+    token = take_token(os.environ)
+    if given.follow_stdin:
+        token = _first_line(0)
     os.umask(0o077)
     # A copy of its own: descriptor 2 goes to the log, and whoever reads this one sees its end with the process.
     told = os.fdopen(os.dup(2), "w", buffering=1)
@@ -156,11 +162,19 @@ def main(arguments: Sequence[str]) -> None:
             logging.getLogger("py4j").setLevel(logging.WARNING)
             told.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
             # Leaves from within: the lake is held until no thread of this process is left.
-            _leave(told, *_hold(given, lake, lake_path, log, ending))
+            _leave(told, *_hold(given, token, lake, lake_path, log, ending))
     except LakeHeldError as exc:
         _leave(told, EXIT_HELD, str(exc))
     except (PenstockError, OSError) as exc:
         _leave(told, EXIT_FAILED, str(exc))
+
+
+def _first_line(descriptor: int) -> str:
+    """What stands before the first line's end; it takes no byte more, so that the rest can be waited for."""
+    line = b""
+    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+        line += byte
+    return os.fsdecode(line)
 
 
 def _leave(told: TextIO, status: int, sentence: str) -> NoReturn:
@@ -173,7 +187,9 @@ def _leave(told: TextIO, status: int, sentence: str) -> NoReturn:
     os._exit(status)
 
 
-def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog, ending: Ending) -> tuple[int, str]:
+def _hold(
+    given: argparse.Namespace, token: str, lake: Lake, lake_path: Path, log: WorkerLog, ending: Ending
+) -> tuple[int, str]:
     """Start the session and run the jobs until the end is asked for; exit status and what is to be said."""
     say = _StateFile(lake_path)
     say(worker_state.STARTING)
@@ -194,7 +210,7 @@ def _hold(given: argparse.Namespace, lake: Lake, lake_path: Path, log: WorkerLog
         spark=spark,
         lake=lake,
         lake_path=lake_path,
-        make_engine=lambda: LogClient(given.engine_url, os.environ.get(TOKEN_VARIABLE, "")),
+        make_engine=lambda: LogClient(given.engine_url, token),
         clock=SystemClock(),
         read_from=given.read_from,
     )
@@ -289,7 +305,11 @@ def _end_java(spark: Any) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("pipeline worker", description="Run all jobs of the data pipeline.")
     add_common_options(parser)
-    parser.add_argument("--follow-stdin", action="store_true", help="end when standard input ends")
+    parser.add_argument(
+        "--follow-stdin",
+        action="store_true",
+        help="take the engine's token from the first line of standard input, and end when standard input does",
+    )
     return parser.parse_args(arguments)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from queue_engine.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.errors import JavaMissingError
 from queue_engine.pipeline.java import find_java
-from queue_engine.pipeline.jobs import MASTER_VARIABLE, TOKEN_VARIABLE
+from queue_engine.pipeline.jobs import MASTER_VARIABLE
+from queue_engine.pipeline.secret_variables import without_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,8 @@ class WorkerProcess:
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
-        self._environment = {**(os.environ if environment is None else environment), TOKEN_VARIABLE: token}
+        self._token = token
+        self._environment = without_secrets(os.environ if environment is None else environment)
         self._clock = clock or SystemClock()
         self._end = threading.Event()
         self._mutex = threading.Lock()
@@ -180,6 +182,7 @@ class WorkerProcess:
                 )
             except OSError as exc:
                 return f"it could not be started: {exc}"
+            _tell_token(process, self._token)
         logger.info("the pipeline's worker is started pid=%d because %s", process.pid, work)
         self._state = WorkerProcessState(
             RUNNING,
@@ -204,6 +207,14 @@ class WorkerProcess:
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
+
+
+def _tell_token(process: "subprocess.Popen[str]", token: str) -> None:
+    """The first line of its standard input: arguments and environments can be read by others."""
+    assert process.stdin is not None
+    # One that has ended already says why on its standard error.
+    with contextlib.suppress(OSError):
+        os.write(process.stdin.fileno(), os.fsencode(token) + b"\n")
 
 
 def _last_line(process: "subprocess.Popen[str]") -> str:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +16,52 @@ from queue_engine.pipeline.job_state import read_states
 from queue_engine.pipeline.lake_lock import holder_of
 from queue_engine.pipeline.worker_log import BYTES_MAX
 from queue_engine.pipeline.worker_state import read_worker_state
-from tests.support.server import ROOT, ServerProcess
+from tests.support.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 GONE_WITHIN_S = 5.0
 START_TIMEOUT_S = 200.0  # at the lowest priority, beside whatever else this machine does
+TOKEN = "not-for-everybody-to-read"
+DJANGO_SECRET = "nor-is-this"
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def group(leader_pid: int) -> list[int]:
     """The processes of a group that have not ended."""
-    found = []
+    return [pid for pid, state, pgrp, _ in processes() if pgrp == leader_pid and state != "Z"]
+
+
+def session(leader_pid: int) -> list[int]:
+    """All that a worker has started: Spark's Python processes are in groups of their own."""
+    return [pid for pid, state, _, leader in processes() if leader == leader_pid and state != "Z"]
+
+
+def processes() -> Iterator[tuple[int, str, int, int]]:
+    """Process, state, group and session of each."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                state, _, pgrp = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:3]
+                state, _, pgrp, leader = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:4]
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if int(pgrp) == leader_pid and state != "Z":
-                found.append(int(entry))
-    return found
+            yield int(entry), state, int(pgrp), int(leader)
+
+
+def archive_a_message(server: ServerProcess) -> None:
+    """Publish one that is archived, which the worker can do only with the token, and wait until it is."""
+    for path in ("/topic/create?topic=orders", "/cursor/create?topic=orders&cursor=archive", "/pub?topic=orders"):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.http_port}{path}", data=b"first", method="POST", headers=headers
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def is_archived() -> bool:
+        return all(cursor["depth"] == 0 for cursor in server.topic_stats("orders")["cursors"])
+
+    assert not is_archived()
+    wait_for("the message in the archive", is_archived, timeout_s=START_TIMEOUT_S, every_s=0.1)
 
 
 def java_of(worker_pid: int) -> int:
@@ -77,7 +104,8 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
     classes = lake / "scratch" / "classes"
     classes.mkdir(parents=True)
     (classes / "of-an-earlier-version.jsa").write_bytes(b"Java's classes")
-    with ServerProcess(tmp_path / "data") as server:
+    environment = {"PENSTOCK_HTTP_TOKEN": TOKEN, "DJANGO_SECRET_KEY": DJANGO_SECRET}
+    with ServerProcess(tmp_path / "data", options=["--storage=log"], environment=environment) as server:
         put_request(lake, "start_job", job="compact")
         first = ready_worker(lake)
         assert not classes.exists(), "no version uses it any more"
@@ -87,6 +115,14 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         assert autogroup_nice(java_of(first)) in (15, None)
         assert autogroup_nice(server.pid) in (0, None)
         assert b"-Xmx1g" in Path(f"/proc/{java_of(first)}/cmdline").read_bytes()
+
+        archive_a_message(server)
+        pids = session(first)
+        assert len(pids) > len(group(first)), "Spark's Python processes run, too"
+        for pid in pids:
+            for name in ("cmdline", "environ"):
+                shown = Path(f"/proc/{pid}/{name}").read_bytes()
+                assert not [text for text in (TOKEN, DJANGO_SECRET, ADMIN_PASSWORD) if text.encode() in shown]
 
         second = subprocess.run(
             [sys.executable, "-m", "queue_engine.pipeline.worker", f"--data-path={tmp_path / 'data'}"],
@@ -146,15 +182,8 @@ def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: 
     wait_until_gone(worker, killed_s)
 
 
-@pytest.mark.timeout(250)
-def test_the_token_is_in_no_command_line_and_no_pipeline_means_none(tmp_path: Path, lake: Path) -> None:
-    token = "not-for-everybody-to-read"
-    with ServerProcess(tmp_path / "data", options=[f"--http-token={token}"]) as server:
-        put_request(lake, "start_job", job="compact")
-        worker = wait_for("the worker", lambda: holder_of(str(lake)), timeout_s=START_TIMEOUT_S).pid
-        assert token.encode() not in Path(f"/proc/{worker}/cmdline").read_bytes()
-        assert f"PENSTOCK_HTTP_TOKEN={token}".encode() in Path(f"/proc/{worker}/environ").read_bytes()
-        server.stop()
+@pytest.mark.timeout(60)
+def test_no_pipeline_means_no_worker(tmp_path: Path, lake: Path) -> None:
     put_request(lake, "start_job", job="compact")
     with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:
         wait_for("three looks for work, had there been any", lambda: time.monotonic() > started_s(server) + 6)

@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from queue_engine.errors import PenstockError
 from queue_engine.pipeline.job_state import JobState, read_states
 from queue_engine.pipeline.lake_lock import holder_of
+from queue_engine.pipeline.secret_variables import TOKEN_VARIABLE, without_secrets
 from queue_engine.pipeline.worker_state import read_worker_state
 
 _MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker"}
@@ -40,7 +41,9 @@ class Command(BaseCommand):
         self.stdout.flush()
         # The package is where this project is, wherever the command was started.
         paths = [str(settings.BASE_DIR), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**without_secrets(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
+        if token := os.environ.get(TOKEN_VARIABLE):
+            environment[TOKEN_VARIABLE] = token
         # The data path was taken from the command line by manage.py, and stands in the environment.
         arguments = [sys.executable, "-m", _MODULES[given["what"]], *given["rest"]]
         os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter, a module of our own

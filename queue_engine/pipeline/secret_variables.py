@@ -1,0 +1,31 @@
+"""Which variables of an environment hold secrets: they stay out of the pipeline's processes.
+
+Java and Spark's Python processes inherit the environment of the process that starts them. /proc/PID/environ shows it to
+every process of the same user, and Java writes parts of it to the report of a crash.
+"""
+
+import re
+from collections.abc import Mapping, MutableMapping
+
+TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
+
+_SECRET = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.IGNORECASE)
+# Spark needs its own: spark-submit hands over a secret, and Spark's file systems log in with those of AWS.
+_OF_SPARK = ("SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "AWS_")
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a process of the pipeline may inherit."""
+    return {name: value for name, value in environment.items() if not _is_secret(name)}
+
+
+def take_token(environment: MutableMapping[str, str]) -> str:
+    """Remove all secrets, so that no process started later inherits them; return the engine's token, "" without one."""
+    token = environment.get(TOKEN_VARIABLE, "")
+    for name in [name for name in environment if _is_secret(name)]:
+        del environment[name]
+    return token
+
+
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET.search(name)) and not name.startswith(_OF_SPARK)
