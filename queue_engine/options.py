@@ -102,6 +102,15 @@ class Options:
         "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
         low=0,
     )
+    # The kernel counts a process of priority 5 for a third of one of 0: beside a busy program on each core the worker
+    # still has a quarter of them.
+    worker_nice: int = _option(
+        5, "priority of the pipeline's worker, 0 (as the server) to 19 (only when nothing else runs)", low=0, high=19
+    )
+    # Spark refuses to start with less than 450 MiB.
+    worker_memory_bytes: int = _option(
+        1 << 30, "memory of the pipeline worker's Java, bytes; its Python processes come on top", low=512 << 20
+    )
     set_aside_segment: str = _option(
         "", "a file of the log that can't be read: tells what would be lost without it; NAME:COUNT sets it aside"
     )

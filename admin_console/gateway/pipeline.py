@@ -32,6 +32,7 @@ from queue_engine.pipeline.lake_lock import LakeHolder, holder_of
 from queue_engine.pipeline.replay_listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
 from queue_engine.pipeline.status_file import BrokenStatusFileError
 from queue_engine.pipeline.work_signs import WorkSigns
+from queue_engine.pipeline.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker_process import WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker_state import WorkerState, read_worker_state
 
@@ -46,6 +47,7 @@ __all__ = [
     "ReplayAsked",
     "ReplayPlanned",
     "ReplayView",
+    "WorkerLimits",
     "WorkerProcessState",
     "WorkerState",
     "get_pipeline",
@@ -240,6 +242,7 @@ def make_pipeline(
     *,
     engine_url: str,
     token: str,
+    limits: WorkerLimits,
     snapshot: Callable[[], EngineSnapshot | None],
     has_samples: bool,
     is_switched_on: bool,
@@ -255,7 +258,8 @@ def make_pipeline(
         return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
 
     signs = WorkSigns(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
-    return Pipeline(lake_path, WorkerProcess(data_path, engine_url, token=token, find_work=signs.find))
+    process = WorkerProcess(data_path, engine_url, token=token, find_work=signs.find, limits=limits)
+    return Pipeline(lake_path, process)
 
 
 _current: Pipeline | None = None

@@ -35,6 +35,7 @@ from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.samples_bar import SamplesBar
 from queue_engine.pipeline.secret_variables import take_token
+from queue_engine.pipeline.worker_limits import DEFAULT, MEMORY, add_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,13 +93,14 @@ def run_job(
     master: str | None,
     once: bool,
     read_from: str = AUTO,
+    memory_bytes: int = DEFAULT.memory_bytes,
     stop: threading.Event | None = None,
 ) -> None:
     """Hold the lake, run one job in a session of its own, and return when it is over.
 
     name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
-    job is up to date. read_from: as of `ReadOptions`. Raises PipelineError, among them LakeHeldError while the worker
-    or another command has the lake.
+    job is up to date. read_from: as of `ReadOptions`. memory_bytes: as of `make_session`. Raises PipelineError, among
+    them LakeHeldError while the worker or another command has the lake.
     """
     job, replay_id = job_of(name)
     stop = stop or threading.Event()
@@ -106,7 +108,7 @@ def run_job(
     lake = Lake(str(lake_path), clock=clock)
     with lake.lock():
         reports = JobReports(lake_path, clock)
-        spark = start_session(f"penstock-{name}", lake_path, master)
+        spark = start_session(f"penstock-{name}", lake_path, master, memory_bytes)
         try:
             failures: list[BaseException] = []
 
@@ -163,7 +165,7 @@ def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | No
     return None if "PYSPARK_GATEWAY_PORT" in environment else MASTER_DEFAULT
 
 
-def start_session(app_name: str, lake_path: Path, master: str | None) -> "SparkSession":
+def start_session(app_name: str, lake_path: Path, master: str | None, memory_bytes: int) -> "SparkSession":
     """A session whose Python processes find this package wherever it was started from. Raises PipelineError."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
@@ -172,6 +174,7 @@ def start_session(app_name: str, lake_path: Path, master: str | None) -> "SparkS
         app_name,
         scratch=lake_path / "scratch",
         master=master,
+        memory_bytes=memory_bytes,
         extra={"spark.scheduler.mode": "FAIR"},
     )
 
@@ -317,6 +320,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
+    add_option(parser, MEMORY)
     parser.add_argument(
         "--read-from",
         type=_read_from,
@@ -351,6 +355,7 @@ def main(arguments: Sequence[str]) -> int:
             master=chosen_master(given.master, os.environ),
             once=given.once,
             read_from=given.read_from,
+            memory_bytes=given.worker_memory_bytes,
             stop=stop,
         )
     except (PenstockError, OSError) as exc:

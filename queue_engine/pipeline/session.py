@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.java import find_java
 from queue_engine.pipeline.spark_home import lean_spark_home
+from queue_engine.pipeline.worker_limits import DEFAULT
 
-DRIVER_MEMORY = "1g"
 # Fixed in the checkpoint of every stateful stream: to change it is to begin that stream anew.
 SHUFFLE_PARTITIONS = 2
 
@@ -32,7 +32,6 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": DRIVER_MEMORY,
     # Every user of this machine reaches the ports of the driver and its block manager, which without this run what they
     # are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a cluster, the
     # cluster's own settings say whether and by which secret.
@@ -57,12 +56,14 @@ def make_session(
     *,
     scratch: Path,
     master: str | None = None,
+    memory_bytes: int = DEFAULT.memory_bytes,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session of this process.
 
     scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
-    extra: settings that override ours. Raises JavaMissingError, OSError.
+    memory_bytes: of Java, on this machine; with a cluster Spark's own settings say it. extra: settings that override
+    ours. Raises JavaMissingError, OSError.
     """
     os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
     # Workers are to be this interpreter: another has none of our packages.
@@ -76,6 +77,7 @@ def make_session(
             if "SPARK_HOME" not in os.environ:
                 os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))
             settings |= _LOCAL_SETTINGS
+            settings["spark.driver.memory"] = f"{memory_bytes >> 20}m"
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     settings |= dict(extra or {})

@@ -5,11 +5,12 @@
 The engine's token comes from PENSTOCK_HTTP_TOKEN or, with --follow-stdin, as the first line of standard input, which is
 how `serve` starts it: so the token is in no environment. Java and Spark's Python processes inherit no secrets.
 
-It takes the lake's lock and ends, naming the holder, when another process has it. It is polite to the engine beside it:
-priority 15, 1 GB for Java. It ends when its standard input does (whoever started it is gone, however that went), when
-its parent is another than at first, or on SIGTERM: jobs are asked to end, Java is told, and whatever is left after
-four seconds, or was never ready, is killed with the process's whole group. Nothing is lost by that: jobs are made to be
-killed. Exit status: 0 asked to end, 1 it could not start or go on, 3 the lake is held.
+It takes the lake's lock and ends, naming the holder, when another process has it. It gives way to the engine beside it:
+its priority and its Java's memory are options (worker_limits.py). It ends when its standard input does (whoever started
+it is gone, however that went), when its parent is another than at first, or on SIGTERM: jobs are asked to end, Java is
+told, and whatever is left after four seconds, or was never ready, is killed with the process's whole group. Nothing is
+lost by that: jobs are made to be killed. Exit status: 0 asked to end, 1 it could not start or go on, 3 the lake is
+held.
 
 What it has to say to who started it (why it ended, where its log is) goes to its first standard error; all else,
 Java's words too, to pipeline/worker.log.
@@ -44,12 +45,12 @@ from queue_engine.pipeline.lake import Lake
 from queue_engine.pipeline.log_client import LogClient
 from queue_engine.pipeline.secret_variables import take_token
 from queue_engine.pipeline.worker_jobs import Surroundings, WorkerJobs
+from queue_engine.pipeline.worker_limits import NICE, add_option
 from queue_engine.pipeline.worker_log import WorkerLog
 from queue_engine.pipeline.worker_state import WorkerState, write_worker_state
 
 logger = logging.getLogger(__name__)
 
-NICE = 15
 AUTOGROUP = Path("/proc/self/autogroup")
 AUTOGROUP_ATTEMPTS = 5
 AUTOGROUP_AGAIN_AFTER_S = 0.15
@@ -110,19 +111,19 @@ class Ending:
                 return
 
 
-def give_way() -> None:
-    """Let the engine beside this process, and whatever this process starts, have the cores first.
+def give_way(nice: int) -> None:
+    """Give this process, and whatever it starts, the priority `nice`, so that the engine beside it has the cores first.
 
     Linux may share cores between sessions before it looks at priorities within one (autogroups), and the server starts
     the worker in a session of its own, which then gets as much as the engine's whatever its priority: so the session
     gets one, too.
     """
-    os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
     if os.getsid(0) != os.getpid():
         return  # somebody's terminal: not ours alone
     for _ in range(AUTOGROUP_ATTEMPTS):
         try:
-            AUTOGROUP.write_text(str(NICE))
+            AUTOGROUP.write_text(str(nice))
         except BlockingIOError:
             time.sleep(AUTOGROUP_AGAIN_AFTER_S)  # the kernel takes ten a second, of all processes together
         except OSError:
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str]) -> None:
     told = os.fdopen(os.dup(2), "w", buffering=1)
     if os.getpgrp() != os.getpid() and not os.isatty(0):
         os.setpgid(0, 0)
-    give_way()
+    give_way(given.worker_nice)
     ending = Ending()
     ending.watch(follows_stdin=given.follow_stdin)
     lake_path = Path(given.data_path).absolute() / "pipeline"
@@ -198,7 +199,7 @@ def _hold(
         shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
     try:
         master = chosen_master(given.master, os.environ)
-        spark = start_session("penstock-worker", lake_path, master)
+        spark = start_session("penstock-worker", lake_path, master, given.worker_memory_bytes)
     except Exception as exc:
         logger.exception("no Spark session")
         sentence = f"Spark did not start: {sentence_of(exc)}"
@@ -305,6 +306,7 @@ def _end_java(spark: Any) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("pipeline worker", description="Run all jobs of the data pipeline.")
     add_common_options(parser)
+    add_option(parser, NICE)
     parser.add_argument(
         "--follow-stdin",
         action="store_true",

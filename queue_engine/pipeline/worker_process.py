@@ -21,6 +21,7 @@ from queue_engine.errors import JavaMissingError
 from queue_engine.pipeline.java import find_java
 from queue_engine.pipeline.jobs import MASTER_VARIABLE
 from queue_engine.pipeline.secret_variables import without_secrets
+from queue_engine.pipeline.worker_limits import DEFAULT, WorkerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class WorkerProcess:
         *,
         token: str,
         find_work: Callable[[], str],
+        limits: WorkerLimits = DEFAULT,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -72,6 +74,7 @@ class WorkerProcess:
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
+        self._limits = limits
         self._token = token
         self._environment = without_secrets(os.environ if environment is None else environment)
         self._clock = clock or SystemClock()
@@ -164,6 +167,7 @@ class WorkerProcess:
     def _work(self, work: str, restarts: int) -> str:
         """Run the worker until it ends; why it did."""
         arguments = ["--engine-url", self._engine_url, "--data-path", str(self._data_path), "--follow-stdin"]
+        arguments += self._limits.arguments()
         with self._mutex:
             if self._end.is_set():
                 return ""

@@ -35,7 +35,7 @@ from admin_console.figures import frames, plotly_asset
 from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
-from admin_console.gateway.pipeline import Pipeline, make_pipeline, set_pipeline
+from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.live.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.stop_report import StopReport
@@ -256,6 +256,7 @@ class Serving:
             settings.DATA_PATH,
             engine_url=f"http://{_joined(host, port)}",
             token=self._options.http_token,
+            limits=WorkerLimits.of(self._options),
             snapshot=lambda: self._runner.snapshot,
             has_samples=self._options.samples_interval_ms > 0,
             is_switched_on=self._with_pipeline,
