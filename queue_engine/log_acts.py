@@ -59,7 +59,7 @@ class LogPlace:
 
     number, id_base: its identity. synced_offset: where the part ends that is known to be on the disk. ranges: which
     offsets of that part have messages, each (first, next), ascending, RANGES_MAX at most; offsets between them have
-    none: they were reserved and never used, or a segment with them is lost. ranges_end: up to where `ranges` say it.
+    none: they were reserved and never used, or lost before this start. ranges_end: up to where `ranges` say it.
     time_offset: the first offset published at the time asked for, or later.
     """
 

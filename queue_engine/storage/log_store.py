@@ -40,7 +40,7 @@ from queue_engine.storage.progress_recovery import RecoveredProgress, recover_pr
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.queue_recovery import QueueRecovery
-from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
+from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport, lost_ranges
 from queue_engine.storage.segment import LogSegments
 from queue_engine.storage.sync_place import SyncPlace
 from queue_engine.ticket import Ticket
@@ -266,6 +266,7 @@ class LogStore:
                 released=opening.released,
                 memory_count_max=self._memory_count_max,
                 channel_starts=opening.channel_starts,
+                lost=lost_ranges(found.log.damages, opening.number),
             )
         self._next_channel = max([0, *wanted]) + 1
         self._recovered = dict(progress.channels)

@@ -63,10 +63,11 @@ class LogTopicStore:
         released: int | None,
         memory_count_max: int,
         channel_starts: Mapping[str, int] = MappingProxyType({}),
+        lost: Sequence[tuple[int, int]] = (),
     ) -> None:
         """next_offset: of the next message, at or behind the queue's end. reservation: what topology.json promises.
         released: where it was frozen, None when it was not. channel_starts: where the channels that there were
-        began."""
+        began. lost: ranges (first, next) of offsets whose messages this start found lost."""
         self.name = name
         self.number = number
         self.id_base = id_base
@@ -79,6 +80,7 @@ class LogTopicStore:
         self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)
         self.released_count = 0  # messages given to channels since the process started
         self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
+        self._lost = lost
         self._log = log
         self._oldest: tuple[int, int] | None = None  # the message at the front, and its publish time
         self._needed: tuple[int, int] | None = None  # an offset, and the position it was last found at
@@ -545,15 +547,20 @@ class LogTopicStore:
         return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 
     def ranges_between(self, first: int, end: int, count_max: int | None = None) -> list[tuple[int, int]]:
-        """Ranges (first, next) of these offsets that hold messages: all but the gaps, at most so many."""
-        found: list[tuple[int, int]] = []
+        """Ranges (first, next) of these offsets that were used, ascending, at most so many: all but the gaps. What is
+        lost since this start is among them, so that a reader misses it."""
+        used = [(max(begin, first), min(after, end)) for begin, after in self._lost if begin < end and first < after]
         for gap, count in [*self.gaps_between(first, end), (end, 0)]:
-            if len(found) == count_max:
-                break
             if first < gap:
-                found.append((first, gap))
+                used.append((first, gap))
             first = gap + count
-        return found
+        found: list[tuple[int, int]] = []
+        for begin, after in sorted(used):
+            if found and begin <= found[-1][1]:
+                found[-1] = (found[-1][0], max(after, found[-1][1]))
+            else:
+                found.append((begin, after))
+        return found[:count_max]
 
     def offset_before(self, offset: int, count: int) -> int:
         """The offset from which on `count` messages lie before `offset`, fewer where there are no more."""

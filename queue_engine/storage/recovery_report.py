@@ -63,6 +63,14 @@ class Damage:
         return f"Damage, {what}{'; ' if self.kept else ''}{self.kept}. {where}{self.reason}."
 
 
+def lost_ranges(damages: Sequence[Damage], topic_number: int) -> list[tuple[int, int]]:
+    """The ranges (first, next) of a topic's offsets of which each had a message that is lost, ascending."""
+    losses = [one for damage in damages for one in damage.losses if one.topic_number == topic_number]
+    return sorted(
+        (one.first_offset, one.next_offset) for one in losses if one.count == one.next_offset - one.first_offset
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ProgressLoss:
     """A channel that delivers `count` finished messages again, since the files that knew are damaged. is_exact: whether

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import orjson
 import pytest
 
 from tests.support.engine_process import EngineProcess
@@ -32,6 +33,7 @@ def test_its_messages_are_counted_by_topic_and_offsets(tmp_path: Path, is_clean:
         server.start()
         recovery = server.stats()["log"]["recovery"]
         depth = server.channel_stats("orders", "billing")["depth"]
+        place = orjson.loads(server.http("GET", "/log/topic?topic=orders"))
     finally:
         server.kill9()
     (damage,) = recovery["damages"]
@@ -42,6 +44,7 @@ def test_its_messages_are_counted_by_topic_and_offsets(tmp_path: Path, is_clean:
     told = f"Damage, {lost['count']} messages lost: {lost['count']} of topic orders (offsets {lost['first_offset']} to "
     assert [line for line in recovery["report"] if line.startswith(told)]
     assert told in server.log
+    assert place["ranges"] == [[0, 100]], "who reads the log is to miss them"
 
 
 def has_checkpoint(server: EngineProcess) -> bool:
