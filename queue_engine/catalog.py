@@ -195,7 +195,7 @@ class Catalog:
     def _join_log(self) -> list[Change]:
         """What is to be written once there is a log: that it carries the identity of this data directory."""
         state = self._log.state
-        if state.has_log or not state.identity or self._stores.log is None:
+        if (state.has_log and self._guard.is_joined) or not state.identity or self._stores.log is None:
             return []
         try:
             if not self._guard.has_segments:
@@ -208,7 +208,7 @@ class Catalog:
                 self._join_told_ns = now_ns + JOIN_TOLD_NS
                 logger.warning("identity of the log not written error=%s", exc)
             return []
-        return [log_joined()]
+        return [] if state.has_log else [log_joined()]
 
     def close(self) -> None:
         """Write what there is for the last time, with nothing ahead. Raises TopologyError."""

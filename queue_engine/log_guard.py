@@ -1,11 +1,17 @@
 """Whether a data directory's log and its topology.json belong together, looked at before a start changes anything.
 
     log/identity
-    {"version": 1, "identity": "5f1c…"} LF
+    {"version": 1, "identity": "5f1c…", "segments": true} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
+    log/segments/identity
+    {"version": 1, "identity": "5f1c…"} LF
+    CRC-32C as above
+
 `identity` is that of topology.json. It is written once, when the log has its first segment or a version without it
-wrote it; then topology.json says `has_log`. A log without a segment is another's, or was lost, unless it had none yet
+wrote it; then topology.json says `has_log`. `segments` says that the directory of segments has it, too: one that has
+another, or none, is another's, or a volume is not mounted there. An older version did not write that; the next start
+does. A log without a segment is another's, or was lost, unless it had none yet
 (no `has_log`), or the checkpoint says that all of it was removed.
 
 A number in the log that topology.json neither has as a topic of the log nor as a deleted one is unknown: whose messages
@@ -53,7 +59,10 @@ class LogGuard:
         self.directory = os.path.join(data_path, LOG_DIRECTORY)
         self._path = os.path.join(self.directory, IDENTITY_NAME)
         self._segments_path = os.path.join(self.directory, "segments")
+        self._of_segments_path = os.path.join(self._segments_path, IDENTITY_NAME)
         self._files = files
+        self.is_joined = False
+        """Whether the log and its segments have an identity, as `check` and `join` saw it."""
 
     @property
     def has_segments(self) -> bool:
@@ -78,30 +87,48 @@ class LogGuard:
 
     def identity(self) -> str:
         """Of the log, "" when it has none. Raises StorageError."""
+        return self._read(self._path)[0]
+
+    def _read(self, path: str) -> tuple[str, bool]:
+        """A file's identity, "" without one, and whether it says that the segments have theirs."""
         try:
-            data = self._files.read_whole(self._path, 1 << 16)
+            data = self._files.read_whole(path, 1 << 16)
         except OSError as exc:
-            raise StorageError(f"{self._path} can't be read: {exc}") from exc
+            raise StorageError(f"{path} can't be read: {exc}") from exc
         if data is None:
-            return ""
+            return "", False
         content = decode_line(data)
         if content is None:
             raise StorageError(
-                f"{self._path} is not what was written, so it can't be told whose log this is; nothing was changed. "
+                f"{path} is not what was written, so it can't be told whose log this is; nothing was changed. "
                 "If it belongs here, remove that file and let `manage.py topology accept` write it anew"
             )
         if content["version"] > VERSION:
-            raise NewerFormatError(self._path, content["version"], VERSION)
-        return str(content["identity"])
+            raise NewerFormatError(path, content["version"], VERSION)
+        return str(content["identity"]), bool(content.get("segments"))
 
     def join(self, identity: str) -> None:
-        """Write the log's identity. Raises OSError."""
-        self._files.replace(self._path, encode_line({"version": VERSION, "identity": identity}))
+        """Write the identity of the log and of its segments. Raises OSError."""
+        self._files.make_directory(self._segments_path)
+        # In this order: what the log says of its segments is so after a crash between the two.
+        content = {"version": VERSION, "identity": identity}
+        self._files.replace(self._of_segments_path, encode_line(content))
+        self._files.replace(self._path, encode_line({**content, "segments": True}))
+        self.is_joined = True
 
     def check(self, state: Topology, source: str) -> None:
         """Whether the log belongs to what `source`, a file, says that exists; "" for no file. Raises TopologyError
         when it does not, or StorageError when it can't be told."""
-        has_segments, identity = self.has_segments, self.identity()
+        has_segments = self.has_segments
+        identity, is_told_of_segments = self._read(self._path)
+        of_segments = self._read(self._of_segments_path)[0]
+        if identity and identity == state.identity and of_segments != identity and (of_segments or is_told_of_segments):
+            whose = f"is of data directory {of_segments}" if of_segments else "has no identity"
+            raise TopologyError(
+                f"{self.directory} is of data directory {identity}, and {self._segments_path} {whose}: it is "
+                "another's, or a volume is not mounted there. Nothing was changed. Put back the one that belongs here, "
+                "or let `manage.py topology accept` join them"
+            )
         expects = state.has_log or any(topic.reserved_offset for topic in state.log_topics)
         if expects and not has_segments and not self._may_be_empty(state, identity):
             count = len(state.log_topics)
@@ -127,6 +154,8 @@ class LogGuard:
                 "is another's, or was put back from an older backup; nothing was changed. Put back the one that "
                 "belongs here, or let `manage.py topology accept` join them"
             )
+
+        self.is_joined = bool(identity) and is_told_of_segments
 
     def _may_be_empty(self, state: Topology, identity: str) -> bool:
         """Whether a log without a segment can be the one that `state` knows. Raises StorageError."""

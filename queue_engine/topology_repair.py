@@ -166,8 +166,7 @@ class TopologyRepair:
                 topic.released = None
         state.sequence = max(state.sequence, 1)
         try:
-            if not has_segments and state.log_topics:
-                files.make_directory(self._guard.directory)
+            if (identity and has_segments) or (not has_segments and state.log_topics):
                 self._guard.join(state.identity)
             for path, previous in (
                 (paths.path, paths.previous_path),

@@ -11,6 +11,7 @@ import pytest
 from queue_engine.engine import Engine
 from queue_engine.errors import NewerTopologyError, StorageError, TopologyError
 from queue_engine.log_guard import LogGuard, UnknownTopicsError
+from queue_engine.storage.checked_line import encode_line
 from queue_engine.storage.files import Files
 from queue_engine.topology import checksum_of
 from queue_engine.topology_files import encode_entry
@@ -159,6 +160,44 @@ def test_a_log_of_another_data_directory_stops_the_start_and_both_are_named(tmp_
     assert "don't belong together" in told
 
 
+def test_segments_of_another_data_directory_stop_the_start_and_both_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        made(tmp_path / name)
+    shutil.rmtree(tmp_path / "a" / "log" / "segments")
+    shutil.copytree(tmp_path / "b" / "log" / "segments", tmp_path / "a" / "log" / "segments")
+    told = stop_of(tmp_path / "a")
+    assert all(file_of(tmp_path / name)["identity"] in told for name in ("a", "b"))
+    assert f"{tmp_path / 'a' / 'log' / 'segments'} is of data directory" in told
+    TopologyRepair(str(tmp_path / "a"), Files()).accept()
+    make_engine(tmp_path / "a", ManualClock(), **SMALL).close()
+    make_engine(tmp_path / "a", ManualClock(), **SMALL).close()
+
+
+@pytest.mark.parametrize("keeps_directory", [True, False], ids=["an empty directory", "no directory"])
+def test_segments_alone_that_are_not_mounted_stop_the_start(tmp_path: Path, keeps_directory: bool) -> None:
+    made(tmp_path)
+    segments = tmp_path / "log" / "segments"
+    shutil.move(segments, tmp_path / "elsewhere")
+    if keeps_directory:
+        segments.mkdir()
+    assert f"{segments} has no identity: it is another's, or a volume is not mounted there" in stop_of(tmp_path)
+    if keeps_directory:
+        segments.rmdir()
+    shutil.move(tmp_path / "elsewhere", segments)
+    assert depth(make_engine(tmp_path, ManualClock(), **SMALL), "orders") == MESSAGES
+
+
+def test_segments_of_a_log_that_was_not_told_of_their_identity_get_it_at_the_next_start(tmp_path: Path) -> None:
+    made(tmp_path)
+    identity = file_of(tmp_path)["identity"]
+    (tmp_path / "log" / "identity").write_bytes(encode_line({"version": 1, "identity": identity}))
+    (tmp_path / "log" / "segments" / "identity").unlink()
+    assert depth(make_engine(tmp_path, ManualClock(), **SMALL), "orders") == MESSAGES
+    (tmp_path / "log" / "segments" / "identity").unlink()
+    assert "has no identity" in stop_of(tmp_path)
+
+
 def test_a_log_without_an_identity_is_another_s_once_it_had_one(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "log" / "identity").unlink()
@@ -189,8 +228,6 @@ def test_a_data_directory_of_before_gets_them_at_its_first_start(tmp_path: Path,
 
 def test_a_newer_identity_is_refused_naming_both_versions(tmp_path: Path) -> None:
     made(tmp_path)
-    from queue_engine.storage.checked_line import encode_line
-
     (tmp_path / "log" / "identity").write_bytes(encode_line({"version": 4, "identity": "x"}))
     told = stop_of(tmp_path)
     assert "4" in told
