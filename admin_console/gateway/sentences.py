@@ -17,17 +17,16 @@ def and_list(parts: list[str]) -> str:
 
 
 def message_counts(depth: int, in_flight: int, deferred: int) -> str:
-    """`12,304 messages waiting, 17 in flight and 230 deferred`; kinds with none are left out; "" when none is left."""
-    known = [
-        (number, kind)
-        for number, kind in ((depth, "waiting"), (in_flight, "in flight"), (deferred, "deferred"))
-        if number
-    ]
-    if not known:
+    """`12,551 messages (depth 12,304, 17 in flight, 230 deferred)`, or the one kind that there is: `12,304 messages`,
+    `17 messages in flight`, `230 messages deferred`; "" when there are none."""
+    kinds = [f"depth {depth:,}"] if depth else []
+    kinds += [f"{number:,} {kind}" for number, kind in ((in_flight, "in flight"), (deferred, "deferred")) if number]
+    messages = counted(depth + in_flight + deferred, "message")
+    if len(kinds) > 1:
+        return f"{messages} ({', '.join(kinds)})"
+    if not kinds:
         return ""
-    (first, first_kind), *others = known
-    # The noun stands with the first number and holds for all of them.
-    return and_list([f"{counted(first, 'message')} {first_kind}", *(f"{number:,} {kind}" for number, kind in others)])
+    return messages if depth else f"{messages} {'in flight' if in_flight else 'deferred'}"
 
 
 def outcome_counts(outcome: Outcome) -> dict[str, int]:
@@ -59,24 +58,23 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
             held = message_counts(outcome.depth, outcome.in_flight, 0) or "no messages"
             return f"Paused {name}: its consumers get nothing until it is resumed. It holds {held} now."
         case "unpause_topic" | "unpause_channel":
-            return f"Resumed {name}: {counted(outcome.depth, 'message')} waited."
+            return f"Resumed {name}: its depth was {outcome.depth:,}."
         case "retry_topic":
-            return f"{name} goes on: it takes publishes, and {counted(outcome.depth, 'message')} waited."
+            return f"{name} goes on: it is accepting messages, and its own depth is {outcome.depth:,}."
         case "retry_channel":
-            waiting = counted(outcome.depth, "message")
-            back = f", {outcome.in_flight:,} of them back from consumers" if outcome.in_flight else ""
-            return f"{name} goes on: {waiting} waiting{back}."
+            back = f", {outcome.in_flight:,} of it back from consumers" if outcome.in_flight else ""
+            return f"{name} goes on: its depth is {outcome.depth:,}{back}."
         case "empty_topic":
             where = f" and its {counted(outcome.channels, 'channel')}" if details.get("channels_too") else ""
             return f"Emptied {name}{where}: dropped {dropped}."
         case "empty_channel":
             return f"Emptied {name}: dropped {dropped}."
         case "delete_topic":
-            clients = f", disconnected {counted(outcome.clients, 'client')}" if outcome.clients else ""
-            return f"Deleted {name} with {counted(outcome.channels, 'channel')}: dropped {dropped}{clients}."
+            consumers = f", disconnected {counted(outcome.clients, 'consumer')}" if outcome.clients else ""
+            return f"Deleted {name} with {counted(outcome.channels, 'channel')}: dropped {dropped}{consumers}."
         case "delete_channel":
-            clients = f", disconnected {counted(outcome.clients, 'client')}" if outcome.clients else ""
-            return f"Deleted {name}: dropped {dropped}{clients}."
+            consumers = f", disconnected {counted(outcome.clients, 'consumer')}" if outcome.clients else ""
+            return f"Deleted {name}: dropped {dropped}{consumers}."
         case "requeue_channel":
             return f"Requeued {counted(outcome.in_flight, 'message')} of {name}."
         case "release_deferred":
@@ -86,9 +84,8 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
             place = f" to offset {details['target'].offset:,}" if "target" in details else ""
             return f"Rewound {name}{place}: its depth is {outcome.depth:,} now{taken}."
         case "create_cursor":
-            waiting = counted(outcome.depth, "message")
             return (
-                f"Created the pipeline cursor {cursor}: {waiting} to read."
+                f"Created the pipeline cursor {cursor}: {counted(outcome.depth, 'message')} to read."
                 if outcome.created
                 else f"The pipeline cursor {cursor} was there already; nothing was changed."
             )
@@ -100,11 +97,11 @@ def done(action: str, topic: str, channel: str, details: dict[str, Any], outcome
         case "delete_cursor":
             return f"Deleted the pipeline cursor {cursor}. It gave up {given_up(outcome.depth, cursor_name)}."
         case "archive_on":
-            waiting = counted(outcome.depth, "message")
+            to_archive = f"{counted(outcome.depth, 'message')} to archive"
             return (
-                f"Switched the archive of {topic} on: {waiting} to archive."
+                f"Switched the archive of {topic} on: {to_archive}."
                 if outcome.created
-                else f"The archive of {topic} was on already, with {waiting} to archive; nothing was changed."
+                else f"The archive of {topic} was on already, with {to_archive}; nothing was changed."
             )
         case "archive_off":
             return f"Switched the archive of {topic} off. It gave up {given_up(outcome.depth, cursor_name)}."

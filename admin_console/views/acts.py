@@ -9,7 +9,7 @@ from admin_console.gateway.sentences import counted, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
-_NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last client."
+_NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last consumer."
 
 
 _STORAGE_KINDS = {
@@ -65,8 +65,8 @@ class CreateChannel(ActPage):
     def question(self) -> Question:
         topic = self.topic_stats()
         wanted = self.request.POST.get("channel", "") or self.request.GET.get("channel", "")
-        waiting = (
-            f"It is the first channel, and takes over {counted(topic.depth, 'message')} waiting at the topic."
+        takes_over = (
+            f"It is the first channel, and takes over {counted(topic.depth, 'message')} from the topic."
             if not topic.channels and topic.depth
             else "It gets a copy of every message published from now on."
         )
@@ -75,7 +75,7 @@ class CreateChannel(ActPage):
             button="Create channel",
             post_url=self.url,
             cancel_url=reverse("topic", args=(self.topic,)),
-            consequences=[waiting, "Its messages wait until a consumer takes them."],
+            consequences=[takes_over, "It keeps its messages until a consumer takes them."],
             fields=[
                 Field("channel", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
             ],
@@ -95,13 +95,13 @@ class Publish(ActPage):
         if topic.channels:
             reach = f"It goes to {counted(len(topic.channels), 'channel')}."
         else:
-            reach = "The topic has no channel yet: the message waits at the topic until there is one."
+            reach = "The topic has no channel yet: the message stays at the topic until there is one."
         return Question(
             title=f"Publish a message to {self.topic}",
             button=f"Publish to {self.topic}",
             post_url=self.url,
             cancel_url=self.page_url,
-            consequences=[reach, *(["The topic is paused: the message waits there."] if topic.paused else [])],
+            consequences=[reach, *(["The topic is paused: the message stays there."] if topic.paused else [])],
             fields=[
                 Field(
                     "body",
@@ -151,10 +151,10 @@ class _Pause(ActPage):
     def question(self) -> Question:
         if self.channel:
             channel = self.channel_stats()
-            waiting = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
+            held = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
             consequences = [
-                f"Its {counted(channel.client_count, 'client')} will get no further messages until it is resumed.",
-                f"It holds {waiting} now." if waiting else "It is empty now.",
+                f"Its {counted(channel.client_count, 'consumer')} will get no further messages until it is resumed.",
+                f"It holds {held} now." if held else "It is empty now.",
                 "What is in flight can still be finished.",
             ]
         else:
@@ -181,14 +181,10 @@ class _Unpause(ActPage):
     def question(self) -> Question:
         if self.channel:
             channel = self.channel_stats()
-            consequence = (
-                f"{counted(channel.depth, 'waiting message')} will go to {counted(channel.client_count, 'client')}."
-            )
+            consequence = f"{counted(channel.depth, 'message')} will go to {counted(channel.client_count, 'consumer')}."
         else:
             topic = self.topic_stats()
-            consequence = (
-                f"{counted(topic.depth, 'waiting message')} will go to {counted(len(topic.channels), 'channel')}."
-            )
+            consequence = f"{counted(topic.depth, 'message')} will go to {counted(len(topic.channels), 'channel')}."
         return self.pose(f"Resume {self.name}", [consequence])
 
 
@@ -206,9 +202,9 @@ class _Retry(ActPage):
         reasons = [f"It is fenced: {one.fenced}."] if one.fenced else []
         reasons += [f"The disk refuses something of it: {one.unreadable}."] if one.unreadable else []
         if self.channel:
-            effect = "What is not finished waits again, what is in flight included: consumers may get it a second time."
+            effect = "What is not finished is delivered again, what is in flight included: consumers may get it twice."
         else:
-            effect = "It takes publishes again, and what waits at it goes on to its channels."
+            effect = "It is accepting messages again, and what it has goes on to its channels."
         return self.pose(
             f"Let {self.name} try again",
             [

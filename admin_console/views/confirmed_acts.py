@@ -14,13 +14,13 @@ _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
 
 def _dropped(depth: int, in_flight: int, deferred: int) -> str:
-    """`12,304 messages waiting, 17 in flight and 230 deferred will be dropped.`"""
+    """`12,551 messages (depth 12,304, 17 in flight, 230 deferred) will be dropped.`"""
     counts = message_counts(depth, in_flight, deferred)
     return f"{counts} will be dropped." if counts else "It holds no message now."
 
 
 def _of_channels(topic: TopicStats) -> tuple[int, int, int]:
-    """Waiting, in flight and deferred in all channels of a topic."""
+    """Depth, in flight and deferred of all channels of a topic."""
     return (
         sum(channel.depth for channel in topic.channels),
         sum(channel.in_flight_count for channel in topic.channels),
@@ -29,7 +29,7 @@ def _of_channels(topic: TopicStats) -> tuple[int, int, int]:
 
 
 def _disconnected(client_count: int) -> list[str]:
-    return [f"{counted(client_count, 'client')} will be disconnected."] if client_count else []
+    return [f"{counted(client_count, 'consumer')} will be disconnected."] if client_count else []
 
 
 def _given_up(topic: TopicStats) -> list[str]:
@@ -61,7 +61,7 @@ class EmptyTopic(ActPage):
         return self.pose(
             f"Empty {self.name}",
             [
-                f"Emptying a topic drops only what waits at the topic itself: {counted(topic.depth, 'message')}.",
+                f"Emptying a topic drops only what is at the topic itself: {counted(topic.depth, 'message')}.",
                 f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
                 _afterwards(topic.storage),
             ],
@@ -73,10 +73,10 @@ class EmptyTopic(ActPage):
                     choices=(
                         Choice(
                             "topic",
-                            f"Only what waits at the topic: {counted(topic.depth, 'message')}",
+                            f"Only what is at the topic: {counted(topic.depth, 'message')}",
                             not channels_too,
                         ),
-                        Choice("channels_too", f"Its channels too: {in_channels} there", channels_too),
+                        Choice("channels_too", f"Its channels too: {in_channels}", channels_too),
                     ),
                 ),
                 typed_name_field(self.name),
@@ -179,7 +179,7 @@ class DeleteChannel(_ChannelAct):
 
 
 class RequeueChannel(ActPage):
-    """All in flight, one client's, or one message. `?client=KEY` and `?message=ID` choose beforehand."""
+    """All in flight, one consumer's, or one message. `?client=KEY` and `?message=ID` choose beforehand."""
 
     action = "requeue_channel"
 
@@ -192,11 +192,11 @@ class RequeueChannel(ActPage):
         scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]
         fields = []
         if clients:
-            scopes.append(Choice("client", "What one client holds", scope == "client"))
+            scopes.append(Choice("client", "What one consumer holds", scope == "client"))
             fields.append(
                 Field(
                     "client",
-                    "Client",
+                    "Consumer",
                     kind="select",
                     choices=tuple(
                         Choice(str(client.client_key), _client_label(client), str(client.client_key) == client_key)
@@ -227,7 +227,7 @@ class RequeueChannel(ActPage):
         if scope == "client":
             text = self.request.POST.get("client", "")
             if not re.fullmatch(r"[0-9]{1,18}", text):
-                raise ComplaintError(f"{text[:40]!r} is not a client's number. Nothing was done.")
+                raise ComplaintError(f"{text[:40]!r} is not a consumer's number. Nothing was done.")
             return {"client_key": int(text)}
         if scope == "message":
             text = self.request.POST.get("message", "").strip()
@@ -238,7 +238,7 @@ class RequeueChannel(ActPage):
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         if "client_key" in details:
-            return f"client {details['client_key']}"
+            return f"consumer {details['client_key']}"
         return f"message {details['message_id']}" if "message_id" in details else ""
 
 
@@ -249,7 +249,7 @@ class ReleaseDeferred(ActPage):
         channel = self.channel_stats()
         return self.pose(
             f"Release deferred messages of {self.name}",
-            [f"{counted(channel.deferred_count, 'deferred message')} will wait in the queue now, before their time."],
+            [f"{counted(channel.deferred_count, 'deferred message')} will be due now, before the time."],
             button=f"Release deferred of {self.name}",
         )
 

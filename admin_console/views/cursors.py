@@ -98,8 +98,8 @@ class ArchiveOn(_CursorAct):
                 "Channels and consumers notice nothing.",
             ]
         else:
-            waiting = counted(archive.depth, "message")
-            consequences = [f"It is on already, with {waiting} still to be archived; nothing will change."]
+            to_archive = counted(archive.depth, "message")
+            consequences = [f"It is on already, with {to_archive} still to be archived; nothing will change."]
         chosen = self.request.POST.get("start", "start")
         return self.pose(
             f"Switch the archive of {self.topic} on",

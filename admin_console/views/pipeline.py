@@ -96,8 +96,8 @@ class _JobAct(_PipelineAct):
 
 
 _STOPPED = {
-    "archive": "Nothing is archived until it is started again; the log keeps what waits, within its limit.",
-    "rollup": "The history of the graphs gets no new minutes until it is started again; samples wait for seven days.",
+    "archive": "Nothing is archived until it is started again; the log keeps what is to be archived, within its limit.",
+    "rollup": "The graphs' history gets no new minutes until it is started again; samples are kept for seven days.",
     "compact": "Closed days of the history are not recomputed until it is started again.",
 }
 
@@ -169,7 +169,7 @@ class PlanReplay(_PipelineAct):
                 ),
                 Field(
                     "rate",
-                    "At most so many a second",
+                    "Rate limit, messages/s",
                     value=self._given("rate"),
                     help="Optional; without it as fast as the engine takes them.",
                     length_max=9,
@@ -205,7 +205,7 @@ class PlanReplay(_PipelineAct):
             complaints.append(f"Expression: {complaint}.")
         rate_text = self._given("rate")
         if rate_text and not (re.fullmatch(r"[0-9]{1,7}", rate_text) and 1 <= int(rate_text) <= RATE_MAX):
-            complaints.append(f"{rate_text[:20]!r} is not a rate: a whole number from 1 to {RATE_MAX:,} a second.")
+            complaints.append(f"{rate_text[:20]!r} is not a rate limit: a whole number, 1 to {RATE_MAX:,} messages/s.")
         if complaints:
             raise ComplaintError(*complaints)
         self.replay_id = self.pipeline.new_replay_id()
@@ -241,7 +241,7 @@ class RunReplay(_PipelineAct):
             more = [f"{len(channels) - len(named)} more"] if len(channels) > len(named) else []
             reach = f"They go to {and_list([*named, *more])}."
         else:
-            reach = f"{asked.target} has no channel: they wait at the topic until there is one."
+            reach = f"{asked.target} has no channel: they stay at the topic until there is one."
         return self.pose(
             f"Run the replay {self.replay_id}",
             [

@@ -86,7 +86,7 @@ def test_create_a_topic_and_a_channel(
     publish(server, "born", 3)
     wait_for_figure(page, "waiting", "3")
     dialog = open_act(page, "New channel…")
-    expect(dialog).to_contain_text("It is the first channel, and takes over 3 messages waiting at the topic.")
+    expect(dialog).to_contain_text("It is the first channel, and takes over 3 messages from the topic.")
     confirm(dialog, "Create channel", name="reader")
     assert message(page) == "Created born/reader."
     assert page.url.endswith("/topics/born/reader/")
@@ -124,7 +124,7 @@ def test_pause_and_unpause_a_topic(server: ServerProcess, open_page: OpenPage) -
     assert server.channel_stats("lock", "gate")["depth"] == 0
 
     dialog = open_act(page, "Resume…")
-    expect(dialog).to_contain_text("2 waiting messages will go to 1 channel.")
+    expect(dialog).to_contain_text("2 messages will go to 1 channel.")
     confirm(dialog, "Resume lock")
     assert message(page).startswith("Resumed lock:")
     assert topology(server, "lock")["paused"] is False
@@ -154,20 +154,20 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
     expect(dialog.get_by_label("Reason")).to_have_value("a test")
     assert server.topic_stats("flush")["depth"] == 4
     confirm(dialog, "Empty flush", confirm="flush", reason="")
-    assert message(page) == "Emptied flush: dropped 4 messages waiting."
+    assert message(page) == "Emptied flush: dropped 4 messages."
     assert server.topic_stats("flush")["depth"] == 0
     assert topology(server, "flush") is not None
-    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 messages waiting.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 messages.")
 
     create_channel(server, "flush", "a")
     create_channel(server, "flush", "b")
     publish(server, "flush", 2)
     dialog = open_act(page, "Empty…")
-    dialog.get_by_label("Its channels too: 4 messages waiting there").check()
+    dialog.get_by_label("Its channels too: 4 messages").check()
     confirm(dialog, "Empty flush", confirm="flush")
-    assert message(page) == "Emptied flush and its 2 channels: dropped 4 messages waiting."
+    assert message(page) == "Emptied flush and its 2 channels: dropped 4 messages."
     assert server.channel_stats("flush", "b")["depth"] == 0
-    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 messages waiting.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 messages.")
 
 
 def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -176,12 +176,12 @@ def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: 
     publish(server, "doomed", 5)
     page = open_page("/topics/doomed/", graphs=False)
     dialog = open_act(page, "Delete…")
-    expect(dialog).to_contain_text("5 messages waiting will be dropped.")
+    expect(dialog).to_contain_text("5 messages will be dropped.")
     press(dialog, "Delete doomed", confirm="Doomed")
     expect_refused(dialog, "'Doomed' is not doomed. Nothing was done.")
     assert topology(server, "doomed") is not None
     confirm(dialog, "Delete doomed", confirm="doomed", reason="nobody reads it")
-    assert message(page) == "Deleted doomed with 1 channel: dropped 5 messages waiting."
+    assert message(page) == "Deleted doomed with 1 channel: dropped 5 messages."
     assert page.url.endswith("/topics/")
     assert topology(server, "doomed") is None
     expect_audited(page, "doomed", "delete topic", "Deleted doomed with 1 channel", reason="nobody reads it")
@@ -243,7 +243,7 @@ def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_pag
         row = clients.get_by_role("row").filter(has_text="ann")
         row.wait_for()
         dialog = open_act(page, "Requeue now", row)
-        expect(dialog.get_by_label("What one client holds")).to_be_checked()
+        expect(dialog.get_by_label("What one consumer holds")).to_be_checked()
         confirm(dialog, "Requeue weir/crew", reason="ann hangs")
         assert message(page) == "Requeued 1 message of weir/crew."
         expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.", reason="ann hangs")
@@ -294,7 +294,7 @@ def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
     page = open_page("/topics/later/now/", graphs=False)
     wait_for_figure(page, "deferred", "1")
     dialog = open_act(page, "Release deferred…")
-    expect(dialog).to_contain_text("1 deferred message will wait in the queue now, before their time.")
+    expect(dialog).to_contain_text("1 deferred message will be due now, before the time.")
     confirm(dialog, "Release deferred of later/now")
     assert message(page) == "Released 1 deferred message of later/now."
     assert (figure(page, "deferred"), figure(page, "depth")) == ("0", "1")
@@ -315,11 +315,11 @@ def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints:
     expect_refused(dialog, "'east' is not basin/east. Nothing was done.")
     assert server.channel_stats("basin", "east")["depth"] == 3
     confirm(dialog, "Empty basin/east", confirm="basin/east")
-    assert message(page) == "Emptied basin/east: dropped 3 messages waiting."
+    assert message(page) == "Emptied basin/east: dropped 3 messages."
     assert figure(page, "depth") == "0"
     assert server.channel_stats("basin", "west")["depth"] == 3
     assert [channel["name"] for channel in topology(server, "basin")["channels"]] == ["east", "west"]
-    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 messages waiting.")
+    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 messages.")
 
 
 def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -336,15 +336,15 @@ def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints
             every_s=0.1,
         )
         dialog = open_act(page, "Delete…")
-        expect(dialog).to_contain_text("1 client will be disconnected.")
+        expect(dialog).to_contain_text("1 consumer will be disconnected.")
         press(dialog, "Delete delta/arm", confirm="delta")
         expect_refused(dialog, "'delta' is not delta/arm. Nothing was done.")
         assert topology(server, "delta")["channels"] != []
         confirm(dialog, "Delete delta/arm", confirm="delta/arm")
-        assert message(page) == "Deleted delta/arm: dropped 2 messages waiting, disconnected 1 client."
+        assert message(page) == "Deleted delta/arm: dropped 2 messages, disconnected 1 consumer."
         assert page.url.endswith("/topics/delta/")
         assert topology(server, "delta")["channels"] == []
-        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 messages waiting")
+        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 messages")
         consumer.expect_closed()
 
 

@@ -77,9 +77,9 @@ def test_what_clients_say_of_themselves_is_only_text(server: ServerProcess, open
         page.reload()
         expect(rows).to_have_count(len(PAYLOADS))
         expect_harmless(page)
-        # In the dialog the clients are choices.
+        # In the dialog the consumers are choices.
         dialog = open_act(page, "Requeue in flight…")
-        expect(dialog.get_by_label("Client", exact=True)).to_contain_text("</script><script>window.ran=1</script>")
+        expect(dialog.get_by_label("Consumer", exact=True)).to_contain_text("</script><script>window.ran=1</script>")
         expect_harmless(page)
     finally:
         for client in clients:

@@ -176,7 +176,7 @@ def test_a_replay_is_planned_run_at_its_rate_and_cancelled(server: ServerProcess
     dialog.get_by_label("Archived topic").select_option("orders")
     dialog.get_by_label("Publish to topic").fill("orders")
     dialog.get_by_label("Expression").fill(f"body.amount >= {AMOUNTS * 3 // 4} and not replayed")
-    dialog.get_by_label("At most so many a second").fill(str(RATE))
+    dialog.get_by_label("Rate limit, messages/s").fill(str(RATE))
     with page.expect_navigation():
         dialog.get_by_role("button", name="Plan the replay").click()
     assert "/pipeline/replays/" in page.url

@@ -168,16 +168,16 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
     engine.submit("pause_topic", "orders").result(5)
     engine.submit("publish", "orders", [b"x", b"y"]).result(5)
     page = client.get("/topics/orders/~empty/").content.decode()
-    assert "drops only what waits at the topic itself: 2 messages" in page
-    assert "Its channels too: 5 messages waiting there" in page
+    assert "drops only what is at the topic itself: 2 messages" in page
+    assert "Its channels too: 5 messages<" in page
     answer = post(client, "/topics/orders/~empty/", typed_name="orders")
-    assert answer["message"] == "Emptied orders: dropped 2 messages waiting."
+    assert answer["message"] == "Emptied orders: dropped 2 messages."
     assert answer["counts"] == {"depth": 2}
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 5
     answer = post(client, "/topics/orders/~empty/", typed_name="orders", scope="channels_too")
-    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 messages waiting."
+    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 messages."
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 0
@@ -187,11 +187,11 @@ def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Clien
     engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(5)
     with consume(engine, 2):
         page = client.get("/topics/orders/billing/~empty/").content.decode()
-        assert "3 messages waiting, 2 in flight and 1 deferred will be dropped." in page
+        assert "6 messages (depth 3, 2 in flight, 1 deferred) will be dropped." in page
         assert "<button" in page
         assert "Empty orders/billing</button>" in page
         answer = post(client, "/topics/orders/billing/~empty/", typed_name="orders/billing", reason="test data")
-    assert answer["message"] == ("Emptied orders/billing: dropped 3 messages waiting, 2 in flight and 1 deferred.")
+    assert answer["message"] == ("Emptied orders/billing: dropped 6 messages (depth 3, 2 in flight, 1 deferred).")
     _, result = last_rows()
     assert result.counts == {"depth": 3, "in_flight": 2, "deferred": 1}
     assert (result.actor, result.role, result.address, result.via) == ("ada", "admin", "127.0.0.1", "console")
@@ -224,7 +224,7 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
 def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
     with consume(engine, 1):
         page = client.get("/topics/orders/billing/~delete/").content.decode()
-        assert "1 client will be disconnected." in page
+        assert "1 consumer will be disconnected." in page
         answer = client.post("/topics/orders/billing/~delete/", {"typed_name": "orders/billing"})
     assert answer["Location"] == "/topics/orders/"
     assert channel_stats(engine) is None
@@ -233,7 +233,7 @@ def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
     assert topic_stats(engine) is None
     messages = AuditRow.objects.filter(phase="result").order_by("id").values_list("message", flat=True)
     assert list(messages) == [
-        "Deleted orders/billing: dropped 4 messages waiting and 1 in flight, disconnected 1 client.",
+        "Deleted orders/billing: dropped 5 messages (depth 4, 1 in flight), disconnected 1 consumer.",
         "Deleted orders with 0 channels: dropped no messages.",
     ]
 
@@ -277,7 +277,7 @@ def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineR
     assert list(details) == [
         (f"message {one.message_id}", "done"),
         (f"message {one.message_id}", "failed"),
-        (f"client {other.client_key}", "done"),
+        (f"consumer {other.client_key}", "done"),
         ("", "done"),
     ]
 
@@ -293,7 +293,7 @@ def test_requeue_refuses_what_it_can_not_read(client: Client, form: dict[str, st
 def test_release_deferred(client: Client, engine: EngineRunner) -> None:
     engine.submit("publish", "orders", [b"a", b"b"], defer_ms=60_000).result(5)
     path = "/topics/orders/billing/~release-deferred/"
-    assert "2 deferred messages will wait in the queue now" in client.get(path).content.decode()
+    assert "2 deferred messages will be due now, before the time." in client.get(path).content.decode()
     assert post(client, path)["message"] == "Released 2 deferred messages of orders/billing."
     stats = channel_stats(engine)
     assert stats is not None
