@@ -98,7 +98,7 @@ def _answer(request: HttpRequest, topic: str, channel: str, target: Target | Non
         "topic": topic,
         "channel": channel,
         "page": page,
-        "lines": [line_of(message, form) for message in page.messages],
+        "lines": [line_of(message, form, is_of_channel=bool(channel)) for message in page.messages],
         "complaint": complaint,
         "form": form,
         "forms": FORMS,
@@ -127,8 +127,11 @@ def _links(topic: str, channel: str, page: MessagePage, form: str) -> dict[str, 
     }
 
 
-def line_of(message: ReadMessage, form: str) -> Line:
-    """One message in the form asked for; "auto" is JSON where it is an object or a list, else text, else hex."""
+def line_of(message: ReadMessage, form: str, *, is_of_channel: bool = False) -> Line:
+    """One message in the form asked for; "auto" is JSON where it is an object or a list, else text, else hex.
+
+    is_of_channel: it waits in a channel, so it is due or was released there, whatever its due time was.
+    """
     body = message.body
     shown_form, text = _shown(body, form)
     cut = f"the first {SHOWN_BYTES_MAX:,} of {len(body):,} bytes" if len(body) > SHOWN_BYTES_MAX else ""
@@ -136,7 +139,7 @@ def line_of(message: ReadMessage, form: str) -> Line:
         message.offset,
         message.message_id,
         _time(message.time_ns),
-        _time(message.due_ns) if message.due_ns else "",
+        _time(message.due_ns) if message.due_ns and not is_of_channel else "",
         counted(len(body), "byte"),
         shown_form,
         text,

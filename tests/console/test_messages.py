@@ -91,6 +91,19 @@ def test_a_channel_shows_what_comes_next(client: Client) -> None:
     assert "&quot;order&quot;: 0\n" in text
 
 
+def test_a_released_message_is_not_shown_as_deferred_any_more(engine: EngineRunner, client: Client) -> None:
+    engine.submit("empty_channel", "orders", "billing").result(5)
+    engine.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(5)
+    channel = "/topics/orders/billing/~messages/"
+    assert "later" not in client.get(channel).content.decode(), "it is not next"
+    engine.submit("release_deferred", "orders", "billing").result(5)
+    shown = client.get(channel).content.decode()
+    assert "later" in shown
+    assert "deferred" not in shown
+    # What the topic has is as it was published.
+    assert re.search(r"published to be deferred until 20[0-9: .-]+ UTC", client.get(PAGE).content.decode())
+
+
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
