@@ -258,6 +258,10 @@ class Run:
         """When one message was published, Unix ns."""
         return self.published_ns if self.published_ns is not None else self.times().between(index, index + 1)[0][1]
 
+    def oldest_ns(self) -> int:
+        """The earliest publish time of its messages, Unix ns."""
+        return self.published_ns if self.published_ns is not None else self.times().span()[0]
+
     def known_times(self) -> "PublishTimes | None":
         """The same; None when only the frames know."""
         return self._times

@@ -60,7 +60,7 @@ class Channel:
         self.scheduled_ns: int | None = None  # belongs to the DeadlineIndex
         self._latency = LatencyHistogram(time_ns)
         self._budgets = budgets
-        self._in_flight = InFlightTable(self._latency, budgets.in_flight)
+        self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
         self._wake = wake
         self._schedule = schedule
         self._fences = fences
@@ -481,15 +481,23 @@ class Channel:
         except Exception as exc:
             counts = self._counts
             self.stop("counting what waits", exc)
+        attempts, attempts_id = 0, b""
+        oldest_ns = None
         try:
-            oldest_ns = backlog.oldest_ns()
-            disk_bytes: int | None = backlog.disk_bytes()
-            next_due_ns = backlog.next_due_ns()
+            oldest_ns = self._oldest_ns()
         except StorageError as exc:
-            oldest_ns, disk_bytes, next_due_ns = None, None, None
             unreadable = unreadable or str(exc)
         except Exception as exc:
-            oldest_ns, disk_bytes, next_due_ns = None, None, None
+            self.stop("looking for its oldest message", exc)
+        try:
+            disk_bytes: int | None = backlog.disk_bytes()
+            next_due_ns = backlog.next_due_ns()
+            attempts, attempts_id = backlog.most_attempts()
+        except StorageError as exc:
+            disk_bytes, next_due_ns = None, None
+            unreadable = unreadable or str(exc)
+        except Exception as exc:
+            disk_bytes, next_due_ns = None, None
             self.stop("making its figures", exc)
         depth, backend_depth, deferred_count, message_count = counts
         ready_count = 0
@@ -520,7 +528,17 @@ class Channel:
             held_back=self._reason_to_hold_back() if depth and self.fence is None else "",
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
+            attempts_max=attempts,
+            attempts_max_id=attempts_id.decode("ascii", "replace"),
         )
+
+    def _oldest_ns(self) -> int | None:
+        """As `Backlog.oldest_ns`, with what is in flight."""
+        oldest_ns = self.backlog.oldest_ns()
+        if self.backlog.can_reread:
+            return oldest_ns
+        held_ns = self._in_flight.oldest_ns(self.backlog.aged_by_due)
+        return min((time_ns for time_ns in (oldest_ns, held_ns) if time_ns is not None), default=None)
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

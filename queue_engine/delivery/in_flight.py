@@ -7,8 +7,8 @@ Invariant: the deliveries' `outstanding` add up to the size of the map.
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Container, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 
 from queue_engine.byte_budget import ByteBudget
@@ -55,15 +55,18 @@ class Delivery:
 
 class InFlightTable:
     """All messages of one channel that are in flight. latency: is told of each that is finished. budget: counts the
-    frames that are kept for them, of all channels."""
+    frames that are kept for them, of all channels. keeps_ages: whether `oldest_ns` will be asked."""
 
-    def __init__(self, latency: LatencyHistogram, budget: ByteBudget) -> None:
+    def __init__(self, latency: LatencyHistogram, budget: ByteBudget, *, keeps_ages: bool = True) -> None:
         self.latency = latency
+        self._keeps_ages = keeps_ages
         self._budget = budget
         self._delivery_of: dict[bytes, Delivery] = {}
         self._heap: list[tuple[int, int, Delivery]] = []
         self._order = 0
         self._stale = 0  # entries of the heap whose delivery has nothing outstanding
+        # By the oldest publish time that each had when it was put there: it can only have become later.
+        self._ages: list[tuple[int, int, Delivery]] = []
 
     def __len__(self) -> int:
         return len(self._delivery_of)
@@ -111,6 +114,11 @@ class InFlightTable:
     def _push(self, delivery: Delivery) -> None:
         self._order += 1
         heappush(self._heap, (delivery.deadline_ns, self._order, delivery))
+        if self._keeps_ages:
+            heappush(self._ages, (delivery.run.oldest_ns(), self._order, delivery))
+            if len(self._ages) > 2 * len(self._heap) + _STALE_MIN:
+                self._ages = [entry for entry in self._ages if entry[2].outstanding]
+                heapify(self._ages)
 
     def next_deadline_ns(self) -> int | None:
         """The earliest deadline; None when nothing is in flight."""
@@ -119,6 +127,26 @@ class InFlightTable:
             heappop(heap)
             self._stale -= 1
         return heap[0][0] if heap else None
+
+    def oldest_ns(self, left_out: Container[bytes]) -> int | None:
+        """The earliest publish time of a message in flight that is not in `left_out`; None when there is none.
+
+        What is left out once is left out until it is not in flight any more.
+        """
+        ages = self._ages
+        while ages:
+            oldest_ns, order, delivery = ages[0]
+            run = delivery.run
+            ids = self.remaining_ids(delivery) if delivery.outstanding else []
+            index_of = run.index()
+            now_ns = min((run.time_at(index_of[one]) for one in ids if one not in left_out), default=None)
+            if now_ns is None:
+                heappop(ages)
+            elif now_ns > oldest_ns:
+                heapreplace(ages, (now_ns, order, delivery))
+            else:
+                return oldest_ns
+        return None
 
     def finish(self, consumer: Consumer, ids: list[bytes]) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
         """Remove messages that `consumer` holds; returns the ids removed, and the others each with its error.
@@ -243,6 +271,7 @@ class InFlightTable:
         """Rebuild the heap when most of it is finished deliveries."""
         if not self._delivery_of:
             self._heap.clear()
+            self._ages.clear()
             self._stale = 0
         elif self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].outstanding]
@@ -310,6 +339,7 @@ class InFlightTable:
             delivery.bytes = 0
         self._delivery_of = {}
         self._heap = []
+        self._ages = []
         self._stale = 0
         parts = [(one.run, [id_ for id_ in ids if id_ in one.run.index()]) for one, ids in held.items()]
         return [(run, ids) for run, ids in parts if ids]

@@ -58,7 +58,7 @@ class ChannelStats:
     client_count: int
     ready_count: int  # sum of the consumers' RDY
     paused: bool
-    oldest_ns: int | None  # publish time of the message that waits at the head; None when nothing waits, or unknown
+    oldest_ns: int | None  # from when the age of the oldest unfinished message runs, Unix (store.py); None for unknown
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message
     disk_bytes: int | None  # its files, or the part of the log that is kept for it
     dropped_count: int = 0  # an ephemeral channel's, for which there was no room

@@ -88,7 +88,7 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
         for labels, channel in channels
         if channel.oldest_ns is not None
     ]
-    _add(lines, "penstock_channel_oldest_seconds", "gauge", "Age of the message at the head", oldest)
+    _add(lines, "penstock_channel_oldest_seconds", "gauge", "Age of the oldest unfinished message", oldest)
     cursors = [
         (_labels(topic=topic.topic_name, cursor=cursor.cursor), cursor)
         for topic in snapshot.topics

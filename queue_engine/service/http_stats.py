@@ -1,7 +1,8 @@
 """The engine's figures as nsqd tells them: `/stats` in JSON and in text.
 
 Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
-not have stands beside its keys: a topic's `storage` and `cursors`, `oldest_age_ms`, a channel's `finish_count`,
+not have stands beside its keys: a topic's `storage` and `cursors`, `oldest_age_ms` (of the oldest unfinished message:
+waiting, in flight, or deferred and due, then since it is due; null for none, or unknown), a channel's `finish_count`,
 `disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, `connection_count`, and `log`:
 the figures of the log that topics of that kind share, null where there is none.
 What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd

@@ -205,6 +205,20 @@ class ChannelProgress:
             return made
         return 0 if made == SETTLED else self.many.get(offset, made)
 
+    def first_unsettled(self, first: int, end: int) -> int:
+        """The first offset from `first` on, below `end`, that is not settled; `end` when there is none."""
+        at = max(first, self.floor)
+        while at < end:
+            page = self.pages.get(at // PAGE_OFFSETS)
+            if page is None:
+                return at
+            rest = page[at % PAGE_OFFSETS :]
+            settled = len(rest) - len(rest.lstrip(b"\xff"))
+            if settled < len(rest):
+                return min(at + settled, end)
+            at += settled
+        return end
+
     def is_settled(self, offset: int) -> bool:
         if offset < self.floor:
             return True

@@ -30,12 +30,13 @@ class DeferredMessages:
     def next_due_ns(self) -> int | None:
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ns: int, count_max: int) -> list[Run]:
-        """Remove and return what is due, earliest first, at most `count_max`. O(k log n)."""
-        due: list[Run] = []
+    def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, Run]]:
+        """Remove and return what is due, earliest first, at most `count_max`: (due_ns, message). O(k log n)."""
+        due: list[tuple[int, Run]] = []
         while self._heap and len(due) < count_max and self._heap[0][0] <= now_ns:
-            due.append(heappop(self._heap)[2])
-        self._free(due)
+            due_ns, _, run = heappop(self._heap)
+            due.append((due_ns, run))
+        self._free(run for _, run in due)
         return due
 
     def _free(self, runs: Iterable[Run]) -> None:

@@ -50,7 +50,7 @@ class DiskQueueFolder:
         self._options = options
         self._files = files
         self._background = background
-        self._clock = clock
+        self.clock = clock
         self.budgets = budgets or MemoryBudgets(options)
         self.limits = MemoryLimits(options.mem_queue_size, self.budgets.queue_bytes_max, self.budgets.queues)
         self._node_id = options.effective_node_id
@@ -74,7 +74,7 @@ class DiskQueueFolder:
 
     def batch_maker(self) -> Callable[[Sequence[bytes]], Batch]:
         """What makes one topic's batches."""
-        ids, clock = MessageIds(self._clock, self._node_id), self._clock
+        ids, clock = MessageIds(self.clock, self._node_id), self.clock
         return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
 
     def open(self, name: str) -> OverflowQueue:
@@ -127,7 +127,7 @@ class DiskQueueFolder:
             directory,
             files=files,
             background=background,
-            clock=self._clock,
+            clock=self.clock,
             max_bytes_per_file=options.max_bytes_per_file,
             message_bytes_min=STORED_HEADER_BYTES,
             message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
@@ -151,12 +151,12 @@ class DiskQueueFolder:
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
         """Put all queues on disk that were given to `close_with_others`, as `close_queues` does."""
         queues, self._ending = self._ending, []
-        return close_queues(queues, self._directory, self._files, self._clock, how)
+        return close_queues(queues, self._directory, self._files, self.clock, how)
 
     def close_only(self, queues: Sequence[OverflowQueue]) -> None:
         """Put some of them on disk, in one try. Raises StorageError, naming what could not be kept."""
         self._ending = [queue for queue in self._ending if queue not in queues]
-        for _ in close_queues(queues, self._directory, self._files, self._clock, AT_ONCE):
+        for _ in close_queues(queues, self._directory, self._files, self.clock, AT_ONCE):
             pass
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:

@@ -7,7 +7,7 @@ puts everything on disk; kill -9 loses what was in memory, in flight or deferred
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from queue_engine.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.errors import StorageError
@@ -22,6 +22,8 @@ from queue_engine.run import Batch, Run, join_runs
 from queue_engine.storage.deferred import DeferredMessages
 from queue_engine.storage.disk_queue_backup import QueueCopy
 from queue_engine.storage.disk_queue_folder import DiskQueueFolder
+from queue_engine.storage.due_times import DueTimes
+from queue_engine.storage.most_attempts import MostAttempts
 from queue_engine.storage.overflow_queue import OverflowQueue
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.run_line import RunLine
@@ -54,6 +56,8 @@ class DiskQueueBacklog:
         self._returned = RunLine(limits)
         self._order = ReturnOrder(limits.count_max)
         self._deferred = DeferredMessages(folder.budgets.deferred)
+        self._due_times = DueTimes()
+        self._attempts: MostAttempts[bytes] = MostAttempts()
         self.message_count = 0
         self.write_failed = False
         self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
@@ -167,45 +171,63 @@ class DiskQueueBacklog:
         elif len(ids) != len(run):
             wanted = set(ids)
             run = run.select([index for index, one in enumerate(run.ids) if one in wanted])
+        if counted:
+            self._note_attempts(run)
         if due_ns is not None:
+            self._due_times.forget(run.ids)
             self._deferred.put(run, due_ns)
         elif counted:
             self._return(run)
         else:
-            self._unsent.prepend(run)
+            self._unsent.prepend(run, self._due_times.oldest_of_others(run))
+
+    def _note_attempts(self, run: Run) -> None:
+        """Those of a run for its next delivery."""
+        start = 0
+        for message_id, end in zip(run.ids, run.ends(), strict=True):
+            self._attempts.note(message_id, unpack_attempts(run.frames, start + ATTEMPTS_AT)[0] - 1)
+            start = end
 
     def _return(self, run: Run) -> None:
+        oldest_ns = self._due_times.oldest_of_others(run)
         if not self._returned.has_room_for(run):
             try:
                 # To disk; what is ephemeral is dropped and counted there when it fits in memory nowhere.
-                self._queue.put(run)
+                self._queue.put(run, oldest_ns)
                 return
             except StorageError:
                 # It was taken out of the queue, so it may not be refused: it stays in memory.
                 self.write_failed = True
         self._order.came_back(len(run), self._queue.depth)
-        self._returned.append(run)
+        self._returned.append(run, oldest_ns)
 
     def settle(self, ids: Sequence[bytes]) -> None:
-        """Nothing to note: a message left the files when it was taken."""
+        """A message left the files when it was taken; what is remembered of it is forgotten."""
+        self._due_times.forget(ids)
+        if self._attempts:
+            self._attempts.forget(ids)
 
     def next_due_ns(self) -> int | None:
         return self._deferred.next_due_ns()
 
     def release_due(self, now_ns: int, count_max: int) -> int:
+        zero_ns = self._folder.clock.time_ns() - self._folder.clock.monotonic_ns()
         due = self._deferred.pop_due(now_ns, count_max)
-        self._return_joined(due)
+        self._return_joined([(zero_ns + due_ns, run) for due_ns, run in due])
         return len(due)
 
     def release_all_deferred(self) -> int:
+        now_ns = self._folder.clock.time_ns()
         drained = self._deferred.drain()
-        self._return_joined([run for _, run in drained])
+        self._return_joined([(now_ns, run) for _, run in drained])
         return len(drained)
 
-    def _return_joined(self, runs: list[Run]) -> None:
+    def _return_joined(self, due: list[tuple[int, Run]]) -> None:
+        """Let messages wait that are due since the time beside them, Unix ns."""
         group: list[Run] = []
         group_bytes = 0
-        for run in runs:
+        for due_ns, run in due:
+            self._due_times.note(run.ids, due_ns)
             group.append(run)
             group_bytes += len(run.frames)
             if group_bytes >= RELEASED_RUN_BYTES:
@@ -221,8 +243,16 @@ class DiskQueueBacklog:
         return self._queue.disk_bytes
 
     def oldest_ns(self) -> int | None:
-        times = (self._unsent.oldest_ns(), self._returned.oldest_ns(), self._queue.oldest_ns())
-        return min([time_ns for time_ns in times if time_ns is not None], default=None)
+        lines = (self._due_times, self._unsent, self._returned, self._queue)
+        return min((time_ns for line in lines if (time_ns := line.oldest_ns()) is not None), default=None)
+
+    @property
+    def aged_by_due(self) -> Container[bytes]:
+        return self._due_times
+
+    def most_attempts(self) -> tuple[int, bytes]:
+        most = self._attempts.most()
+        return (0, b"") if most is None else (most[1], most[0])
 
     def empty(self) -> EmptyResult:
         deferred, beside = len(self._deferred), self._unsent.count + self._returned.count
@@ -234,6 +264,8 @@ class DiskQueueBacklog:
     def _forget(self) -> None:
         """Drop all but the queue itself."""
         self._deferred.drain()
+        self._due_times.forget_all()
+        self._attempts.forget_all()
         self._stranded.clear()
         self._unsent.clear()
         self._returned.clear()
@@ -411,7 +443,14 @@ class DiskQueueStore:
         return self._queue.disk_bytes
 
     def oldest_ns(self) -> int | None:
-        return self._queue.oldest_ns()
+        try:
+            times = [self._queue.oldest_ns()]
+        except StorageError:
+            return None
+        due_ns, clock = self._withheld.next_due_ns(), self._folder.clock
+        if due_ns is not None and due_ns <= clock.monotonic_ns():
+            times.append(clock.time_ns() - clock.monotonic_ns() + due_ns)
+        return min((time_ns for time_ns in times if time_ns is not None), default=None)
 
     def empty(self, upto: int | None = None) -> EmptyResult:
         withheld = len(self._withheld)

@@ -15,7 +15,7 @@ for what needs no such hurry. An ephemeral channel has no journal.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,9 @@ from queue_engine.run import Run, SentRun, join_runs
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.logged_batch import LoggedBatch
+from queue_engine.storage.most_attempts import MostAttempts
 from queue_engine.storage.offset_lines import DueOffsets, OffsetLine, Range
+from queue_engine.storage.oldest_offset import OldestOffset
 from queue_engine.storage.progress_journal import ProgressJournal
 from queue_engine.storage.record import offsets_of, ranges_of
 from queue_engine.storage.return_order import ReturnOrder
@@ -70,6 +72,8 @@ class LogBacklog:
         self._due = DueOffsets(topic.deferred_budget)
         self._batch: LoggedBatch | None = None  # where the cursor is
         self._taken: tuple[Run, list[Range]] | None = None
+        self._ages = OldestOffset(topic, progress)
+        self._attempts: MostAttempts[int] = MostAttempts()
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._on_fault: Callable[[str, Exception], object] | None = None
         self._fault: tuple[str, Exception] | None = None  # that nobody was told
@@ -118,7 +122,8 @@ class LogBacklog:
         deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
         undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
         self._cursor = undelivered[0][0] if undelivered else passed_end
-        for first, count, _ in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
+        for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
+            self._attempts.note(first, made)
             self._place_again(first, count)
         # What the cursor will meet though it is not for it.
         at = self._cursor
@@ -138,6 +143,7 @@ class LogBacklog:
             if offset >= self._cursor:
                 self._insert_aside(offset)
         self._wait_or_return(waiting)
+        self._ages.begin(topic.time_ns())
 
     def _place_again(self, first: int, count: int) -> None:
         deferred = self.progress.deferred
@@ -405,6 +411,8 @@ class LogBacklog:
             while count:
                 made, alike = (0, count) if first >= progress.cursor else self._alike(first, count)
                 made = min(made + 1, ATTEMPTS_MAX)
+                self._attempts.note(first, made)
+                self._ages.delivered(first, alike)
                 progress.delivered(first, alike, made)
                 if journal is not None:
                     journal.deliver(self.number, first, alike, made)
@@ -447,6 +455,7 @@ class LogBacklog:
 
     def _defer(self, first: int, count: int, due_ns: int) -> None:
         self._due.put(first, count, due_ns)
+        self._ages.deferred(first, count)
         due_time_ns = self._topic.time_of(due_ns)
         while count:
             made, alike = self._alike(first, count)
@@ -464,6 +473,9 @@ class LogBacklog:
 
     def _settle_range(self, first: int, count: int) -> None:
         self.progress.settled(first, count)
+        self._ages.settled(first, count)
+        if self._attempts:
+            self._attempts.forget_range(first, first + count)
         if self._journal is not None:
             self._journal.ack(self.number, first, count)
 
@@ -471,12 +483,15 @@ class LogBacklog:
         """An ephemeral channel holds no segment: what lies too far behind, or is gone from the log, is dropped."""
         topic = self._topic
         oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
-        if self._cursor < oldest:
-            while self._aside and sum(self._aside[0]) <= oldest:
+        while self._cursor < oldest:
+            first, _ = self._aside[0] if self._aside else (oldest, 0)
+            if first <= self._cursor:
                 self._pass_aside()
-            if self._cursor < oldest:
-                self.dropped_count += topic.count_between(self._cursor, oldest)
-                self._cursor = oldest
+                continue
+            stop = min(first, oldest)
+            self.dropped_count += topic.count_between(self._cursor, stop)
+            self._settle_range(self._cursor, stop - self._cursor)
+            self._cursor = stop
 
     # Time.
 
@@ -487,11 +502,17 @@ class LogBacklog:
         return self._due.next_due_ns()
 
     def release_due(self, now_ns: int, count_max: int) -> int:
-        return self._return_all(self._due.pop_due(now_ns, count_max))
+        due = self._due.pop_due(now_ns, count_max)
+        zero_ns = self._topic.time_of(0)
+        for due_ns, first, count in due:
+            self._ages.became_due(first, count, zero_ns + due_ns)
+        return self._return_all([(first, count) for _, first, count in due])
 
     def release_all_deferred(self) -> int:
         ranges = self._due.drain()
+        now_ns = self._topic.time_ns()
         for first, count in ranges:
+            self._ages.released_early(first, count, now_ns)
             # Due long ago: a restart must not defer it again.
             self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
             if self._journal is not None:
@@ -507,30 +528,29 @@ class LogBacklog:
         return total
 
     def oldest_ns(self) -> int | None:
-        heads = [line.first()[0] for line in (self._unsent, self._returned) if line]
-        if self._ahead_count:
-            ahead = self._head_ahead()
-            if ahead is not None:
-                heads.append(ahead)
-        if not heads:
+        if self._journal is None:
+            self._drop_surplus()
+        due_ns = self._ages.oldest_due_ns()
+        try:
+            offset = self._ages.first_never_deferred()
+        except LookupError:
             return None
-        head = min(heads)
-        if self._oldest is None or self._oldest[0] != head:
+        if offset is None:
+            return due_ns
+        if self._oldest is None or self._oldest[0] != offset:
             batch = self._batch
-            if batch is None or not batch.first <= head < batch.end:
-                batch = self._topic.batch_at(head)
+            if batch is None or not batch.first <= offset < batch.end:
+                batch = self._topic.batch_at(offset)
             if batch is None:
                 return None
-            self._oldest = head, batch.time_ns
-        return self._oldest[1]
+            self._oldest = offset, batch.time_ns
+        return self._oldest[1] if due_ns is None else min(self._oldest[1], due_ns)
 
-    def _head_ahead(self) -> int | None:
-        cursor = self._cursor
-        for first, count in self._aside:
-            if first > cursor:
-                break
-            cursor = max(cursor, first + count)
-        return self._topic.next_present(cursor)
+    aged_by_due: Container[bytes] = ()
+
+    def most_attempts(self) -> tuple[int, bytes]:
+        most = self._attempts.most()
+        return (0, b"") if most is None else (most[1], b"%016x" % (self._topic.id_base + most[0]))
 
     def deferred_offsets(self) -> dict[int, int]:
         """Offset → due time (Unix ns) of what is deferred."""
@@ -639,6 +659,7 @@ class LogBacklog:
         for one, due_ns in topic.deferred_between(offset, topic.released):
             if due_ns > now_ns:
                 self._note_deferred(one, due_ns)
+        self._ages.begin(now_ns)
         topic.note_work()
         if self._journal is not None:
             # Once more: what came to pass since it was prepared is before it.
@@ -651,6 +672,8 @@ class LogBacklog:
         self._returned.clear()
         self._order.clear()
         self._due.drain()
+        self._ages.forget_all()
+        self._attempts.forget_all()
         self._batch = self._taken = self._oldest = None
 
 

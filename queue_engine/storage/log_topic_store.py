@@ -42,6 +42,8 @@ KIND = "log"
 READ_AGAIN_NS = 5 * NS_PER_S
 # Offsets of which it is known that the log has lost them: they are not looked for at each look.
 NOT_IN_LOG_MAX = 10_000
+# Of what waits at the topic, so many are looked at for the oldest one that is not deferred.
+OLDEST_SEARCH_MAX = 10_000
 
 
 class LogTopicStore:
@@ -262,6 +264,18 @@ class LogTopicStore:
         head = self.queue.next_present(self.released)
         if head is None:
             return None
+        end = head + OLDEST_SEARCH_MAX
+        deferred = dict(self.queue.deferred_between(head, end))
+        now_ns = self.time_ns() if deferred else 0
+        due_ns = min((due_ns for due_ns in deferred.values() if due_ns <= now_ns), default=None)
+        while head is not None and head in deferred:
+            head = self.queue.next_present(head + 1)
+        if head is None or head >= end:
+            return due_ns
+        published_ns = self._published_ns(head)
+        return published_ns if due_ns is None or published_ns is None else min(published_ns, due_ns)
+
+    def _published_ns(self, head: int) -> int | None:
         if self._oldest is None or self._oldest[0] != head:
             # Asked each second of every topic: its files are not read each time.
             batch = self.batch_at(head)

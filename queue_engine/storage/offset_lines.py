@@ -91,18 +91,18 @@ class DueOffsets:
         """(due_ns, first, count) of all, in no order."""
         return iter(self._heap)
 
-    def pop_due(self, now_ns: int, count_max: int) -> list[Range]:
-        """Remove and return what is due, earliest first, at most `count_max` offsets."""
-        due: list[Range] = []
+    def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, int, int]]:
+        """Remove and return what is due, earliest first, at most `count_max` offsets: (due_ns, first, count)."""
+        due: list[tuple[int, int, int]] = []
         heap = self._heap
         while heap and count_max > 0 and heap[0][0] <= now_ns:
             due_ns, first, count = heappop(heap)
             taken = min(count, count_max)
             if taken < count:
                 heappush(heap, (due_ns, first + taken, count - taken))
-            due.append((first, taken))
+            due.append((due_ns, first, taken))
             count_max -= taken
-        self._free(sum(taken for _, taken in due))
+        self._free(sum(taken for _, _, taken in due))
         return due
 
     def _free(self, count: int) -> None:

@@ -10,7 +10,8 @@ from queue_engine.errors import StorageError
 from queue_engine.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.disk_queue_unread import UnreadDiskQueue
-from queue_engine.storage.run_line import MemoryLimits, RunLine
+from queue_engine.storage.oldest_in_line import OldestInLine
+from queue_engine.storage.run_line import AS_PUBLISHED, MemoryLimits, RunLine, oldest_of
 from queue_engine.ticket import DONE, Ticket
 
 # What is in memory at a stop is joined to writes of about this size.
@@ -32,6 +33,8 @@ class OverflowQueue:
         self._on_disk_use = on_disk_use
         self._in_hand: list[bytes] = []  # taken from the disk, as it has them, by a call that failed then
         self.dropped_count = 0
+        self._written_count = 0  # messages that were put on disk here; what was there before has places below 0
+        self._oldest_on_disk = OldestInLine()
 
     @property
     def depth(self) -> int:
@@ -54,21 +57,32 @@ class OverflowQueue:
         disk = self._disk
         return disk is None or (disk.depth == 0 and disk.is_readable and not self._in_hand)
 
-    def put(self, messages: Batch | Run) -> None:
-        """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added."""
+    def put(self, messages: Batch | Run, oldest_ns: int | None = AS_PUBLISHED) -> None:
+        """Add at the end. Raises StorageError when it has to go to disk and can't; then nothing was added.
+
+        oldest_ns: the earliest time from which the age of one of them runs; None when they do not count here."""
         disk = self._disk
-        if self._is_disk_empty() and self._memory.append_if_it_fits(messages):
+        if self._is_disk_empty() and self._memory.append_if_it_fits(messages, oldest_ns):
             return
         if disk is None:
             run = messages if isinstance(messages, Run) else messages.run()
             room = self._memory.count_that_fits(run)
             self.dropped_count += len(run) - room
             if room:
-                self.put_in_memory(run.slice(0, room))
+                self._memory.append(run.slice(0, room), oldest_ns)
             return
         records, sizes = messages.stored_records()
         disk.put(records, sizes)
         self._on_disk_use(disk)
+        self._written_count += len(sizes)
+        self._oldest_on_disk.pass_to(self._head_place(disk))
+        if oldest_ns is not None:
+            time_ns = oldest_of(messages) if oldest_ns == AS_PUBLISHED else oldest_ns
+            self._oldest_on_disk.append(self._written_count - 1, time_ns)
+
+    def _head_place(self, disk: DiskQueue) -> int:
+        """The place of the next message that is taken from the disk."""
+        return self._written_count - disk.depth - len(self._in_hand)
 
     def put_in_memory(self, messages: Batch | Run) -> None:
         """Add at the end of what is in memory, over the limits if need be; never fails."""
@@ -101,18 +115,30 @@ class OverflowQueue:
         return run
 
     def oldest_ns(self) -> int | None:
-        """Publish time of the message at the front; None when empty or unreadable."""
-        if self._memory:
-            return self._memory.oldest_ns()
-        if self._in_hand:
-            return _published_ns(self._in_hand[0])
-        if self._disk is None or self._disk.depth == 0:
+        """The earliest time from which the age of a message runs; None when none counts. Raises StorageError when
+        the disk can't be read.
+
+        What was on disk before the start is taken to be in the order of age.
+        """
+        times = (self._memory.oldest_ns(), self._oldest_on_disk_ns())
+        return min((time_ns for time_ns in times if time_ns is not None), default=None)
+
+    def _oldest_on_disk_ns(self) -> int | None:
+        disk = self._disk
+        if disk is None or self._is_disk_empty():
+            self._oldest_on_disk.clear()
             return None
-        try:
-            stored = self._disk.peek()
-        except StorageError:
+        if not disk.is_readable:
+            disk.peek()
+        head = self._head_place(disk)
+        self._oldest_on_disk.pass_to(head)
+        oldest = self._oldest_on_disk.first()
+        if head >= 0:
+            return None if oldest is None else oldest[1]
+        stored = self._in_hand[0] if self._in_hand else disk.peek()
+        if stored is None:
             return None
-        return None if stored is None else _published_ns(stored)
+        return _published_ns(stored) if oldest is None else min(_published_ns(stored), oldest[1])
 
     def tidy(self) -> None:
         """Let go of what only costs memory."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget
 from queue_engine.message import FRAME_HEADER_BYTES
 from queue_engine.run import Batch, Run, join_runs
+from queue_engine.storage.oldest_in_line import OldestInLine
 
 
 def cost_of(messages: Batch | Run) -> int:
@@ -16,6 +17,17 @@ def cost_of(messages: Batch | Run) -> int:
     if isinstance(messages, Run):
         return len(messages.frames) + MESSAGE_COST_BYTES * count
     return messages.body_bytes + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * count
+
+
+# As `oldest_ns` of what joins a line: the age of each message runs from its publication.
+AS_PUBLISHED = -1
+
+
+def oldest_of(messages: Batch | Run) -> int:
+    """The earliest publish time among them, Unix ns."""
+    if isinstance(messages, Batch):
+        return messages.timestamp_ns
+    return messages.times().span()[0] if messages.published_ns is None else messages.published_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,8 @@ class RunLine:
         self._runs: deque[Run] = deque()
         self._costs: deque[int] = deque()  # of each run
         self._head_at = 0  # messages of the first run that were taken already
+        self._head_place = 0  # numbers the runs: of the first one
+        self._oldest = OldestInLine()
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -59,8 +73,8 @@ class RunLine:
             and limits.budget.has_room_for(cost)
         )
 
-    def append_if_it_fits(self, messages: Batch | Run) -> bool:
-        """Add at the end unless that exceeds the limits; returns whether it was added."""
+    def append_if_it_fits(self, messages: Batch | Run, oldest_ns: int | None = AS_PUBLISHED) -> bool:
+        """Add at the end unless that exceeds the limits; returns whether it was added. oldest_ns: as of `append`."""
         limits = self._limits
         budget = limits.budget
         count, cost = len(messages.ids), cost_of(messages)
@@ -70,7 +84,9 @@ class RunLine:
             or budget.used + cost > budget.bytes_max
         ):
             return False
-        self._runs.append(messages if isinstance(messages, Run) else messages.run())
+        run = messages if isinstance(messages, Run) else messages.run()
+        self._note_last(run, oldest_ns)
+        self._runs.append(run)
         self._costs.append(cost)
         self.count += count
         self._bytes += cost
@@ -85,13 +101,22 @@ class RunLine:
         counts = range(1, 1 + max(0, min(len(run), limits.count_max - self.count)))
         return bisect_right(counts, bytes_left, key=lambda count: ends[count - 1] + MESSAGE_COST_BYTES * count)
 
-    def append(self, run: Run) -> None:
-        """Add at the end, over the limits if need be."""
+    def append(self, run: Run, oldest_ns: int | None = AS_PUBLISHED) -> None:
+        """Add at the end, over the limits if need be. oldest_ns: the earliest time from which the age of one of its
+        messages runs; None when they do not count here."""
+        self._note_last(run, oldest_ns)
         self._runs.append(run)
         self._costs.append(self._add(run))
 
-    def prepend(self, run: Run) -> None:
-        """Add at the front, over the limits if need be."""
+    def _note_last(self, run: Run, oldest_ns: int | None) -> None:
+        """`run` joins the end."""
+        self._oldest.pass_to(self._head_place)
+        if oldest_ns is not None:
+            time_ns = run.oldest_ns() if oldest_ns == AS_PUBLISHED else oldest_ns
+            self._oldest.append(self._head_place + len(self._runs), time_ns)
+
+    def prepend(self, run: Run, oldest_ns: int | None = AS_PUBLISHED) -> None:
+        """Add at the front, over the limits if need be. oldest_ns: as of `append`."""
         if self._head_at:
             head = self._runs.popleft()
             rest = head.slice(self._head_at, len(head))
@@ -101,6 +126,10 @@ class RunLine:
             self._costs[0] = cost_of(rest)
         self._runs.appendleft(run)
         self._costs.appendleft(self._add(run))
+        self._oldest.pass_to(self._head_place)
+        self._head_place -= 1
+        if oldest_ns is not None:
+            self._oldest.prepend(self._head_place, run.oldest_ns() if oldest_ns == AS_PUBLISHED else oldest_ns)
 
     def _add(self, run: Run) -> int:
         cost = cost_of(run)
@@ -123,6 +152,7 @@ class RunLine:
         if is_all and not self._head_at and (len(run.frames) <= bytes_max or count == 1):
             # As mostly: one run, as it is.
             runs.popleft()
+            self._head_place += 1
             self.count -= count
             self._free(self._costs.popleft())
             return run
@@ -144,6 +174,7 @@ class RunLine:
             bytes_left -= len(part.frames)
             if start + count == len(run):
                 runs.popleft()
+                self._head_place += 1
                 self._head_at = 0
                 self._free(self._costs.popleft())
             else:
@@ -166,6 +197,7 @@ class RunLine:
         if not self._runs:
             return None
         run = self._runs.popleft()
+        self._head_place += 1
         self._free(self._costs.popleft())
         if self._head_at:
             run = run.slice(self._head_at, len(run))
@@ -181,12 +213,25 @@ class RunLine:
         return drained
 
     def oldest_ns(self) -> int | None:
-        """Publish time of the message at the front; None when there is none."""
-        return self._runs[0].timestamp_ns_at(self._head_at) if self._runs else None
+        """The earliest time from which the age of a message in the line runs; None when none counts."""
+        self._oldest.pass_to(self._head_place)
+        oldest = self._oldest.first()
+        if oldest is None:
+            return None
+        place, time_ns = oldest
+        if self._head_at and place == self._head_place:
+            head = self._runs[0]
+            if head.published_ns is None and head.times().span()[0] == time_ns:
+                # The oldest of a run of several ages may have left before the others.
+                rest_ns = min(time for _, time in head.times().between(self._head_at, len(head)))
+                behind_ns = self._oldest.second_ns()
+                return rest_ns if behind_ns is None else min(rest_ns, behind_ns)
+        return time_ns
 
     def clear(self) -> None:
         """Drop everything."""
         self._runs.clear()
+        self._oldest.clear()
         self._costs.clear()
         self._head_at = self.count = 0
         self._free(self._bytes)

@@ -5,7 +5,7 @@ channel (storage kind `diskqueue`) or one copy for all (`log`); delivery can't t
 complete later: its `Ticket` says when.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -126,7 +126,22 @@ class Backlog(Protocol):
         ...
 
     def oldest_ns(self) -> int | None:
-        """Publish time (Unix ns) of the message at the head; None when nothing waits."""
+        """From when on the age of the oldest unfinished message runs, Unix ns: from its publication, or from the time
+        it was due if it was deferred. One that is not due yet does not count. None when there is none, or unknown.
+        Raises StorageError.
+
+        Where `can_reread` is false, messages in flight are left out, but for those in `aged_by_due`.
+        """
+        ...
+
+    @property
+    def aged_by_due(self) -> Container[bytes]:
+        """Ids of messages in flight whose age runs from the time they were due: `oldest_ns` has counted them."""
+        ...
+
+    def most_attempts(self) -> tuple[int, bytes]:
+        """How often that unfinished message was delivered that was delivered most often, and its id; (0, b"") when
+        none was delivered more than twice."""
         ...
 
     def empty(self) -> EmptyResult:
@@ -241,7 +256,7 @@ class TopicStore(Protocol):
         ...
 
     def oldest_ns(self) -> int | None:
-        """Publish time of the message that waits at the head of the topic."""
+        """From when on the age of the oldest message that waits at the topic itself runs, as `Backlog.oldest_ns`."""
         ...
 
     def empty(self, upto: int | None = None) -> EmptyResult:

@@ -102,7 +102,9 @@ def test_oldest_is_the_publish_time_of_the_head(shelf: Shelf) -> None:
     shelf.clock.advance(ms=100)
     shelf.append(b"b")
     assert backlog.oldest_ns() == published_ns
-    take(backlog, 1)
+    run = take(backlog, 1)
+    backlog.sent(run)
+    backlog.settle(run.ids)
     assert backlog.oldest_ns() == published_ns + 100_000_000
 
 

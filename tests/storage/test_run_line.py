@@ -81,7 +81,7 @@ def test_what_a_batch_will_cost_is_what_its_run_costs() -> None:
 
 def test_a_line_over_its_limits_takes_nothing_more_but_what_must_stay() -> None:
     line = RunLine(MemoryLimits(1, 1 << 20, ByteBudget(1 << 20)))
-    first, second, third = (Run(b"frame", [b"%016x" % number]) for number in range(3))
+    first, second, third = (Run(b"frame", [b"%016x" % number], 0) for number in range(3))
     assert line.append_if_it_fits(first)
     assert not line.append_if_it_fits(second)
     line.append(third)

@@ -1,7 +1,7 @@
 """A store whose appends complete when the test says so: what the commit log will be like to delivery."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from queue_engine.byte_budget import ByteBudget
 from queue_engine.clock import Clock, SystemClock
@@ -78,7 +78,7 @@ class ListBacklog:
 
     def release_due(self, now_ns: int, count_max: int) -> int:
         due = self.deferred.pop_due(now_ns, count_max)
-        self.waiting.extend(due)
+        self.waiting.extend(run for _, run in due)
         return len(due)
 
     def release_all_deferred(self) -> int:
@@ -94,6 +94,11 @@ class ListBacklog:
 
     def oldest_ns(self) -> int | None:
         return self.waiting[0].timestamp_ns_at(0) if self.waiting else None
+
+    aged_by_due: Container[bytes] = ()
+
+    def most_attempts(self) -> tuple[int, bytes]:
+        return 0, b""
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
         """Nothing happens here outside of calls."""

@@ -1,0 +1,54 @@
+"""Which unfinished message of a channel was delivered most often, at the same cost whatever the channel holds.
+
+A few of those that were delivered most are remembered. When they are finished, the next is known with its next
+delivery: a message of many attempts is delivered again before long.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+REMEMBERED_MAX = 8
+# Fewer deliveries are nothing to remember.
+ATTEMPTS_MIN = 3
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class MostAttempts(Generic[KeyT]):
+    """Belongs to one channel; keys are its messages."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[KeyT, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def note(self, key: KeyT, made: int) -> None:
+        """A message was delivered `made` times by now."""
+        if made < ATTEMPTS_MIN:
+            return
+        known = self._made
+        if key not in known and len(known) == REMEMBERED_MAX:
+            least = min(known, key=known.__getitem__)
+            if known[least] >= made:
+                return
+            del known[least]
+        known[key] = made
+
+    def forget(self, keys: Iterable[KeyT]) -> None:
+        """These are finished."""
+        for key in keys:
+            self._made.pop(key, None)
+
+    def forget_range(self, first: KeyT, end: KeyT) -> None:
+        """The same of numbers from `first` up to but not including `end`."""
+        self.forget([key for key in self._made if first <= key < end])  # type: ignore[operator]
+
+    def forget_all(self) -> None:
+        self._made.clear()
+
+    def most(self) -> tuple[KeyT, int] | None:
+        """The message that was delivered most often, and how often."""
+        return max(self._made.items(), key=lambda entry: entry[1], default=None)
