@@ -455,7 +455,7 @@ class LogBacklog:
 
     def _defer(self, first: int, count: int, due_ns: int) -> None:
         self._due.put(first, count, due_ns)
-        self._ages.deferred(first, count)
+        self._ages.forget(first, count)
         due_time_ns = self._topic.time_of(due_ns)
         while count:
             made, alike = self._alike(first, count)
@@ -473,7 +473,7 @@ class LogBacklog:
 
     def _settle_range(self, first: int, count: int) -> None:
         self.progress.settled(first, count)
-        self._ages.settled(first, count)
+        self._ages.forget(first, count)
         if self._attempts:
             self._attempts.forget_range(first, first + count)
         if self._journal is not None:

@@ -91,14 +91,8 @@ class OldestOffset:
                 if due_ns:
                     self._since[offset] = due_ns
 
-    def deferred(self, first: int, count: int) -> None:
-        """They are deferred anew."""
-        self._forget(first, count)
-
-    def settled(self, first: int, count: int) -> None:
-        self._forget(first, count)
-
-    def _forget(self, first: int, count: int) -> None:
+    def forget(self, first: int, count: int) -> None:
+        """They are settled, or deferred anew."""
         since = self._since
         if not since:
             return

@@ -317,7 +317,7 @@ def test_only_the_channel_of_an_unreadable_disk_queue_waits(tmp_path: Path, monk
     assert len(audit.bodies) == 20
     assert billing.bodies == [b"0"]  # what was in memory
     stats = stats_of(engine, "orders", "billing")
-    assert (stats.depth, stats.oldest_ns) == (19, None)
+    assert (stats.depth, stats.oldest_ns) == (19, clock.time_ns()), "it knows when they were published"
     assert "orders:billing" in stats.unreadable
     assert stats_of(engine, "orders", "audit").unreadable == ""
     places.heal()
