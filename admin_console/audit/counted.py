@@ -92,6 +92,8 @@ def kind_of(act: HttpAct | AuditRow) -> Kind | None:
     if isinstance(act, AuditRow):
         is_failure = act.phase == Phase.REFUSED or (act.phase == Phase.EVENT and act.verdict == Verdict.FAILED)
         return FAILURE if is_failure else None
+    if act.act_id:
+        return None  # one of an act's two rows
     if not act.is_done:
         return FAILURE
     is_fleeting = act.action.startswith("create_") and f"{act.topic}{act.channel}".endswith("#ephemeral")

@@ -24,11 +24,13 @@ class HttpAct:
     at_ms: int = field(default_factory=now_ms)
     via: str = VIA_HTTP_API
     is_change: bool = True
+    act_id: str = ""  # joins an act's intent and its result; "" for what is one row
+    is_intent: bool = False
 
     def row(self) -> AuditRow:
         return AuditRow(
-            act_id=uuid.uuid4().hex,
-            phase=Phase.EVENT,
+            act_id=self.act_id or uuid.uuid4().hex,
+            phase=Phase.INTENT if self.is_intent else Phase.RESULT if self.act_id else Phase.EVENT,
             at_ms=self.at_ms,
             actor="",
             address=self.address[:64],
@@ -36,7 +38,7 @@ class HttpAct:
             action=self.action[:32],
             topic=self.topic[:64],
             channel=self.channel[:64],
-            verdict=Verdict.DONE if self.is_done else Verdict.FAILED,
+            verdict=Verdict.PENDING if self.is_intent else Verdict.DONE if self.is_done else Verdict.FAILED,
             message=self.message[:500],
             counts=self.counts,
         )

@@ -17,6 +17,10 @@ from admin_console.database.errors import Trouble, trouble_of
 FOREIGN_REQUEST = "foreign_request"
 
 
+class NotAuditedError(DatabaseError):
+    """No row can be kept about an act, not in memory either: it must not be done."""
+
+
 class WaitingRoom(Protocol):
     """Keeps rows in memory until the disk takes them, and counts those that come again and again (writer.py).
     refusal: why rows wait, "" when they don't."""
@@ -27,7 +31,7 @@ class WaitingRoom(Protocol):
     @property
     def waiting_count(self) -> int: ...
 
-    def hold(self, row: AuditRow) -> None: ...
+    def hold(self, row: AuditRow) -> bool: ...
 
     def counts(self, act: AuditRow) -> bool: ...
 
@@ -57,14 +61,19 @@ def _add(row: AuditRow) -> None:
     if room is not None and room.counts(row):
         return
     if room is not None and (room.refusal or CONDITION.place is not Place.DISK):
-        room.hold(row)
+        _hold(room, row)
         return
     try:
         append([row])
     except DatabaseError as exc:
         if room is None or trouble_of(exc) is Trouble.NONE:
             raise
-        room.hold(row)
+        _hold(room, row)
+
+
+def _hold(room: WaitingRoom, row: AuditRow) -> None:
+    if not room.hold(row):
+        raise NotAuditedError("the disk refuses the audit list, and memory keeps no more rows for it")
 
 
 @dataclass(frozen=True, slots=True)

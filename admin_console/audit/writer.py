@@ -17,7 +17,7 @@ from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
 from admin_console.audit.counted import CountedActs
 from admin_console.audit.http_act import HttpAct
-from admin_console.audit.models import AuditRow
+from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_waiting_room
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
@@ -25,7 +25,9 @@ from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 logger = logging.getLogger(__name__)
 
 ROWS_MAX = 10_000  # about 10 MB
-# The rest is for acts in the console: readers over the HTTP API make rows by the second.
+# Beyond that no act is begun in the console: what is left is for results of those that were.
+INTENT_ROWS_MAX = 9_500
+# Beyond that none is begun over the HTTP API: the rest is for people.
 HTTP_ROWS_MAX = 9_000
 BATCH_ROWS_MAX = 200
 TRY_AGAIN_S = 1.0
@@ -39,6 +41,7 @@ class AuditWriter:
         self._monotonic_s = monotonic_s
         self._counted = CountedActs()
         self._rows: deque[HttpAct | AuditRow] = deque()
+        self._asking: dict[str, Callable[[bool], None]] = {}  # by act: who waits for its intent to be kept
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -54,19 +57,42 @@ class AuditWriter:
         set_waiting_room(self)
         self._thread.start()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a row about an act over the HTTP API would be kept."""
+        return len(self._rows) < HTTP_ROWS_MAX
+
+    def begin(self, act: HttpAct, then: Callable[[bool], None]) -> None:
+        """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
+        refuses it. Beyond 9,000 unwritten rows it is not. `then` may be called in here, or by the writer's thread."""
+        is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.place is Place.DISK
+        if not self.has_room:
+            then(False)
+        elif not is_written_now:
+            then(self._put(act, HTTP_ROWS_MAX))
+        else:
+            self._asking[act.act_id] = then
+            if not self._put(act, HTTP_ROWS_MAX):
+                del self._asking[act.act_id]
+                then(False)
+
     def submit(self, act: HttpAct) -> None:
-        """Hand over one act; beyond 9,000 unwritten rows it is counted as lost."""
+        """Hand over one act; beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is counted as lost."""
         if not self.counts(act):
-            self._put(act, HTTP_ROWS_MAX)
+            self._put(act, ROWS_MAX if act.act_id else HTTP_ROWS_MAX)
 
     def counts(self, act: HttpAct | AuditRow) -> bool:
         """Whether the act is one of many that become one row later (counted.py): then it is not to be written."""
         with self._lock:
             return self._counted.take(act, self._monotonic_s())
 
-    def hold(self, row: AuditRow) -> None:
-        """Take a row of the console that the disk refused; beyond 10,000 unwritten ones it is counted as lost."""
+    def hold(self, row: AuditRow) -> bool:
+        """Take a row of the console that the disk refused. False for an intent beyond 9,500 unwritten rows: the act is
+        not to be done. Other rows beyond 10,000 are counted as lost."""
+        if row.phase == Phase.INTENT and len(self._rows) >= INTENT_ROWS_MAX:
+            return False
         self._put(row, ROWS_MAX)
+        return True
 
     def stop(self, timeout_s: float = 5) -> None:
         """Write what was handed over before, if the disk takes it, then end."""
@@ -78,16 +104,16 @@ class AuditWriter:
         if self._rows:
             logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
 
-    def _put(self, row: HttpAct | AuditRow, most: int) -> None:
+    def _put(self, row: HttpAct | AuditRow, most: int) -> bool:
+        """Whether there was room; else it is counted as lost."""
         with self._lock:
-            if len(self._rows) >= most:
-                self.lost_count += 1
-                if self.lost_count & (self.lost_count - 1):
-                    return  # told at 1, 2, 4, 8 …
-            else:
+            if len(self._rows) < most:
                 self._rows.append(row)
                 self._wake.set()
-                return
+                return True
+            self.lost_count += 1
+            if self.lost_count & (self.lost_count - 1):
+                return False  # told at 1, 2, 4, 8 …
         logger.error(
             "audit row lost action=%s topic=%s channel=%s lost=%d: %d rows wait, and no more are kept",
             row.action,
@@ -96,6 +122,7 @@ class AuditWriter:
             self.lost_count,
             most,
         )
+        return False
 
     def _run(self) -> None:
         try:
@@ -130,15 +157,20 @@ class AuditWriter:
                 append([row.row() if isinstance(row, HttpAct) else row for row in batch])
             except Exception as exc:
                 # What the database can't take for another reason goes: the thread and the rows behind it go on.
-                if trouble_of(exc) is Trouble.NONE:
-                    logger.exception("audit rows lost count=%d", len(batch))
-                    self.lost_count += len(batch)
-                else:
+                if trouble_of(exc) is not Trouble.NONE:
                     self._refused(str(sqlite_error_of(exc)))
                     return
+                logger.exception("audit rows lost count=%d", len(batch))
+                self.lost_count += len(batch)
+                is_kept = False
+            else:
+                is_kept = True
             with self._lock:
                 for _ in batch:
                     self._rows.popleft()
+            for row in batch:
+                if then := self._asking.pop(row.act_id, None):
+                    then(is_kept)
             self._written(len(batch))
 
     def _head(self) -> list[HttpAct | AuditRow]:
@@ -153,6 +185,10 @@ class AuditWriter:
                 reason,
             )
         self.refusal = reason
+        # They wait in memory, as all rows do now: the acts go on.
+        while self._asking:
+            _, then = self._asking.popitem()
+            then(True)
 
     def _written(self, count: int) -> None:
         if not self.refusal:

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.audit.models import Verdict
-from admin_console.audit.record import begin_act
+from admin_console.audit.record import NotAuditedError, begin_act
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target
 from admin_console.gateway.sentences import counted
@@ -79,7 +79,10 @@ def time_ns_of(text: str) -> int:
 
 def _answer(request: HttpRequest, topic: str, channel: str, target: Target | None, complaint: str) -> HttpResponse:
     gateway = get_gateway()
-    act = begin_act(request, "read_messages", topic=topic, channel=channel, detail=request.GET.urlencode()[:120])
+    try:
+        act = begin_act(request, "read_messages", topic=topic, channel=channel, detail=request.GET.urlencode()[:120])
+    except NotAuditedError as exc:
+        return refusal(request, f"No message was shown: {exc}. Free space on its disk and try again.", status=503)
     try:
         if channel:
             page = gateway.messages(topic, channel, None, PAGE_MESSAGES)

@@ -6,8 +6,8 @@ from typing import Any
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
-from queue_engine.errors import PenstockError
-from queue_engine.names import is_valid_name
+from queue_engine.errors import PenstockError, ReservedTopicError
+from queue_engine.names import is_reserved, is_valid_name
 from queue_engine.service import http_log
 from queue_engine.service.http_audit import HttpAudit
 from queue_engine.service.http_connection import Answer, RequestHead, Response, Route
@@ -134,17 +134,49 @@ class ActRoutes:
             "rewind_channel": engine.seek_channel,
         }
         names = (topic, channel) if channel else (topic,)
+
+        def act(act_id: str) -> None:
+            try:
+                outcome, ticket = acts[action](*names, **details)
+            except PenstockError as exc:
+                self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
+                return
+
+            def settled(done: Ticket) -> None:
+                if done.error is not None:
+                    self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
+                    return
+                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, act_id=act_id)
+                self._audit.tell(record)
+                answer(done_response or _EMPTY)
+
+            ticket.when_done(settled)
+
+        if not self._audit.asks_first:
+            act("")
+            return
         try:
-            outcome, ticket = acts[action](*names, **details)
+            changes = self._changes_something(action, topic, channel)
         except PenstockError as exc:
             self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer)
             return
+        if changes:
+            self._audit.begin(head, action, topic, channel, answer, act)
+        else:
+            self._audit.require_room()
+            act("")
 
-        def settled(done: Ticket) -> None:
-            if done.error is not None:
-                self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer)
-                return
-            self._audit.tell(ActRecord(action, topic, channel, head.remote_address, "", outcome))
-            answer(done_response or _EMPTY)
-
-        ticket.when_done(settled)
+    def _changes_something(self, action: str, topic: str, channel: str) -> bool:
+        """False for what is to be created and there already. Raises PenstockError where there is nothing to act on: an
+        act that can't be done is no act that was begun."""
+        engine = self._engine
+        if action == "create_topic":
+            if is_reserved(topic):
+                raise ReservedTopicError(topic)
+            return topic not in engine.topics
+        owner = engine.topic(topic)
+        if action == "create_channel":
+            return channel not in owner.channels
+        if channel:
+            engine.channel(topic, channel)
+        return True

@@ -17,6 +17,7 @@ from queue_engine.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.engine import HEALTHY, Engine
 from queue_engine.options import Options
+from queue_engine.service.act_gate import ActGate
 from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.creations import Creations
 from queue_engine.service.http_access import HostCheck
@@ -67,6 +68,7 @@ class HttpApi:
         refused: RefusedConnections | None = None,
         bodies: BodyBudget | None = None,
         creations: Creations | None = None,
+        gate: ActGate | None = None,
     ) -> None:
         """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
 
@@ -75,7 +77,7 @@ class HttpApi:
         limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
         beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
         side's included; by default it has none. creations: told of topics that are made by publishing; by default one
-        that tells `on_act`.
+        that tells `on_act`. gate: asked before something is changed; None: nobody is.
         """
         self._engine = engine
         self._options = options
@@ -90,7 +92,7 @@ class HttpApi:
             read_timeout_ms=options.command_timeout_ms,
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
-        audit = HttpAudit(on_act)
+        audit = HttpAudit(on_act, gate)
         self._audit = audit
         self._token_check = TokenCheck(options.http_address, options.http_token, audit)
         self._routes: dict[str, Route] = {

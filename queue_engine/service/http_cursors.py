@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.cursor_acts import CursorList
+from queue_engine.cursor_acts import CursorList, stats_of_topic
 from queue_engine.delivery.stats import CursorStats, Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
@@ -32,10 +32,7 @@ Done = tuple[Response, Ticket, Outcome, Details]
 def create(engine: Engine, query: Query) -> Done:
     """Raises QueryError or PenstockError, as all of these do."""
     topic, cursor = names_of(query)
-    if "start_time_ms" in query:
-        raise QueryError("a cursor starts at start, end, or an offset: no start_time_ms")
-    start = target_of(query, offset="start_offset", time_ms="start_time_ms", word="start") or Target(word=START)
-    outcome, ticket = engine.create_cursor(topic, cursor=cursor, start=start)
+    outcome, ticket = engine.create_cursor(topic, cursor=cursor, start=_start_of(query))
     shown = {**cursor_json(engine.cursor(topic, cursor)), "created": outcome.created}
     return _json(shown), ticket, outcome, {}
 
@@ -68,6 +65,26 @@ ACTS: dict[str, tuple[str, str, Callable[[Engine, Query], Done]]] = {
 }
 # To list them changes nothing.
 AUDITED = ("create_cursor", "move_cursor", "delete_cursor")
+
+
+def _start_of(query: Query) -> Target:
+    if "start_time_ms" in query:
+        raise QueryError("a cursor starts at start, end, or an offset: no start_time_ms")
+    return target_of(query, offset="start_offset", time_ms="start_time_ms", word="start") or Target(word=START)
+
+
+def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:
+    """Whether an act creates a cursor that is not there, or deletes one that is; others move one, or do nothing. Raises
+    QueryError."""
+    if action not in ("create_cursor", "delete_cursor"):
+        return False
+    topic, cursor = names_of(query)
+    _start_of(query)
+    found = engine.topics.get(topic)
+    if found is None:
+        return False
+    is_there = any(one.cursor == cursor for one in stats_of_topic(found))
+    return is_there == (action == "delete_cursor")
 
 
 def names_of(query: Query) -> tuple[str, str]:

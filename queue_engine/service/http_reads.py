@@ -41,6 +41,8 @@ class ReadRoutes:
             self.routes[path] = (method, self._cursor_act)
 
     def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
             count_max = http_log.limit_of(query)
@@ -58,6 +60,8 @@ class ReadRoutes:
         self._answer_read(head, answer, read)
 
     def _read_log(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
@@ -68,6 +72,8 @@ class ReadRoutes:
         self._answer_read(head, answer, read)
 
     def _read_records(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
@@ -86,6 +92,8 @@ class ReadRoutes:
         self._answer_read(head, answer, read)
 
     def _lease(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
         def read(query: Query) -> _Read:
             ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
@@ -110,6 +118,7 @@ class ReadRoutes:
         self._answer_read(head, answer, read)
 
     def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
         lease = parse_query(head.raw_query).get("lease", "")
 
         def refuse(topic: str, refusal: Refusal) -> None:
@@ -158,28 +167,43 @@ class ReadRoutes:
         _, action, act = http_cursors.ACTS[head.path]
         query = parse_query(head.raw_query)
         names = (query.get("topic", ""), query.get("cursor", ""))
+        is_audited = action in http_cursors.AUDITED
 
-        def refuse(refusal: Refusal) -> None:
-            if action not in http_cursors.AUDITED:
-                answer(refusal.response())
+        def refuse(refusal: Refusal, act_id: str = "") -> None:
+            if is_audited:
+                self._audit.refuse(head, action, *names, refusal, answer, act_id)
             else:
-                self._audit.refuse(head, action, *names, refusal, answer)
+                answer(refusal.response())
 
+        def begun(act_id: str) -> None:
+            try:
+                response, ticket, outcome, details = act(self._engine, query)
+            except http_log.QueryError as exc:
+                refuse(Refusal(400, "INVALID_REQUEST", str(exc)), act_id)
+                return
+            except PenstockError as exc:
+                refuse(act_refusal(exc), act_id)
+                return
+            told = ActRecord(action, *names, head.remote_address, "", outcome, details=details, act_id=act_id)
+
+            def settled(done: Ticket) -> None:
+                if done.error is not None:
+                    refuse(act_refusal(done.error), act_id)
+                    return
+                if is_audited:
+                    self._audit.tell(told)
+                answer(response)
+
+            ticket.when_done(settled)
+
+        if is_audited:
+            self._audit.require_room()
         try:
-            response, ticket, outcome, details = act(self._engine, query)
+            begins_or_ends = http_cursors.begins_or_ends(self._engine, action, query)
         except http_log.QueryError as exc:
             refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
             return
-        except PenstockError as exc:
-            refuse(act_refusal(exc))
-            return
-
-        def settled(done: Ticket) -> None:
-            if done.error is not None:
-                refuse(act_refusal(done.error))
-                return
-            if action in http_cursors.AUDITED:
-                self._audit.tell(ActRecord(action, *names, head.remote_address, "", outcome, details=details))
-            answer(response)
-
-        ticket.when_done(settled)
+        if begins_or_ends:
+            self._audit.begin(head, action, *names, answer, begun)
+        else:
+            begun("")

@@ -19,6 +19,7 @@ from queue_engine.engine import Engine
 from queue_engine.errors import ClosedError, PenstockError
 from queue_engine.options import Options, split_address
 from queue_engine.service import freed_memory
+from queue_engine.service.act_gate import ActGate, GateOnLoop
 from queue_engine.service.body_budget import BodyBudget
 from queue_engine.service.http_api import HttpApi
 from queue_engine.service.queue_scan import scan_once
@@ -62,6 +63,7 @@ class EngineRunner:
         """How far a stop has come; None before it writes."""
         self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
         self.on_act: Callable[[ActRecord], None] | None = None
+        self.act_gate: ActGate | None = None  # set before the start
         self.on_death: Callable[[], None] | None = None
         self.notices: Callable[[], list[str]] = list  # what /readyz says of the console; on the engine's thread
         self.error: BaseException | None = None
@@ -250,6 +252,7 @@ class EngineRunner:
             refused=RefusedConnections("the HTTP API", self.descriptors.http, clock),
             bodies=bodies,
             creations=turns.pubs.creations,
+            gate=GateOnLoop(self.act_gate) if self.act_gate is not None else None,
         )
         turns.pubs.creations.on_act = self._tell_act
         tasks: list[asyncio.Task[None]] = []

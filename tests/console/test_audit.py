@@ -10,14 +10,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from django.test import Client
+from django.contrib.auth.models import AnonymousUser
+from django.db import DatabaseError
+from django.test import Client, RequestFactory
 
 from admin_console.accounts.roles import Role
 from admin_console.audit.http_act import HttpAct
-from admin_console.audit.models import AuditRow, Phase
-from admin_console.audit.record import set_waiting_room
+from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.record import NotAuditedError, begin_act, set_waiting_room
 from admin_console.audit.views import PAGE_ROWS
 from admin_console.audit.writer import AuditWriter
+from admin_console.gateway.current import set_gateway
+from admin_console.gateway.embedded import EmbeddedGateway
+from queue_engine.options import Options
+from queue_engine.service.runner import EngineRunner
 from tests.console.test_audit_chain import manage
 from tests.support.console import client_of, make_user
 from tests.support.server import ROOT, ServerProcess
@@ -195,6 +201,90 @@ def test_rows_of_the_http_api_leave_room_for_those_of_people(monkeypatch: pytest
     assert (writer.waiting_count, writer.lost_count) == (3, 3)
 
 
+def intent(act_id: str = "act") -> HttpAct:
+    return HttpAct("delete_topic", "orders", "", "127.0.0.1:5", False, "", {}, act_id=act_id, is_intent=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_act_over_http_is_begun_once_its_row_is_in_the_database() -> None:
+    seen: list[tuple[bool, int]] = []
+    writer = AuditWriter()
+    writer.start()
+    writer.begin(intent(), lambda is_kept: seen.append((is_kept, AuditRow.objects.filter(act_id="act").count())))
+    wait_for("the act to be begun", lambda: bool(seen))
+    writer.submit(HttpAct("delete_topic", "orders", "", "127.0.0.1:5", True, "Deleted.", {}, act_id="act"))
+    writer.stop()
+    assert seen == [(True, 1)]
+    rows = list(AuditRow.objects.order_by("id").values_list("act_id", "phase", "verdict"))
+    assert rows == [("act", "intent", ""), ("act", "result", "done")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_act_over_http_whose_row_the_database_can_not_take_is_not_done() -> None:
+    seen: list[bool] = []
+    writer = AuditWriter()
+    writer.start()
+    bad = HttpAct("delete_topic", "half of a character: \ud800", "", "", False, "", {}, act_id="bad", is_intent=True)
+    writer.begin(bad, seen.append)
+    wait_for("the answer", lambda: bool(seen))
+    writer.stop()
+    assert seen == [False]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_disk_that_refuses_keeps_no_act_from_being_done_until_memory_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise DatabaseError from error
+
+    monkeypatch.setattr("admin_console.audit.writer.append", refused)
+    monkeypatch.setattr("admin_console.audit.record.append", refused)
+    monkeypatch.setattr("admin_console.audit.writer.HTTP_ROWS_MAX", 3)
+    monkeypatch.setattr("admin_console.audit.writer.INTENT_ROWS_MAX", 4)
+    seen: list[bool] = []
+    writer = AuditWriter()
+    writer.start()
+    try:
+        for number in range(4):
+            writer.begin(intent(f"act{number}"), seen.append)
+            wait_for("the answer", lambda before=number: len(seen) > before)
+        assert (seen, writer.has_room) == ([True, True, True, False], False)
+        # Of the console, whose acts have a room of their own, and whose results are kept in any case.
+        request = RequestFactory().get("/")
+        request.user = AnonymousUser()
+        act = begin_act(request, "pause_topic", topic="orders")
+        with pytest.raises(NotAuditedError):
+            begin_act(request, "pause_topic", topic="orders")
+        act.finish(Verdict.DONE, "Paused orders.")
+        assert (writer.waiting_count, writer.lost_count) == (5, 0)
+        monkeypatch.undo()
+    finally:
+        writer.stop()
+    assert AuditRow.objects.count() == 5
+
+
+def test_a_person_reads_that_an_act_is_not_done_and_nothing_is_shown(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admin_console.audit.writer.INTENT_ROWS_MAX", 0)
+    writer = AuditWriter()
+    writer.refusal = "the disk is full"
+    set_waiting_room(writer)
+    set_gateway(EmbeddedGateway(EngineRunner(Options()), Options()))
+    try:
+        shown = client.get("/topics/orders/~messages/")
+        paused = client.post("/topics/orders/~pause/", headers={"Accept": "application/json"})
+    finally:
+        set_waiting_room(None)
+        set_gateway(None)
+    assert shown.status_code == 503
+    assert "No message was shown: the disk refuses the audit list" in shown.content.decode()
+    assert (paused.status_code, paused.json()["code"]) == (503, "NOT_AUDITED")
+
+
 def test_page_says_how_many_rows_wait_and_how_many_were_lost(client: Client) -> None:
     writer = AuditWriter()
     writer.refusal, writer.lost_count = "the disk is full", 1_234
@@ -229,7 +319,7 @@ def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerPro
         with sqlite3.connect(server.data_path / "console.sqlite3") as database:
             return database.execute(
                 "SELECT action, topic, verdict, message, address FROM admin_console_auditrow"
-                " WHERE via = 'http-api' ORDER BY id"
+                " WHERE via = 'http-api' AND phase != 'intent' ORDER BY id"
             ).fetchall()
 
     wait_for("three audit rows", lambda: len(rows()) == 3)
@@ -239,6 +329,13 @@ def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerPro
         ("delete_topic", "nowhere", "failed", "TOPIC_NOT_FOUND"),
     ]
     assert all(found[4].startswith("127.0.0.1") for found in rows())
+    with closing(sqlite3.connect(server.data_path / "console.sqlite3")) as database:
+        # What was done is told before and after; what could not be done was never begun.
+        phases = database.execute(
+            "SELECT group_concat(phase) FROM admin_console_auditrow WHERE via = 'http-api'"
+            " GROUP BY act_id ORDER BY min(id)"
+        ).fetchall()
+    assert phases == [("intent,result",), ("intent,result",), ("event",)]
 
 
 @pytest.mark.slow

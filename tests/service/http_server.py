@@ -12,6 +12,7 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
+from queue_engine.service.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http_api import HttpApi
 from queue_engine.service.http_connection import ConnectionLimits
 from queue_engine.service.turns import Turns
@@ -130,7 +131,12 @@ def request_bytes(method: str, target: str, body: bytes = b"", headers: dict[str
 
 @asynccontextmanager
 async def http_server(
-    directory: Path, *, limits: ConnectionLimits | None = LIMITS, open_store: Any = None, **options: Any
+    directory: Path,
+    *,
+    limits: ConnectionLimits | None = LIMITS,
+    open_store: Any = None,
+    gate: ActGate | None = None,
+    **options: Any,
 ) -> AsyncIterator[Server]:
     """A server that ends with the block."""
     clock = ManualClock()
@@ -140,7 +146,9 @@ async def http_server(
     engine.on_work = turns.soon
     acts: list[ActRecord] = []
     ports = [4150, 0]
-    api = HttpApi(engine, engine.options, addresses=lambda: (ports[0], ports[1]), on_act=acts.append, limits=limits)
+    addresses = lambda: (ports[0], ports[1])  # noqa: E731
+    on_loop = GateOnLoop(gate) if gate is not None else None
+    api = HttpApi(engine, engine.options, addresses=addresses, on_act=acts.append, limits=limits, gate=on_loop)
     listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
     ports[1] = listener.sockets[0].getsockname()[1]
     server = Server(engine, api, clock, ports[1], acts)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentParser, HelpFormatter
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -145,6 +146,7 @@ class Serving:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
             signal.signal(signal.SIGHUP, self._on_signal)
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+        self._runner.act_gate = _Gate(self._audit_writer)
         self._runner.on_act = lambda act: self._audit_writer.submit(_http_act(act))
         self._runner.on_death = self._on_engine_death
         self._runner.notices = lambda: [f"console: {notice.title} {notice.text}" for notice in notices()]
@@ -364,15 +366,31 @@ def _read_options(given: dict[str, Any]) -> Options:
     return options
 
 
+class _Gate:
+    """Keeps the rows of acts that the HTTP API is about to do. Called on the engine's thread."""
+
+    def __init__(self, writer: AuditWriter) -> None:
+        self._writer = writer
+
+    @property
+    def has_room(self) -> bool:
+        return self._writer.has_room
+
+    def begin(self, act: ActRecord, then: Callable[[bool], None]) -> None:
+        about = (act.action, act.topic, act.channel, act.remote_address)
+        self._writer.begin(HttpAct(*about, False, "", {}, act_id=act.act_id, is_intent=True), then)
+
+
 def _http_act(act: ActRecord) -> HttpAct:
     """What the audit keeps of an act that did not come over a page. Called on the engine's thread."""
     via = VIA_TCP if act.via == TCP else VIA_HTTP_API
     about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:
-        return HttpAct(*about, False, act.error, {}, via=via)
+        return HttpAct(*about, False, act.error, {}, via=via, act_id=act.act_id)
     sentence = sentences.done(act.action, act.topic, act.channel, dict(act.details), act.outcome)
     is_change = act.outcome.created or not act.action.startswith("create_")
-    return HttpAct(*about, True, sentence, sentences.outcome_counts(act.outcome), via=via, is_change=is_change)
+    counts = sentences.outcome_counts(act.outcome)
+    return HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
 
 
 def _flush_or_drop(stream: Any) -> None:
