@@ -206,6 +206,8 @@ class Graph {
       this.isDrawn = true;
       this.plot.replaceChildren();
       plotly.newPlot(this.plot, data, layout, this.config);
+      // The label says what there is to see; without it every tick would be read.
+      for (const drawing of this.plot.querySelectorAll(".main-svg")) drawing.setAttribute("aria-hidden", "true");
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
     }
     this.table();

@@ -125,5 +125,5 @@ function askToLogIn() {
   link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "Log in again";
   line.append("Your session has ended: these figures stand still. ", link);
-  document.getElementById("messages").append(line);
+  document.querySelector("#messages ul").append(line);
 }

@@ -11,6 +11,7 @@ from queue_engine.options import flag_of
 from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
 from queue_engine.storage.log_topic_store import KIND as LOG
 from tests.browser.conftest import OpenPage
+from tests.support.axe import violations
 from tests.support.browser import Complaints
 from tests.support.console_page import (
     create_channel,
@@ -104,16 +105,16 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
     # And what the page was just fetching when the server went: the graphs' series, or plotly.js itself.
     complaints.allow("/(api/series|static)/.*net::ERR_")
     complaints.allow("~requeue/: (net::ERR_|Failed)")
-    pages = []
+    pages, live_colours = [], []
     for server in own_servers:
         create_channel(server, "lake", "shore")
         server.http("POST", "/mpub?topic=lake", b"1\n2")
         page = log_in(browser, server, complaints, "/topics/lake/shore/")
-        wait_until_live(page)
         wait_for_figure(page, "depth", "2")
+        wait_until_live(page)
+        live_colours.append(colour_of_depth(page))
         mark(page)
         pages.append(page)
-    live_colours = [colour_of_depth(page) for page in pages]
 
     for server, page in zip(own_servers, pages, strict=True):
         server.stop()
@@ -123,6 +124,9 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
     for page, live_colour in zip(pages, live_colours, strict=True):
         expect_stale(page, live_colour)
         expect_said(page)
+    for theme in ("dark", "light"):
+        pages[0].emulate_media(color_scheme=theme)
+        assert violations(pages[0], ".top") == []
     for server in own_servers:
         server.start()
     for server, page, live_colour in zip(own_servers, pages, live_colours, strict=True):

@@ -120,6 +120,7 @@ ONCE: dict[str, str] = {
     "console/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
     "console/test_database.py": "the console's own files",
     "engine/test_old_data_directory.py": "the directory has topics of both",
+    "browser/test_accessibility.py": "names, colours and sizes; with the log the pages have more on them, not less",
     "browser/test_history.py": "the past is in the pipeline's files, outside of both",
     "browser/test_hostile_text.py": "names and what clients say of themselves are kept outside of both",
     "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",

@@ -1,0 +1,143 @@
+"""What axe finds on the pages and dialogs of the console, in both themes and two widths: nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, reverse
+from playwright.sync_api import Page, ViewportSize, expect
+
+from admin_console.permissions.table import ACTS, PAGES
+from tests.browser.conftest import OpenPage
+from tests.browser.pages import ConsolePage, pages_of
+from tests.support.axe import small_targets, violations
+from tests.support.browser import Complaints
+from tests.support.console_page import create_channel, open_act
+from tests.support.nsq_socket import NsqSocket
+from tests.support.pipeline_lake import planned_replay
+from tests.support.server import ServerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+# High enough for graphs to be drawn: they are where they are in view.
+WIDE: ViewportSize = {"width": 1440, "height": 1200}
+NARROW: ViewportSize = {"width": 360, "height": 2400}
+TOPIC, CHANNEL, REPLAY = "access", "lane", "20260301-143000-7f3a"
+ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive"}
+LOOKED_AT = (*pages_of(TOPIC, CHANNEL), ConsolePage("replay", f"/pipeline/replays/{REPLAY}/"))
+
+
+def complaints_about(page: Page, within: str = "") -> list[str]:
+    """In both themes and widths, from the width that there is. A theme changes colours and nothing else."""
+    found = []
+    for size in (WIDE, NARROW) if page.viewport_size == WIDE else (NARROW, WIDE):
+        if page.viewport_size != size:
+            page.set_viewport_size(size)
+        for theme in ("light", "dark") if size == WIDE else ("dark", "light"):
+            page.emulate_media(color_scheme=theme)
+            lines = violations(page, within, colours_only=theme == "dark")
+            if theme == "light":
+                lines += small_targets(page)
+            found += [f"{size['width']} px, {theme}: {line}" for line in lines]
+    return found
+
+
+def path_of(name: str) -> str:
+    """The path of a page or an act: about the topic, channel, job, replay or cursor of ASKED."""
+    for names in ((), ("topic",), ("topic", "channel"), ("topic", "cursor"), ("job",), ("replay",)):
+        try:
+            return reverse(name, kwargs={each: ASKED[each] for each in names})
+        except NoReverseMatch:
+            continue
+    raise AssertionError(f"no path of {name} is known here")
+
+
+def open_dialog(page: Page, url: str) -> None:
+    """As a click on a link to it does, wherever that stands."""
+    page.evaluate(
+        """(url) => {
+          const link = document.createElement("a");
+          Object.assign(link, {href: url, textContent: "Open"}).dataset.dialog = "";
+          document.querySelector("main").append(link);
+          link.click();
+          link.remove();
+        }""",
+        url,
+    )
+    page.get_by_role("dialog").wait_for()
+
+
+@pytest.fixture(scope="module")
+def busy_channel(server: ServerProcess) -> Iterator[None]:
+    """One with a consumer, messages in flight, waiting and deferred, and with a replay."""
+    create_channel(server, TOPIC, CHANNEL)
+    planned_replay(Path(server.data_path) / "pipeline", REPLAY, topic=TOPIC)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.identify(client_id="billing-worker-eu-west-1", user_agent="pynsq/0.9.1")
+        consumer.subscribe(TOPIC, CHANNEL, rdy=2)
+        server.http("POST", f"/mpub?topic={TOPIC}", b"1\n2\n3")
+        server.http("POST", f"/pub?topic={TOPIC}&defer=3600000", b"later")
+        yield
+
+
+def expect_none(found: dict[str, list[str]]) -> None:
+    lines = [f"{name}, {line}" for name, lines in found.items() for line in lines]
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.timeout(300)  # all pages; axe takes its time where the processors are busy
+def test_axe_finds_nothing_on_any_page(busy_channel: None, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("nothing-is-called-so/.*404")
+    complaints.expect("/audit/.*403")
+    tabs = {user: open_page("/login/", user=user, graphs=False, viewport=WIDE) for user in ("", "admin", "vera")}
+    with_graphs = open_page("/login/", viewport=WIDE)
+    found = {}
+    for wanted in LOOKED_AT:
+        if wanted.act:
+            continue  # the next test opens all dialogs
+        has_graphs = wanted.name in ("overview", "channel")
+        page = with_graphs if has_graphs else tabs[wanted.user]
+        page.goto(wanted.path)
+        expect(page.locator("h1").first).to_be_visible()
+        if has_graphs:
+            page.locator(".js-plotly-plot").first.wait_for()
+        found[wanted.name] = complaints_about(page)
+        if wanted.name == "channel":
+            page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
+            page.locator(".figure details table").first.wait_for()
+            found["what opens on it"] = complaints_about(page, "details")
+    # Made when the database fails; here it is only shown.
+    html = render_to_string("unavailable.html", {"status": 503, "sentence": "The disk is full."})
+    page.route("**/unavailable/", lambda route: route.fulfill(body=html, content_type="text/html"))
+    page.goto("/unavailable/")
+    found["unavailable"] = complaints_about(page)
+    expect_none(found)
+
+
+@pytest.mark.timeout(300)
+def test_axe_finds_nothing_in_any_dialog(busy_channel: None, open_page: OpenPage, complaints: Complaints) -> None:
+    complaints.expect("/topics/~create/.*400")
+    page = open_page("/topics/", graphs=False, viewport=WIDE)
+    dialog = open_act(page, "New topic…")
+    dialog.get_by_label("Name").fill("not a name")
+    dialog.get_by_role("button", name="Create topic").click()
+    page.get_by_role("alert").wait_for()
+    found = {"what is wrong in a form": complaints_about(page)}
+    page.goto(f"/topics/{TOPIC}/~archive-on/")
+    page.get_by_role("button", name="Archive").click()
+    expect(page.locator("#messages li")).to_be_visible()
+    found["what was done"] = complaints_about(page, "main")
+    page.goto("/password/")  # the least page to have under them
+    for act in ACTS:
+        open_dialog(page, path_of(act))
+        found[act] = complaints_about(page, "dialog")
+        page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
+    expect_none(found)
+
+
+def test_every_page_is_among_those_that_are_looked_at() -> None:
+    """Acts are taken from the table of permissions itself."""
+    paths = {page.path.partition("?")[0] for page in LOOKED_AT}
+    missing = {name for name in PAGES if path_of(name) not in paths}
+    assert missing == {"logout"}, "logging out leads to the log-in"
