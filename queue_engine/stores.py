@@ -205,7 +205,9 @@ class Stores:
         return self.log.holds.give_back(name)
 
     def cursors(self) -> tuple[list[Cursor], list[EndedCursor]]:
-        """All pipeline cursors, and those that are no more."""
+        """All pipeline cursors, and those that are no more. Raises StorageError while nobody knows."""
+        if self.log is not None and self.log.cursors.unread is not None:
+            raise self.log.cursors.unread
         return ([], []) if self.log is None else (self.log.cursors.all(), self.log.cursors.ended)
 
     def log_stats(self) -> LogStats | None:

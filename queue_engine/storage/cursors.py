@@ -91,6 +91,8 @@ class Cursors(Keepers[Cursor]):
         self.ended: list[EndedCursor] = []
 
     def get(self, topic_number: int, name: str) -> Cursor | None:
+        """Raises StorageError while the file can't be read."""
+        self._check_read()
         return self._named.get(topic_number, {}).get(name)
 
     def saved(self) -> Ticket:

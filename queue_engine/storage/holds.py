@@ -54,7 +54,8 @@ class Holds(Keepers[Hold]):
         return (self._clock.monotonic_ns() + self._wall_ahead_ns) // NS_PER_MS
 
     def get(self, name: str) -> Hold:
-        """Raises LeaseNotFoundError."""
+        """Raises LeaseNotFoundError; StorageError while the file can't be read."""
+        self._check_read()
         hold = self._by_name.get(name)
         if hold is None or hold.expires_ms <= self._lease_now_ms():
             raise LeaseNotFoundError(f"lease {name} has expired, was given back, never was, or its topic is gone")
@@ -63,8 +64,10 @@ class Holds(Keepers[Hold]):
     def take(self, name: str, topic_number: int, offset: int, ttl_ms: int) -> tuple[Hold, Ticket]:
         """Hold a topic's messages from `offset` on, or move or renew the hold of that name.
 
-        The ticket is done when that is durable. Raises LimitError when there are too many.
+        The ticket is done when that is durable. Raises LimitError when there are too many, StorageError while the
+        file can't be read.
         """
+        self._check_read()
         former = self._by_name.get(name)
         if former is None and len(self._by_name) >= HOLDS_MAX:
             raise LimitError(f"hold {name} is not taken: {len(self._by_name)} exist, which is the most")

@@ -2,14 +2,17 @@
 
 The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it. Until then the log
 keeps what the file on the disk needs as well: after a crash a keeper stands where it stood or where it was moved to,
-and everything from there on is still in the log. A damaged file is set aside as `….bad` and told of.
+and everything from there on is still in the log. A damaged file is set aside as `….bad` and told of. One that can't be
+read stays as it is, and is read again now and then: until then nobody is told, made or moved, and the log lets nothing
+go. Who moves it out of the way says that there are none.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from queue_engine.clock import NS_PER_MS, Clock
+from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.storage.background import Background
 from queue_engine.storage.files import Files
@@ -17,6 +20,10 @@ from queue_engine.storage.replaced_file import Composed, ReplacedFile
 from queue_engine.ticket import Ticket
 
 FILE_BYTES_MAX = 1 << 28
+# How often a file is read again that could not be read.
+READ_AGAIN_NS = 10 * NS_PER_S
+
+logger = logging.getLogger(__name__)
 
 
 class Keeper(Protocol):
@@ -47,6 +54,10 @@ class Keepers(ABC, Generic[K]):
         # How to take back what was done since the last write that is known to be done: in the one under way, and since.
         self._undos_begun: list[Undo] = []
         self._undos: list[Undo] = []
+        self.unread: StorageError | None = None
+        """Why the file could not be read; None when it was."""
+        self._known_topics: frozenset[int] = frozenset()  # at the start
+        self._read_again_at_ns = 0
         self._gone: set[int] = set()  # topics that were deleted since the start
         self._named: ByTopic[K] = {}
         # What the file on the disk may say: of the last write that is known to be done, joined with those that were
@@ -55,12 +66,30 @@ class Keepers(ABC, Generic[K]):
         self._least: dict[int, int] = {}  # topic number → the least offset that is needed, once it was asked for
 
     def open(self, topic_numbers: Iterable[int]) -> str:
-        """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError."""
+        """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError when that
+        fails."""
+        self._known_topics = frozenset(topic_numbers)
+        return self._read()
+
+    def _read(self) -> str:
         path = self._file.path
-        data = self._files.read_whole(path, FILE_BYTES_MAX)
+        self._read_again_at_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
+        try:
+            data = self._files.read_whole(path, FILE_BYTES_MAX)
+        except OSError as exc:
+            if self.unread is None:
+                logger.error("%s can't be read, and is read again now and then: %s", path, exc)
+            self.unread = StorageError(
+                f"{path} can't be read ({exc.strerror}): the log keeps everything until it can. When the disk can't be "
+                "mended, move it out of the way: what it says is lost then"
+            )
+            return ""
+        if self.unread is not None:
+            logger.warning("%s can be read again", path)
+        self.unread = None
         if data is None:
             return ""
-        if not self._restore(data, frozenset(topic_numbers)):
+        if not self._restore(data, self._known_topics - self._gone):
             self._files.rename(path, f"{path}.bad")
             return path
         self._became_durable(self._copied())
@@ -69,7 +98,12 @@ class Keepers(ABC, Generic[K]):
     @property
     def error(self) -> StorageError | None:
         """Why the file does not say what there is; None when it does, or will with the write under way."""
-        return self._file.error
+        return self.unread or self._file.error
+
+    def _check_read(self) -> None:
+        """Raises StorageError while nobody knows what there is."""
+        if self.unread is not None:
+            raise self.unread
 
     def __len__(self) -> int:
         return sum(map(len, self._named.values()))
@@ -96,12 +130,22 @@ class Keepers(ABC, Generic[K]):
         return {number: least for number, least in found.items() if least is not None}
 
     def tick(self) -> None:
-        """Write again what could not be written."""
-        self._file.retry()
+        """Write again what could not be written, or read what could not be read."""
+        if self.unread is None:
+            self._file.retry()
+        elif self._clock.monotonic_ns() >= self._read_again_at_ns:
+            try:
+                damaged = self._read()
+            except (OSError, StorageError) as exc:
+                self.unread = StorageError(f"{self._file.path}: {exc}")
+            else:
+                if damaged:
+                    logger.error("%s is damaged and set aside", damaged)
 
     def close(self) -> None:
         """Write what is unwritten, in this thread. Raises OSError."""
-        self._file.close()
+        if self.unread is None:
+            self._file.close()
 
     @abstractmethod
     def _encoded(self) -> bytes:
@@ -143,6 +187,7 @@ class Keepers(ABC, Generic[K]):
         return {number: dict(named) for number, named in self._named.items()}
 
     def _save_or(self, undo: Undo) -> Ticket:
+        assert self.unread is None, "nothing of it is replaced"
         """What was just done is to be written; `undo` takes it back when the disk refuses that."""
         self._undos.append(undo)
         return self._file.save()

@@ -614,6 +614,8 @@ class LogStore:
             self.holds.tick()
             self.cursors.tick()
             self.cursor_retention.tick()
+            if self.holds.unread is not None or self.cursors.unread is not None:
+                return  # nobody knows what they need
             try:
                 self.space.tick(now_ns)
             except StorageError as exc:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -169,9 +170,7 @@ def test_a_start_makes_derived_files_anew_that_can_t_be_read(
     engine.close()
 
 
-@pytest.mark.parametrize(
-    "pattern", ["topology.json", "log/cursors.json", "log/holds.json", "log/progress/floors", "log/progress/*.journal"]
-)
+@pytest.mark.parametrize("pattern", ["topology.json", "log/progress/floors", "log/progress/*.journal"])
 def test_a_start_names_the_file_that_it_needs_and_can_t_read(
     pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +199,53 @@ def test_a_start_names_the_file_that_it_needs_and_can_t_read(
     engine = opened(tmp_path, clock)
     assert stats_of(engine, "orders", "billing").depth <= COUNT - 3
     assert [one.cursor for one in engine.cursors().cursors] == ["archive"]
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["cursors", "holds"])
+def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = filled(tmp_path, clock)
+    engine.create_cursor("orders", cursor="archive")
+    lease = engine.lease_log("orders", 0, ttl_ms=3_600_000)[0]
+    engine.close()
+    path = tmp_path / "log" / f"{name}.json"
+    before, kept = path.read_bytes(), segments_of(tmp_path)
+    places.spoil(path)
+    engine = opened(tmp_path, clock)
+    assert f"{path} can't be read (Input/output error)" in engine.health
+    for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
+        consumer = Client(engine, topic, channel, ready=1_000)
+        consumer.finish(*[message.id for message in consumer.sink.received])
+    acts: dict[str, list[Callable[[], object]]] = {
+        "cursors": [
+            lambda: engine.create_cursor("orders", cursor="another"),
+            lambda: engine.delete_cursor("orders", cursor="archive"),
+            engine.cursors,
+        ],
+        "holds": [
+            lambda: engine.lease_log("orders", 0, ttl_ms=60_000),
+            lambda: engine.renew_leases([lease.hold.name], ttl_ms=60_000),
+            lambda: engine.release_lease(lease.hold.name),
+        ],
+    }
+    for act in acts[name]:
+        with pytest.raises(StorageError, match="can't be read"):
+            act()
+    for _ in range(100):
+        pass_time(engine, clock, 1_000)
+    assert set(kept) <= set(segments_of(tmp_path))
+    engine.close()
+    assert path.read_bytes() == before
+    engine = opened(tmp_path, clock)
+    places.heal()
+    for _ in range(11):
+        pass_time(engine, clock, 1_000)
+    assert engine.health == "OK"
+    assert [one.cursor for one in engine.cursors().cursors] == ["archive"]
+    assert engine.renew_leases([lease.hold.name], ttl_ms=60_000).error is None
     engine.close()
 
 
