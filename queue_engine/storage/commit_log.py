@@ -105,6 +105,7 @@ class CommitLog:
         fill_ahead_bytes: int = FILL_AHEAD_BYTES,
         room_bytes_min: int = 0,
         sync_place: SyncPlace | None = None,
+        before_first: Callable[[], None] = lambda: None,
     ) -> None:
         """start_position: where the first new segment begins; all before it is synced. durable_upto: the mark
         that recovery found, not behind it.
@@ -114,7 +115,8 @@ class CommitLog:
         error that stops the log even if there was nothing. Both are called on the engine's thread, also from
         within `commit` and `close`. fill_ahead_bytes: how far zeros are written ahead under `always`; 0 for not.
         room_bytes_min: what must be free beside, after the disk was full, before anything is taken again.
-        sync_place: chooses which thread syncs a group under `always`; None: the sync thread, always.
+        sync_place: chooses which thread syncs a group under `always`; None: the sync thread, always. before_first:
+        called before the first segment is made, on any thread, and again when it raised OSError.
         """
         self._segments = segments
         self._files = files
@@ -129,6 +131,7 @@ class CommitLog:
         self._on_visible = on_visible
         self._on_failed = on_failed
         self.last_time_ns = last_time_ns
+        self._before_first = before_first
         self._start_position = start_position
         self._room_bytes_min = room_bytes_min
 
@@ -214,6 +217,7 @@ class CommitLog:
         makes it when there is room. Raises StorageError; it may be called again."""
         try:
             self._check_room()
+            self._before_first()
         except OSError as exc:
             self._fill_up(exc, 0)
             return
@@ -537,6 +541,7 @@ class CommitLog:
 
         def work() -> None:
             self._check_room()
+            self._before_first()
             error = maker.errand.finish()
             if error is not None:
                 raise error

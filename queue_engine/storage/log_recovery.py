@@ -10,10 +10,12 @@ zeros and synced, segments behind it are removed, and a seal is written at the c
 again gives the same. Whoever writes next begins a new segment, with a salt of its own.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from crc32c import crc32c
 
@@ -51,7 +53,8 @@ OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 @dataclass(slots=True)
 class RecoveredLog:
     """end: behind the last record that holds. next_position: where the next segment begins. cut_bytes: of a torn
-    tail. was_clean: the log was closed in order."""
+    tail. was_clean: the log was closed in order. seal_late: writes the last segment's seal, for which there was no
+    room: to be called before a segment is made behind it, again and again until it raises no OSError."""
 
     end: int = 0
     next_position: int = 0
@@ -62,6 +65,7 @@ class RecoveredLog:
     cut_bytes: int = 0
     was_clean: bool = True
     damages: list[Damage] = field(default_factory=list)
+    seal_late: Callable[[], None] = lambda: None
 
 
 def recover_log(
@@ -346,7 +350,14 @@ class _Recovery:
             found.end = self._end_before
             found.next_position = last.position
             return
-        self._seal(last)
+        try:
+            self._seal(last)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # What is there can be read, and consumed; without a seal the next start does the same once more.
+            logger.warning("segment not sealed for want of room path=%s error=%s", last.path, exc)
+            found.seal_late = partial(self._seal_late, last)
         last.is_sealed = True
         found.next_position = last.next_position
 
@@ -412,6 +423,13 @@ class _Recovery:
             self._files.sync(fd)
         finally:
             self._files.close(fd)
+
+    def _seal_late(self, segment: SegmentInfo) -> None:
+        try:
+            self._seal(segment)
+        except FileNotFoundError:
+            pass  # nobody needed anything in it any more
+        self.found.seal_late = lambda: None
 
     def _remove_unusable(self, beyond: int) -> None:
         """Files whose header does not hold: made when the process died, or damaged; the latter are kept aside."""

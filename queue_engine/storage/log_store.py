@@ -304,6 +304,7 @@ class LogStore:
             last_time_ns=recovered.last_time_ns,
             room_bytes_min=self._room_bytes_min,
             sync_place=self._sync_place,
+            before_first=lambda: recovered.seal_late(),
         )
         self.journal.reserve.find()
         self.log.open()

@@ -142,6 +142,49 @@ def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_res
     assert Client(again, "orders", "billing", ready=10).bodies == [b"goes on"]
 
 
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_a_start_without_room_for_a_seal_delivers_what_there_is_and_writes_it_later(
+    tmp_path: Path, ending: str
+) -> None:
+    """Killed, and with a disk on which nothing is left, not even the reserve."""
+    clock, files = ManualClock(), FaultyFiles()
+    engine = make_engine(tmp_path, clock, files=files)
+    engine.create_topic("orders")
+    engine.create_channel("orders", "billing")
+    for number in range(30):
+        engine.publish("orders", [b"%02d" % number])
+        settle(engine)
+    files.abandon()
+    (tmp_path / "log" / "progress" / "reserve").unlink(missing_ok=True)
+    for number in range(2):
+        files = FaultyFiles()
+        files.bytes_free = 0
+        engine = make_engine(tmp_path, clock, files=files)
+        assert "publish refused, the disk is full (" in engine.health or "No space" in engine.health
+        refused = engine.publish("orders", [b"no"])
+        client = Client(engine, "orders", "billing", ready=100)
+        settle(engine)
+        assert refused.error is not None
+        assert len(client.bodies) == 30
+        client.leave()
+        if number == 0:
+            files.abandon()
+    files.bytes_free = None
+    for _ in range(3):
+        pass_time(engine, clock, 1_000)
+    ticket = engine.publish("orders", [b"goes on"])
+    settle(engine)
+    assert ticket.error is None
+    if ending == "stop":
+        engine.close()
+    else:
+        files.abandon()
+    engine = make_engine(tmp_path, clock)
+    assert not engine.warnings
+    assert len(Client(engine, "orders", "billing", ready=100).bodies) == 31
+    engine.close()
+
+
 def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
