@@ -1,4 +1,4 @@
-"""Messages wait, consumers are connected, and none of them asks for any."""
+"""There are messages and consumers, and no consumer asks for any."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.falling_behind import is_old_and_growing
@@ -19,6 +19,6 @@ def find(vitals: Vitals) -> Finding | None:
         "RDY 0",
         "Not draining: RDY is 0.",
         f"{who} asked for no more messages, which is how client libraries back off after failures. "
-        f"{words.waiting(vitals)}. Look at the consumers' own logs.",
+        f"{words.depth(vitals)}. Look at the consumers' own logs.",
         "the consumers ask for no more messages (RDY 0)",
     )

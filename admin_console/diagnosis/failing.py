@@ -29,7 +29,7 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER if share >= SHARE_DANGER else WARNING,
         "▲ every delivery fails" if not finished else f"▲ {told} requeued",
         f"{counts}: {meaning}.",
-        f"The consumers give messages back with REQ.{_spread(vitals)} {words.waiting(vitals)}, "
+        f"The consumers give messages back with REQ.{_spread(vitals)} {words.depth(vitals)}; "
         f"{units.number(vitals.stats.deferred_count)} are deferred.{_attempts(vitals)} More consumers would fail in "
         "the same way: look at the consumers' logs, or pause the channel until they work again.",
         counts,

@@ -18,7 +18,7 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER,
         "▲ falling behind",
         "Falling behind: more comes than is finished.",
-        f"{words.waiting(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
+        f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
         f"depth changes by {units.growth(vitals.growth_s)}",
     )
 

@@ -17,7 +17,7 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER,
         "■ fenced",
         "Fenced: something failed in this channel, and it stopped.",
-        f"{words.sentence(stats.fenced)} {words.waiting(vitals)}, and {units.number(stats.in_flight_count)} in flight "
-        "are kept as they are. Everything else goes on; the server's log has the details. Let it try again when the "
-        "cause is gone.",
+        f"{words.sentence(stats.fenced)} {words.depth(vitals)}. These messages and "
+        f"{units.number(stats.in_flight_count)} in flight are kept as they are. Everything else goes on; the server's "
+        "log has the details. Let it try again when the cause is gone.",
     )

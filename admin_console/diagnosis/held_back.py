@@ -16,6 +16,6 @@ def find(vitals: Vitals) -> Finding | None:
         WARNING,
         "▲ held back",
         "Held back: a limit of memory is reached.",
-        f"{words.sentence(stats.held_back)} {words.waiting(vitals)}.",
+        f"{words.sentence(stats.held_back)} {words.depth(vitals)}.",
         "a limit of memory holds deliveries back",
     )

@@ -1,4 +1,4 @@
-"""Messages wait and no consumer is connected."""
+"""There are messages, and no consumer is connected."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import WARNING, Finding, Kind
@@ -16,7 +16,7 @@ def find(vitals: Vitals) -> Finding | None:
         WARNING,
         "no consumers",
         "Not draining: no consumer is connected.",
-        f"{words.waiting(vitals)}.{words.growth(vitals)} Connect a consumer to "
+        f"{words.depth(vitals)}.{words.growth(vitals)} Connect a consumer to "
         f"{vitals.topic_name}/{vitals.channel_name}.",
         "no consumer is connected",
     )

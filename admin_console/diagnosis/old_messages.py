@@ -20,6 +20,6 @@ def find(vitals: Vitals) -> Finding | None:
         WARNING,
         "old messages",
         "Old messages are unfinished.",
-        f"{words.waiting(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
+        f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
         f"the oldest message is {units.duration(vitals.oldest_s)} old",
     )

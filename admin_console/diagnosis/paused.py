@@ -18,7 +18,7 @@ def find(vitals: Vitals) -> Finding | None:
         HELD,
         "❚❚ paused",
         f"Paused{since}: nothing is delivered.",
-        f"{words.waiting(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
+        f"{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
     )
 
 
@@ -30,5 +30,5 @@ def find_topic(vitals: Vitals) -> Finding | None:
         HELD,
         "❚❚ topic paused",
         f"The topic {vitals.topic_name} is paused: no new message comes to its channels.",
-        "What already waits here is still delivered. Resume the topic to let the rest through.",
+        "What is here already is still delivered. Resume the topic to let the rest through.",
     )

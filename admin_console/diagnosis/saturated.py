@@ -29,6 +29,6 @@ def find(vitals: Vitals) -> Finding | None:
         "▲ saturated",
         "Saturated: the consumers hold as many messages as they asked for.",
         f"{units.number(stats.in_flight_count)} in flight of RDY {units.number(stats.ready_count)}, while "
-        f"{words.waiting(vitals)}.{words.flow(vitals)} Add consumers, or let each take more at once.",
+        f"{words.depth(vitals)}.{words.flow(vitals)} Add consumers, or let each take more at once.",
         f"the consumers hold {units.number(stats.in_flight_count)} of RDY {units.number(stats.ready_count)}",
     )

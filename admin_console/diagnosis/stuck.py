@@ -1,4 +1,4 @@
-"""Messages wait while the consumers hold theirs and end none of them, neither well nor badly."""
+"""The depth stays while the consumers hold their messages and end none of them, neither well nor badly."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
@@ -23,7 +23,7 @@ def find(vitals: Vitals) -> Finding | None:
         "▲ none finished",
         f"0 finished {words.span(vitals)}: {consumers} {'holds' if stats.client_count == 1 else 'hold'} "
         f"{units.plural(stats.in_flight_count, 'message')} and {'ends' if stats.client_count == 1 else 'end'} none.",
-        f"{words.waiting(vitals)}. The messages in flight have neither been finished nor requeued. Look at what the "
+        f"{words.depth(vitals)}. The messages in flight have neither been finished nor requeued. Look at what the "
         "consumers do with them; the list in flight shows who holds which.",
         f"0 finished {words.span(vitals)}",
     )

@@ -16,7 +16,7 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER,
         "▲ unreadable",
         "Not readable: the disk refuses something of this channel.",
-        f"{words.sentence(stats.unreadable)} {words.waiting(vitals)}. It is tried again by itself, and everything else "
+        f"{words.sentence(stats.unreadable)} {words.depth(vitals)}. It is tried again by itself, and everything else "
         "goes on. Look at the disk; the README tells what can be done about a place that stays unreadable.",
         "the disk refuses something of this channel",
     )

@@ -4,19 +4,18 @@ from admin_console.diagnosis.vitals import Vitals
 from admin_console.screens import units
 
 
-def waiting(vitals: Vitals) -> str:
-    """What waits, and since when: "4,812 messages wait, the oldest unfinished one is 14m 02s old"."""
-    depth = vitals.stats.depth
-    text = f"{units.plural(depth, 'message')} {'waits' if depth == 1 else 'wait'}"
+def depth(vitals: Vitals) -> str:
+    """How much there is, and since when: "The depth is 4,812; the oldest unfinished message is 14m 02s old"."""
+    text = f"The depth is {units.number(vitals.stats.depth)}"
     if vitals.oldest_s is None:
         return text
-    return f"{text}, the oldest unfinished one is {units.duration(vitals.oldest_s)} old"
+    return f"{text}; the oldest unfinished message is {units.duration(vitals.oldest_s)} old"
 
 
 def growth(vitals: Vitals) -> str:
     """A sentence of where the depth is heading, with a space before it; "" when it stays."""
     text = units.growth(vitals.growth_s)
-    return "" if text in (units.UNKNOWN, "0/s") else f" Depth changes by {text}."
+    return "" if text in (units.UNKNOWN, "0/s") else f" It changes by {text}."
 
 
 def flow(vitals: Vitals) -> str:

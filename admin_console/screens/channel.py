@@ -159,7 +159,8 @@ def _strip(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Figure, ...]:
 def _due_note(stats: "ChannelStats") -> Cell:
     if stats.next_due_ns is None:
         return Cell("none is due" if not stats.deferred_count else "due time not known")
-    return Cell(f"next due in {units.duration((stats.next_due_ns - time.monotonic_ns()) / 1e9)}")
+    in_s = (stats.next_due_ns - time.monotonic_ns()) / 1e9
+    return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 
 def _client_table(stats: "ChannelStats | None", role: Role, topic: str, name: str) -> Table:
@@ -218,13 +219,13 @@ def _in_flight_table(
                 held.message_id,
                 (
                     Cell(held.message_id),
-                    Cell(owners.get(held.client_key, f"client {held.client_key}")),
+                    Cell(owners.get(held.client_key, f"consumer {held.client_key}")),
                     Cell(units.number(held.attempts), tone="warning" if held.attempts > 5 else ""),
                     Cell(units.byte_count(held.body_bytes)),
                     Cell(f"{units.duration((now_ns - held.published_at_ns) / 1e9)} ago"),
                     Cell(units.duration(held.held_ms / 1000)),
                     Cell(
-                        "now" if is_late else units.duration(held.deadline_in_ms / 1000),
+                        "due now" if is_late else units.duration(held.deadline_in_ms / 1000),
                         tone="warning" if is_late else "",
                     ),
                     act_cell("Requeue now", "requeue_channel", role, topic, name, query={"message": held.message_id}),

@@ -16,7 +16,7 @@ ARCHIVE = "archive"
 _COLUMNS = (
     Column("name", "Cursor", "text"),
     Column("state", "State", "state"),
-    Column("depth", "Not passed"),
+    Column("depth", "Depth"),
     Column("kept", "Kept in the log"),
     Column("gaps", "Given up", "text"),
     Column("action", "Act", "action"),

@@ -56,12 +56,12 @@ def overview_meaning(
 def topic_meaning(reading: Reading, name: str) -> Meaning | None:
     """What holds a topic back: a pause, or nobody to give its messages to."""
     topic = reading.topics[name]
-    waiting = f"{units.plural(topic.depth, 'message')} {'waits' if topic.depth == 1 else 'wait'} at the topic"
+    depth = f"the depth at the topic itself is {units.number(topic.depth)}"
     if topic.fenced:
         return Meaning(
             "danger",
             "Fenced: something failed in this topic, and it stopped.",
-            f"{words.sentence(topic.fenced)} Publishes to it are refused, and {waiting}; its channels deliver what "
+            f"{words.sentence(topic.fenced)} Publishes to it are refused, and {depth}; its channels deliver what "
             "they have. The server's log has the details. Let it try again when the cause is gone.",
         )
     if topic.unreadable:
@@ -74,13 +74,13 @@ def topic_meaning(reading: Reading, name: str) -> Meaning | None:
         return Meaning(
             "held",
             f"Paused{_since(reading.paused_since.get((name, '')))}: no message goes on to the channels.",
-            f"{waiting}. Publishing works; resume it to let them through.",
+            f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
         )
     if not topic.channels and topic.depth:
         return Meaning(
             "warning",
             "Nobody receives these messages: the topic has no channel.",
-            f"{waiting} until the first channel is created; that one gets them all.",
+            f"{words.sentence(depth)} The first channel that is created gets them all.",
         )
     return None
 

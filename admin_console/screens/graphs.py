@@ -34,13 +34,13 @@ class GraphPlan:
 
 
 def overview_plans(reading: Reading | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:
-    """Flow through all topics, and what waits in the four most loaded channels: `deepest`, or those of now."""
+    """Flow through all topics, and the depth of the four most loaded channels: `deepest`, or those of now."""
     if deepest is None:
         deepest = _deepest(reading) if reading else []
     return (
         GraphPlan(
             "flow",
-            "Published and finished, messages a second",
+            "Published and finished, messages/s",
             "per second",
             (
                 Line("published", "published", 1, TOTAL, "messages"),
@@ -49,7 +49,7 @@ def overview_plans(reading: Reading | None, deepest: Sequence[Key] | None = None
         ),
         GraphPlan(
             "waiting",
-            "Waiting by channel",
+            "Depth by channel",
             "messages",
             tuple(
                 Line(f"waiting:{topic}/{channel}", f"{topic}/{channel}", index, (topic, channel), "depth")
@@ -85,7 +85,7 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
     return (
         GraphPlan(
             "depth",
-            "Waiting",
+            "Depth",
             "messages",
             (
                 Line("waiting", "topic and channels", 1, key, "waiting"),
@@ -94,7 +94,7 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
         ),
         GraphPlan(
             "rates",
-            "Published and finished, messages a second",
+            "Published and finished, messages/s",
             "per second",
             (
                 Line("published", "published", 1, key, "messages"),
@@ -109,7 +109,7 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
         ),
         GraphPlan(
             "trouble",
-            "Timeouts and requeues, messages a second",
+            "Timeouts and requeues, messages/s",
             "per second",
             (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
         ),
@@ -128,13 +128,13 @@ def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
         ),
         GraphPlan(
             "rates",
-            "Received and finished, messages a second",
+            "Received and finished, messages/s",
             "per second",
             (Line("received", "received", 1, key, "messages"), Line("finished", "finished", 2, key, "finished")),
         ),
         GraphPlan(
             "trouble",
-            "Timeouts and requeues, messages a second",
+            "Timeouts and requeues, messages/s",
             "per second",
             (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
         ),

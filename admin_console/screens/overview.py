@@ -37,7 +37,7 @@ _URGENT_COLUMNS = (
     Column("spark", "Depth, 15 min", "spark"),
     Column("action", "Act", "action"),
 )
-_SIDE_COLUMNS = (Column("name", "Name", "name"), Column("depth", "Waiting"), Column("oldest", "Oldest"))
+_SIDE_COLUMNS = (Column("name", "Name", "name"), Column("depth", "Depth"), Column("oldest", "Oldest"))
 
 
 def parts(reading: Reading | None, role: Role, http_address: str) -> dict[str, Any]:
@@ -84,10 +84,10 @@ def _subtitle(reading: Reading | None) -> str:
 
 def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ...]:
     rings = reading.rings.get(TOTAL) if reading else None
-    waiting = in_flight = ready = deferred = None
+    depth = in_flight = ready = deferred = None
     if reading is not None:
         channels = [each.vitals.stats for each in urgent]
-        waiting = sum(one.depth for one in (*reading.snapshot.topics, *channels))
+        depth = sum(one.depth for one in (*reading.snapshot.topics, *channels))
         in_flight = sum(one.in_flight_count for one in channels)
         deferred = sum(one.deferred_count for one in channels)
         ready = sum(one.ready_count for one in channels)
@@ -102,9 +102,9 @@ def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ..
     return (
         Figure(
             "waiting",
-            "Waiting",
-            Cell(units.number(waiting), units.exact(waiting)),
-            depth_note(rings, "waiting", waiting),
+            "Depth",
+            Cell(units.number(depth), units.exact(depth)),
+            depth_note(rings, "waiting", depth),
         ),
         Figure(
             "published",
@@ -129,7 +129,7 @@ def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ..
     )
 
 
-def depth_note(rings: Rings | None, gauge: str, waiting: float | None) -> Cell:
+def depth_note(rings: Rings | None, gauge: str, depth: float | None) -> Cell:
     """Where a depth is heading: a rate with an arrow but no alarm; growth alone is no fault.
 
     The span is short and named: the graph beside it shows every second, and both must tell the same story.
@@ -139,7 +139,7 @@ def depth_note(rings: Rings | None, gauge: str, waiting: float | None) -> Cell:
         return Cell("trend not known yet")
     text = units.growth(growth)
     if text == "0/s":
-        return Cell("steady" if waiting else "nothing waits")
+        return Cell("steady" if depth else "no messages")
     return Cell(f"{'▲' if growth > 0 else '▼'} {units.rate(abs(growth))} over {TREND_SPAN_S} s")
 
 
@@ -171,7 +171,7 @@ def _oldest_figure(reading: Reading | None, urgent: list[Diagnosis]) -> Figure:
     if health != "OK":
         return Figure("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
     if oldest is None:
-        return Figure("oldest", "Oldest message", value, Cell("nothing waits · engine OK"))
+        return Figure("oldest", "Oldest message", value, Cell("none unfinished · engine OK"))
     return Figure("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
 
 
@@ -232,12 +232,12 @@ def oldest_cell(diagnosis: Diagnosis) -> Cell:
 
 def _nothing(reading: Reading | None, http_address: str) -> Empty:
     if reading is None:
-        return Empty("Waiting for the engine's first figures", "They come every second; reload if this stays.")
+        return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
     if not reading.snapshot.topics:
         return first_run(http_address)
     return Empty(
         "No channels yet",
-        "Messages wait at their topics until a channel is created: a consumer that subscribes does that by itself.",
+        "Messages stay at their topics until a channel is created: a consumer that subscribes does that by itself.",
     )
 
 
@@ -314,7 +314,7 @@ def _unchannelled_table(reading: Reading | None) -> Table:
     ]
     return Table.build(
         "unchannelled",
-        "Topics without a channel: their messages wait at the topic",
+        "Topics without a channel: their messages stay at the topic",
         _SIDE_COLUMNS,
         rows,
         Empty("", "Every topic has a channel."),

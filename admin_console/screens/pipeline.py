@@ -42,7 +42,7 @@ _TOPIC_COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "Archive", "state"),
     Column("progress", "Archived", "progress"),
-    Column("waiting", "Waiting"),
+    Column("waiting", "To archive"),
     Column("bytes", "Size"),
     Column("range", "From, to (UTC)", "text"),
     Column("offsets", "Offsets", "text"),
@@ -92,7 +92,7 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
     if replay.run_job is not None:
         return job_chips(replay.run_job, view)
     if replay.planned is not None:
-        return (Chip("planned", "", "It waits for somebody to run it or to discard it."),)
+        return (Chip("planned", "", "Run it or discard it."),)
     if replay.plan_job is not None and replay.plan_job.state == "failed":
         return (Chip("▲ not planned", "warning"),)
     return (Chip("being planned" if view.holder else "to be planned"),)
@@ -134,7 +134,7 @@ def _meaning(view: "PipelineView") -> Meaning | None:
         return Meaning(
             "warning",
             "The worker ended and will be started again.",
-            f"Why: {why}. Next start at {moment(process.next_try_ms)} UTC; messages wait in the log.",
+            f"Why: {why}. Next start at {moment(process.next_try_ms)} UTC; the log keeps the messages.",
         )
     if failed := trouble(view):
         return failed
@@ -152,7 +152,7 @@ def _strip(
     files = sum(topic.file_count for topic in view.topics)
     names = {topic.topic for topic in view.topics} | {topic for topic, _, _ in cursors}
     failed = len(jobs_in_trouble(view))
-    waiting = sum(cursor.depth for cursor in cursors.values())
+    to_archive = sum(cursor.depth for cursor in cursors.values())
     oldest_s = _oldest_unarchived_s(reading, view, cursors)
     open_replays = [one for one in view.replays if not one.is_over]
     asked = sum(1 for one in open_replays if one.is_asked_about)
@@ -179,8 +179,11 @@ def _strip(
         Figure(
             "oldest",
             "Oldest unarchived",
-            Cell("none" if reading and not waiting else _at_most(oldest_s), "younger than the last archived one"),
-            Cell(f"{units.plural(waiting, 'message')} waiting" if waiting else "nothing waits", units.exact(waiting)),
+            Cell("none" if reading and not to_archive else _at_most(oldest_s), "younger than the last archived one"),
+            Cell(
+                f"{units.plural(to_archive, 'message')} to archive" if to_archive else "nothing to archive",
+                units.exact(to_archive),
+            ),
         ),
         Figure(
             "replays",
@@ -216,9 +219,9 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
 def _oldest_unarchived_s(
     reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
 ) -> float | None:
-    """How old the oldest message that waits is at most: younger than the last archived one of its topic. None: unknown.
+    """How old the oldest message to archive is at most: younger than the last archived one of its topic. None: unknown.
 
-    A topic of which nothing is archived yet waits since its archive was switched on, at most.
+    For a topic of which nothing is archived yet: the time since its archive was switched on, at most.
     """
     archived = {(one.topic, one.number, one.id_base): one.last_time_ms for one in view.topics}
     since = [archived.get(key) or cursor.created_ms for key, cursor in cursors.items() if cursor.depth]
@@ -292,7 +295,7 @@ def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None
         return ProgressCell(0, 0, words)
     total = rows + cursor.depth
     return (
-        ProgressCell(rows, total, words, f"{rows:,} archived, {cursor.depth:,} waiting")
+        ProgressCell(rows, total, words, f"{rows:,} archived, {cursor.depth:,} to archive")
         if total
         else ProgressCell(0, 0, words)
     )

@@ -137,7 +137,7 @@ def _fact_table(replay: "ReplayView") -> Table:
             ("To (UTC)", f"before {end}" if asked.end_time_ms is not None else "its end"),
             ("Key", asked.key or "any"),
             ("Expression", asked.expression or "none: every message"),
-            ("Rate", _limit(replay)),
+            ("Rate limit", _limit(replay)),
         ]
     rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
     return Table.build("facts", "What was asked for", _FACT_COLUMNS, rows, Empty("", "What was asked is not known."))
@@ -148,7 +148,7 @@ def _channel_table(replay: "ReplayView") -> Table:
     channels = replay.planned.channels if replay.planned else ()
     rows = [(name, (NameCell(name, url_of("channel", target, name)),)) for name in channels] if target else []
     text = (
-        "The target has no channel: the messages would wait at the topic until there is one."
+        "The target has no channel: the messages would stay at the topic until there is one."
         if replay.planned
         else "Known when the replay is planned."
     )

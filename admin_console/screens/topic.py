@@ -1,4 +1,4 @@
-"""A topic: what waits at it, its channels, who publishes."""
+"""A topic: what it holds itself, its channels, who publishes."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,7 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     deferred = sum(channel.deferred_count for channel in topic.channels)
     ready = sum(channel.ready_count for channel in topic.channels)
     memory = topic.depth - topic.backend_depth
-    waiting = topic.depth + in_channels
+    depth = topic.depth + in_channels
     # Channels have files of their own, or share the topic's part of the log.
     parts = [topic.disk_bytes]
     if topic.storage == "diskqueue":
@@ -113,9 +113,9 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     return (
         Figure(
             "waiting",
-            "Waiting",
-            Cell(units.number(waiting), units.exact(waiting)),
-            depth_note(rings, "waiting", waiting),
+            "Depth",
+            Cell(units.number(depth), units.exact(depth)),
+            depth_note(rings, "waiting", depth),
         ),
         Figure(
             "depth",
@@ -154,7 +154,7 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
 
 
 def _blank_strip() -> tuple[Figure, ...]:
-    labels = ("Waiting", "At the topic itself", "Published", "Bytes published", "In flight", "Timeouts")
+    labels = ("Depth", "At the topic itself", "Published", "Bytes published", "In flight", "Timeouts")
     names = ("waiting", "depth", "published", "bytes", "in_flight", "timeouts")
     return tuple(Figure(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
 
@@ -199,7 +199,7 @@ def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Ro
         )
     empty = Empty(
         "No channels yet",
-        "Messages wait at the topic until a channel is created; a consumer that subscribes creates its own.",
+        "Messages stay at the topic until a channel is created; a consumer that subscribes creates its own.",
     )
     return Table.build("channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty)
 

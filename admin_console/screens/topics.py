@@ -192,7 +192,7 @@ def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
     if not line.channels:
         chips.append(
             Chip(
-                "no channels", "warning" if line.depth else "", "Messages wait at the topic until a channel is created"
+                "no channels", "warning" if line.depth else "", "Messages stay at the topic until a channel is created"
             )
         )
     return tuple(chips)
@@ -224,7 +224,7 @@ def _quiet(text: str) -> Cell:
 
 def _empty(reading: Reading | None, query: str, wanted: str, http_address: str) -> Empty:
     if reading is None:
-        return Empty("Waiting for the engine's first figures", "They come every second; reload if this stays.")
+        return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
     if wanted and reading.snapshot.topics:
         return Empty(
             f"No topic or channel matches “{query.strip()}”", "", href=url_of("topics"), link="Show all topics"

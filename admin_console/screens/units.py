@@ -96,7 +96,7 @@ def share(part: float, whole: float) -> str:
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
-    """A count and its noun: 1 client, 4 clients."""
+    """A count and its noun: 1 consumer, 4 consumers."""
     return f"{number(count)} {noun if count == 1 else plural_noun or noun + 's'}"
 
 

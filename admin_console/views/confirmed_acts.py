@@ -234,7 +234,7 @@ class RequeueChannel(ActPage):
             if not _MESSAGE_ID.fullmatch(text):
                 raise ComplaintError(f"{text[:40]!r} is not a message id of 16 characters. Nothing was done.")
             return {"message_id": text}
-        raise ComplaintError(f"{scope[:40]!r} is neither all, client nor message. Nothing was done.")
+        raise ComplaintError(f"{scope[:40]!r} is not a choice of what to requeue. Nothing was done.")
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         if "client_key" in details:

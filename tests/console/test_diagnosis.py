@@ -221,7 +221,7 @@ def test_a_channel_that_was_emptied_or_moved_back_neither_drains_nor_grows(befor
     )
     assert (growth_of(reading), growth_of(reading, "topic")) == ("0/s", "0/s")
     notes = {figure.name: figure.note.text for figure in page(reading).strip}
-    assert notes["depth"] == ("steady" if after else "nothing waits")
+    assert notes["depth"] == ("steady" if after else "no messages")
     assert {figure.name: figure.note.text for figure in page(reading, "overview").strip}["waiting"] == notes["depth"]
 
 

@@ -119,12 +119,12 @@ def test_topic_shows_all_that_nsqadmin_shows(engine: EngineRunner, browser: Clie
     assert "No producer is connected over TCP now" in text
 
 
-def test_topic_without_channel_says_where_messages_wait(engine: EngineRunner, browser: Client) -> None:
+def test_topic_without_channel_says_where_messages_stay(engine: EngineRunner, browser: Client) -> None:
     do(engine, "publish", "orders", [b"x"])
     see(engine)
     text = words(page(browser, "/topics/orders/"))
     assert "Nobody receives these messages: the topic has no channel." in text
-    assert "Messages wait at the topic until a channel is created" in text
+    assert "Messages stay at the topic until a channel is created" in text
 
 
 def test_channel_shows_all_that_nsqadmin_shows(engine: EngineRunner, browser: Client) -> None:
@@ -145,7 +145,7 @@ def test_page_after_an_act_shows_what_it_did_at_once(engine: EngineRunner, brows
     do(engine, "publish", "orders", [b"x"])
     text = words(page(browser, "/topics/orders/billing/"))
     assert "Paused: nothing is delivered." in text
-    assert "1 message waits" in text
+    assert "The depth is 1" in text
 
 
 @pytest.mark.parametrize("path", ["/topics/none/", "/topics/none/at-all/"])

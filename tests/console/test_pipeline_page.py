@@ -209,7 +209,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     assert row(html, "archived", "gone/9-ff").startswith("gone topic gone 3,000 messages – 97.7 KiB")
     strip = html.split("data-strip")[1].split("</dl>")[0]
     assert "6,000" in strip
-    assert "5 messages waiting" in words(strip)
+    assert "5 messages to archive" in words(strip)
 
 
 def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browser: Client, lake: Path) -> None:

@@ -151,6 +151,7 @@ ONCE: dict[str, str] = {
     "console/test_settings.py": "the console's own options and headers",
     "console/test_topology_command.py": "what topology.json says is the same for both",
     "console/test_templates.py": "made of files, without an engine",
+    "console/test_words.py": "made of files, without an engine",
     "service/test_http_samples.py": "samples have a log of their own, whatever topics have",
     "engine/test_run.py": "made of invented batches, without an engine",
     "engine/test_sample_format.py": "made of invented figures, without an engine",

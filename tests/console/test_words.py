@@ -1,0 +1,93 @@
+"""One thing has one name on all pages: what they say is read from the sources, and the words that were left stay away.
+
+Names of the HTTP API, of fields and of columns stay as they are: what has a capital or a space in it is for people.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPOKEN = ("screens", "views", "diagnosis", "gateway", "history", "audit")
+# Word that is not said → what is said, with what it may stand beside.
+UNSAID = {
+    r"\bclients?\b(?! librar)": "consumer",
+    r"\b[Ww]aiting\b": "depth",
+    r"\bmessages? waits?\b": "the depth is",
+    r"\b[Ss]eek": "rewind",
+    r"\b[Mm]ov\w+ (?:a |the )?channels?\b|\b[Mm]ove to\b": "rewind, not move",
+    r"\b(?:is that|is this) meant\b|\bmeans?\?": "Confirm",
+    r"\btakes? publishes\b|\bPublishing works\b": "accepting messages",
+    r"\bmessages a second\b|\bAt most so many\b": "messages/s",
+}
+OF_ANYBODY = "NSQ client"  # of producers and consumers
+
+
+def of_code(path: Path) -> Iterator[tuple[int, str]]:
+    """What code says to people: its strings without docstrings, of several words or one with a capital."""
+    tree = ast.parse(path.read_text())
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documentation:
+            continue
+        if re.search(" |^[A-Z][a-z]*$", node.value) and "SELECT" not in node.value:
+            yield node.lineno, node.value
+
+
+def of_template(path: Path) -> Iterator[tuple[int, str]]:
+    """The words between tags, and those of attributes that are read."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = re.sub(r"{%.*?%}|{{.*?}}|{#.*?#}", " ", line)
+        for attribute in re.findall(r'(?:title|aria-label|placeholder|label)="([^"]*)"', line):
+            yield number, attribute
+        yield number, re.sub(r"<[^>]*>", " ", line)
+
+
+def of_script(path: Path) -> Iterator[tuple[int, str]]:
+    """Strings with a space in them, without comments."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for text in re.findall(r'"([^"]* [^"]*)"|`([^`]* [^`]*)`', line.partition("// ")[0]):
+            yield number, text[0] or text[1]
+
+
+def of_readme(path: Path) -> Iterator[tuple[int, str]]:
+    """The part about users and acts. A client may be anybody's there, of TCP or HTTP."""
+    text = path.read_text()
+    part = text.partition("## Users and roles")[2].partition("## The pipeline")[0]
+    yield text[: text.index(part)].count("\n") + 1, re.sub(r"`[^`]*`|\bclients?\b", " ", part)
+
+
+def spoken() -> list[tuple[str, str]]:
+    """(place, text) of everything that a page can say."""
+    console = ROOT / "admin_console"
+    found = [(path, of_code(path)) for name in SPOKEN for path in sorted((console / name).rglob("*.py"))]
+    found += [(path, of_template(path)) for path in sorted((ROOT / "templates").rglob("*.html"))]
+    found += [(path, of_script(path)) for path in sorted((ROOT / "static").glob("*.js"))]
+    found.append((console / "README.md", of_readme(console / "README.md")))
+    return [(f"{path.relative_to(ROOT)}:{number}", text) for path, texts in found for number, text in texts]
+
+
+SPOKEN_TEXTS = spoken()
+
+
+def test_the_sources_are_read() -> None:
+    texts = [text for _, text in SPOKEN_TEXTS]
+    for said in ("Rewind to", "Acts ▾", "The server did not answer. Nothing was done.", "Oldest message"):
+        assert any(said in text for text in texts), said
+
+
+@pytest.mark.parametrize(("unsaid", "said"), UNSAID.items(), ids=UNSAID.values())
+def test_one_thing_has_one_name_on_all_pages(unsaid: str, said: str) -> None:
+    found = [
+        f"{place}: {text.strip()!r}" for place, text in SPOKEN_TEXTS if re.search(unsaid, text.replace(OF_ANYBODY, ""))
+    ]
+    assert not found, f"say {said}:\n" + "\n".join(found)
