@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.callback_token import require_token
 from queue_engine.pipeline.java import find_java
 from queue_engine.pipeline.spark_home import lean_spark_home
 from queue_engine.pipeline.worker_limits import DEFAULT
@@ -87,4 +88,5 @@ def make_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    require_token(session.sparkContext._gateway)
     return session

@@ -1,9 +1,11 @@
 """Who can speak to the Java of a session: nobody without its secret, which Java alone has."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -71,6 +73,18 @@ def test_the_secret_is_in_no_command_line_and_no_environment(spark: SparkSession
     for name in ("cmdline", "environ"):
         assert secret not in Path(f"/proc/{gateway.proc.pid}/{name}").read_bytes()
     assert spark.sparkContext.getConf().get("spark.authenticate.secret") is None
+
+
+def test_no_stranger_calls_a_function_of_pythons(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    with socket.create_connection(("127.0.0.1", gateway._callback_server.port), 20) as stranger:
+        stranger.sendall(b"c\np0\ncall\ne\n")
+        try:
+            answer = stranger.recv(1000)
+        except ConnectionResetError:
+            answer = b""
+    assert answer == b""
 
 
 def test_there_is_no_page(spark: SparkSession) -> None:
