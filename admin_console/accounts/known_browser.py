@@ -22,6 +22,11 @@ def browser_of(request: HttpRequest, name: str) -> str:
     return browser if _hash(name) in names else ""
 
 
+def is_known(request: HttpRequest) -> bool:
+    """Whether anybody has logged in from this browser."""
+    return bool(_read(request)[0])
+
+
 def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
     """Note in the browser that it has logged in under this name."""
     browser, names = _read(request)
@@ -40,10 +45,11 @@ def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
 
 def _read(request: HttpRequest) -> tuple[str, list[str]]:
     """The id and the names' hashes; nothing where the cookie is missing, old, or not ours."""
+    cookie = request.COOKIES.get(settings.KNOWN_BROWSER_COOKIE_NAME)
+    if not cookie:
+        return "", []
     try:
-        browser, *names = signing.loads(
-            request.COOKIES.get(settings.KNOWN_BROWSER_COOKIE_NAME, ""), salt=_SALT, max_age=COOKIE_AGE_S
-        )
+        browser, *names = signing.loads(cookie, salt=_SALT, max_age=COOKIE_AGE_S)
     except signing.BadSignature:
         return "", []
     return browser, names

@@ -19,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from admin_console.pacing.pace import PACE
+
 FORGET_AFTER_S = 3600
 ENTRIES_MAX = 20_000  # lines; about 6 MB
 # Who has a place in a line; a place that is not taken in this time is given up.
@@ -186,4 +188,9 @@ def _place(address: str) -> str:
     return str(parsed)
 
 
-throttle = LoginThrottle()
+def _sleep(seconds: float) -> None:
+    with PACE.away():
+        time.sleep(seconds)
+
+
+throttle = LoginThrottle(sleep=_sleep)

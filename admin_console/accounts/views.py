@@ -21,6 +21,7 @@ from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
 from admin_console.accounts.throttle import throttle
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
+from admin_console.pacing.pace import PACE
 
 PASSWORD_LENGTH_MAX = 1024  # more than anybody types, less than an attacker would like hashed
 
@@ -64,7 +65,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         response["Retry-After"] = str(wait_s)
         return response
     try:
-        with hashing.turn(is_known=bool(browser)):
+        with PACE.away(), hashing.turn(is_known=bool(browser)):
             user = authenticate(request, username=name, password=password)
     except TooBusyError:
         return _login_page(request, name=name, error=_BUSY, status=503)
@@ -112,7 +113,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     if wait_s := throttle.begin(user.username, address, browser):
         return render(request, "accounts/password.html", {"errors": [_wait_sentence(wait_s)]}, status=429)
     try:
-        with hashing.turn(is_known=True):
+        with PACE.away(), hashing.turn(is_known=True):
             if not user.check_password(current):
                 record_event(request, "change_password", detail=user.username, verdict=Verdict.FAILED)
                 errors = ["This is not your current password."]

@@ -21,6 +21,7 @@ from admin_console.gateway.gateway import (
     Target,
 )
 from admin_console.gateway.history import LakeHistory
+from admin_console.pacing.pace import PACE
 from queue_engine.delivery.stats import Outcome
 from queue_engine.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.options import Options
@@ -166,7 +167,8 @@ class EmbeddedGateway:
 
     def _wait(self, future: "concurrent.futures.Future[Any]") -> Any:
         try:
-            return future.result(self._deadline_s)
+            with PACE.away():
+                return future.result(self._deadline_s)
         except concurrent.futures.CancelledError as exc:
             raise _DroppedError from exc
         except TimeoutError as exc:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from admin_console.gateway.history import HistorySource, HistoryUnreadableError
+from admin_console.pacing.pace import PACE
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class HistoryStore:
         return reads
 
     def _run(self, query: str, values: dict[str, object]) -> Rows:
-        with self._lock:
+        with PACE.away(), self._lock:
             if self._connection is None:
                 self._connection = _connect(self.directory)
             found: Rows = self._connection.execute(query, values).fetchnumpy()

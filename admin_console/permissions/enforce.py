@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from admin_console.accounts.models import User
 from admin_console.audit.record import record_refusal
+from admin_console.live.changes import CHANGES
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.answers import refusal, wants_fragment, wants_json
 from admin_console.permissions.table import ACTS
@@ -27,7 +28,11 @@ class EnforcePermissions:
         user = _user(request)
         request.may = Allowed(user)
         request.why_not = WhyNot(user)
-        return self._get_response(request)
+        response = self._get_response(request)
+        match = request.resolver_match
+        if request.method == "POST" and match is not None and match.view_name in ACTS:
+            CHANGES.note()
+        return response
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,25 +1,26 @@
 """The pages that read: overview, topics, a topic, a channel, the pipeline. Rendered whole here; the socket keeps them
 live."""
 
-import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.template.loader import render_to_string
 
 from admin_console.accounts.roles import Role
 from admin_console.figures.frames import frames_json
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
-from admin_console.history.picker import Picker, picker_of
+from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
-from admin_console.history.table import RangeTable, table_of
+from admin_console.history.table import table_of
 from admin_console.live.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
+from admin_console.views.made_pages import Rendered, answer
 
 # The acts that a page offers, in the order of its buttons.
 _ACTS = {
@@ -38,10 +39,6 @@ _ACTS = {
     "replay": ("run_replay", "cancel_replay"),
 }
 
-# One page is computed at a time. Computing takes the interpreter's lock, which the engine's thread has to get back
-# from whoever holds it: from one thread it does in about a millisecond, from four that take turns in many. Nobody
-# waits longer for a page, since they would share the same lock.
-_COMPUTING = threading.Lock()
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
@@ -80,29 +77,23 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
         gateway.watch(asked.topic, asked.channel)
     elif asked.page == "topic":
         gateway.watch("", "")
-    reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
-    in_flight = _in_flight(gateway, asked)
-    http_address = gateway.node().http_address
     view = get_pipeline(settings.DATA_PATH).view() if asked.wants_pipeline else None
-    picker = picker_of(asked, request.GET, now_s(reading)) if asked.page in PAGES_WITH_GRAPHS else None
-    table = table_of(gateway.history(), reading, asked, picker.range) if picker and picker.wants_table else None
-    with _COMPUTING:
-        return _rendered(request, asked, reading, in_flight, http_address, view, picker, table)
+    return answer(request, asked, view, lambda context: _rendered(request, asked, gateway, view, context))
 
 
 def _rendered(
-    request: HttpRequest,
-    asked: Request,
-    reading: Reading | None,
-    in_flight: tuple[InFlightStats, ...] | None,
-    http_address: str,
-    view: PipelineView | None,
-    picker: Picker | None,
-    table: RangeTable | None,
-) -> HttpResponse:
-    screen = build_screen(asked, reading, in_flight=in_flight, http_address=http_address, pipeline=view)
+    request: HttpRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
+) -> Rendered:
+    """filled: goes before what the page has in its template's context."""
+    reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
+    in_flight = _in_flight(gateway, asked)
+    picker = picker_of(asked, request.GET, now_s(reading)) if asked.page in PAGES_WITH_GRAPHS else None
+    table = table_of(gateway.history(), reading, asked, picker.range) if picker and picker.wants_table else None
+    screen = build_screen(asked, reading, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view)
     context: dict[str, Any] = {
         "screen": screen,
+        "age_ms": str(screen.age_ms),
+        "age_text": screen.age_text,
         "topic": asked.topic,
         "channel": asked.channel,
         "replay": asked.replay,
@@ -112,10 +103,11 @@ def _rendered(
     if screen.graphs:
         context["frames"] = frames_json(asked.page)
     if screen.flags.get("gone"):
-        return render(request, "pages/gone.html", context, status=404)
+        html = render_to_string("pages/gone.html", context | filled, request)
+        return Rendered(html, 404, screen.taken_at_ms)
     context["why_not"] = request.why_not.line(_ACTS[asked.page])
-    status = 400 if picker and picker.complaint else 200
-    return render(request, f"pages/{asked.page}.html", context, status=status)
+    html = render_to_string(f"pages/{asked.page}.html", context | filled, request)
+    return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
 
 
 def _newest(gateway: Gateway) -> Reading | None:

@@ -135,6 +135,8 @@ ONCE: dict[str, str] = {
     "service/test_descriptor_shares.py": "it is about sockets",
     "console/test_accounts.py": "users and sessions are in the console's own database",
     "console/test_log_in_guessing.py": "as test_accounts",
+    "console/test_pacing.py": "it is about requests, whatever they are for",
+    "console/test_made_pages.py": "it is about pages, whatever they show",
     "console/test_accounts_socket.py": "users and sessions are in the console's own database",
     "console/test_audit.py": "rows of the console's own database",
     "console/test_audit_chain.py": "rows of the console's own database",

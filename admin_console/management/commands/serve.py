@@ -37,10 +37,12 @@ from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
+from admin_console.live.changes import CHANGES
 from admin_console.live.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
+from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
@@ -52,8 +54,9 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 logger = logging.getLogger(__name__)
 
 CONSOLE_STOP_TIMEOUT_S = 4.0
-# Python's default is 5 ms: that long a page could keep the engine from answering.
-THREAD_SWITCH_INTERVAL_S = 0.001
+# Python's default is 5 ms: that long a page keeps the engine from the interpreter, each time that the engine has given
+# it away for a read or a write.
+THREAD_SWITCH_INTERVAL_S = 0.0002
 # After everything is closed, a thread that still computes a page may not hold the process.
 EXIT_TIMEOUT_S = 1.0
 
@@ -147,7 +150,7 @@ class Serving:
             signal.signal(signal.SIGHUP, self._on_signal)
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
         self._runner.act_gate = _Gate(self._audit_writer)
-        self._runner.on_act = lambda act: self._audit_writer.submit(_http_act(act))
+        self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death
         self._runner.notices = lambda: [f"console: {notice.title} {notice.text}" for notice in notices()]
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
@@ -247,6 +250,7 @@ class Serving:
         if self._is_told_to_stop or self._engine_died:
             return ""
         reactor.callWhenRunning(self._attach_hub)
+        PACE.is_on = True
         server.run()
         return server.failure
 
@@ -319,6 +323,11 @@ class Serving:
             self._audit_writer.stop()
             self._audit_keeper.stop()
             os._exit(0 if stopped_well else 1)
+
+    def _on_http_act(self, act: ActRecord) -> None:
+        """Called on the engine's thread."""
+        CHANGES.note()
+        self._audit_writer.submit(_http_act(act))
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread: a console without its engine is of no use."""

@@ -1,0 +1,1 @@
+"""Requests take turns at the interpreter, so that messages have at least half of it."""

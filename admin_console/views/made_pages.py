@@ -1,0 +1,96 @@
+"""Pages made once for all users of a role within one snapshot; what is one user's own is filled in for each.
+
+A made page has marks in place of the name, the form token and the age of the figures. It belongs to a reading of the
+hub and goes with it, and every act makes all pages anew.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.messages import get_messages
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
+from django.utils.html import escape
+
+from admin_console.live.changes import CHANGES
+from admin_console.live.hub import get_hub
+from admin_console.screens.build import Request
+from admin_console.screens.units import duration
+from admin_console.views.chrome import chrome
+
+# No text of a user has these: they are made anew with each process, and leave it never.
+_USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))
+_MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
+_FIELDS = frozenset({"q", "sort", "number"})  # of a request that are the page's own, not the user's
+
+
+# In one reading: users search for what they like.
+_MADE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A page as its template made it. taken_at_ms: the moment of its figures, Unix."""
+
+    html: str
+    status: int
+    taken_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    parts: list[str]  # text, mark, text, mark … text
+    taken_at_ms: int
+    basis: object
+
+
+def answer(
+    request: HttpRequest, asked: Request, basis: object, make: Callable[[Mapping[str, Any]], Rendered]
+) -> HttpResponse:
+    """The page, as another user of the role has got it, or as `make` makes it.
+
+    basis: what the page is made from beside the hub's reading; another object is another page. make: renders the page
+    with this context over its own.
+    """
+    reading = get_hub().reading
+    if reading is None or not request.GET.keys() <= _FIELDS or len(get_messages(request)):
+        rendered = make({})
+        return HttpResponse(rendered.html, status=rendered.status)
+    key = ("page", asked, CHANGES.count)
+    made = reading.memory.get(key)
+    if isinstance(made, _Made) and made.basis is basis:
+        return HttpResponse(_filled(made, request))
+    rendered = make(_marked(request))
+    made = _Made(_MARKS.split(rendered.html), rendered.taken_at_ms, basis)
+    if rendered.status == 200 and len(reading.memory) < _MADE_MAX:
+        reading.memory[key] = made
+    return HttpResponse(_filled(made, request), status=rendered.status)
+
+
+def age_text(age_ms: int) -> str:
+    return f"{duration(age_ms / 1000)} old"
+
+
+def _marked(request: HttpRequest) -> dict[str, Any]:
+    return {
+        "chrome": chrome(request)["chrome"] | {"user_name": _USER},
+        "csrf_token": _TOKEN,
+        "messages": (),
+        "age_ms": _AGE_MS,
+        "age_text": _AGE,
+    }
+
+
+def _filled(made: _Made, request: HttpRequest) -> str:
+    age_ms = max(0, time.time_ns() // 1_000_000 - made.taken_at_ms)
+    values = {
+        _USER: escape(request.user.get_username()),
+        _TOKEN: get_token(request),
+        _AGE_MS: str(age_ms),
+        _AGE: age_text(age_ms),
+    }
+    return "".join(values.get(part, part) for part in made.parts)
