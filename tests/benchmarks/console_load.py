@@ -1,6 +1,7 @@
-"""People at the console: pages reloaded without pause, or live pages left open. Both until a second "go".
+"""People at the console: pages reloaded without pause, passwords guessed, live pages left open. Until a second "go".
 
 python -m tests.benchmarks.console_load reload PORT PATH CLIENTS
+python -m tests.benchmarks.console_load guess  PORT PATH CLIENTS
 python -m tests.benchmarks.console_load watch  PORT PATH SOCKETS
 """
 
@@ -9,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import websockets
 
@@ -25,15 +27,38 @@ def logged_in(port: int) -> ConsoleClient:
 def reload(port: int, path: str, count: int) -> None:
     """`count` sessions, each asking for the page again as soon as it has come."""
     clients = [logged_in(port) for _ in range(count)]
-    pages = [0] * count
+
+    def ask(number: int) -> None:
+        answer = clients[number].get(path)
+        if answer.status != 200:
+            raise RuntimeError(f"{path} answered {answer.status}")
+
+    again_and_again(ask, count)
+
+
+def guess(port: int, path: str, count: int) -> None:
+    """`count` browsers, each with a wrong password for a name of its own as soon as the last one was refused."""
+    clients = [ConsoleClient(port) for _ in range(count)]
+    forms = [client.form(path) for client in clients]
+
+    def ask(number: int) -> None:
+        answer = clients[number].send(path, forms[number] | {"username": f"user{number}", "password": "not it"})
+        if answer.status not in (400, 429, 503):
+            raise RuntimeError(f"a guess was answered with {answer.status}")
+
+    again_and_again(ask, count)
+
+
+def again_and_again(ask: Callable[[int], None], count: int) -> None:
+    """In `count` threads until told to stop; reports how many were answered, and how long each took."""
+    took_ns: list[list[int]] = [[] for _ in range(count)]
     is_over = threading.Event()
 
     def run(number: int) -> None:
         while not is_over.is_set():
-            answer = clients[number].get(path)
-            if answer.status != 200:
-                raise RuntimeError(f"{path} answered {answer.status}")
-            pages[number] += 1
+            asked_ns = time.monotonic_ns()
+            ask(number)
+            took_ns[number].append(time.monotonic_ns() - asked_ns)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
     start_ns = wait_for_go()
@@ -43,7 +68,8 @@ def reload(port: int, path: str, count: int) -> None:
     is_over.set()
     for thread in threads:
         thread.join()
-    report(count=sum(pages), seconds=(time.monotonic_ns() - start_ns) / 1e9)
+    latencies_ns = [latency for one in took_ns for latency in one]
+    report(count=len(latencies_ns), seconds=(time.monotonic_ns() - start_ns) / 1e9, latencies_ns=latencies_ns)
 
 
 async def watch(port: int, path: str, count: int) -> None:
@@ -82,7 +108,7 @@ async def watch(port: int, path: str, count: int) -> None:
 
 if __name__ == "__main__":
     kind, port_text, page_path, count_text = sys.argv[1:]
-    if kind == "reload":
-        reload(int(port_text), page_path, int(count_text))
+    if kind in ("reload", "guess"):
+        (reload if kind == "reload" else guess)(int(port_text), page_path, int(count_text))
     else:
         asyncio.run(watch(int(port_text), page_path, int(count_text)))

@@ -14,6 +14,7 @@ from tests.benchmarks.scenarios import (
     CONNECTIONS,
     Figures,
     NsqServer,
+    beside_console_load,
     halves,
     listed_topics,
     percentile_ms,
@@ -102,7 +103,36 @@ class LogSinglesReloads:
             f"{self.name}_alone_p99_ms": alone.p99_ms,
             self.name: reloaded.rate,
             f"{self.name}_p99_ms": reloaded.p99_ms,
-            f"{self.name}_pages": pages,
+            f"{self.name}_pages": pages.per_s,
+            f"{self.name}_page_p99_ms": pages.p99_ms,
+        }
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
+
+
+class LogSinglesGuesses:
+    """The same alone and then while 16 clients guess passwords."""
+
+    options: tuple[str, ...] = ()
+
+    def __init__(self, *, connections: int, seconds: float) -> None:
+        self.name = f"log_single_{connections}_guesses"
+        self._connections = connections
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        with topic_with(server, "log", "c0") as topic:
+
+            def publish() -> Singles:
+                return publish_singles(server, topic, self._connections, self._seconds)
+
+            alone = publish()
+            beside, answers = beside_console_load(server, "guess", "/login/", 16, publish)
+        return {
+            f"{self.name}_alone_p99_ms": alone.p99_ms,
+            f"{self.name}_p99_ms": beside.p99_ms,
+            f"{self.name}_answers": answers.per_s,
         }
 
     def redis(self, directory: Path) -> Figures:

@@ -28,7 +28,8 @@ class Row:
 
     at_least: the target as a ratio to the peer. at_most, value_at_least: the target as a value. None of these: reported
     only. against: the row whose median is the peer's instead of Redis's, for comparisons of Penstock with itself.
-    oks_per_sync: how many OKs can wait for one sync of the disk, where each of them waits for one.
+    against_at_most: the target as a ratio to that row, where less is better. oks_per_sync: how many OKs can wait for
+    one sync of the disk, where each of them waits for one.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Row:
     against: str | None = None
     value_at_least: float | None = None
     oks_per_sync: int | None = None
+    against_at_most: float | None = None
 
 
 _PER_S = "messages/s"
@@ -91,12 +93,24 @@ ROWS: Mapping[str, Row] = {
     "log_single_64_reloads": Row(
         "the same while 4 clients reload the page of those topics, beside two lines above",
         _PER_S,
+        at_least=0.5,
         against="log_single_64_reloads_alone",
     ),
     "log_single_64_reloads_p99_ms": Row(
         "the same, PUB to OK, p99, beside two lines above", "ms", against="log_single_64_reloads_alone_p99_ms"
     ),
     "log_single_64_reloads_pages": Row("pages delivered meanwhile", "pages/s"),
+    "log_single_64_reloads_page_p99_ms": Row("their p99", "ms", at_most=300),
+    "log_single_64_guesses_alone_p99_ms": Row(
+        "`log`, `--sync always`: single PUB, 64 connections, PUB to OK, p99, without log-ins", "ms"
+    ),
+    "log_single_64_guesses_p99_ms": Row(
+        "the same while 16 clients guess passwords without pause, beside the line above",
+        "ms",
+        against="log_single_64_guesses_alone_p99_ms",
+        against_at_most=2.0,
+    ),
+    "log_single_64_guesses_answers": Row("guesses answered meanwhile", "answers/s"),
     "log_1_channel": Row("`log`: publish, MPUB of 200, to 1 channel", _PER_S),
     "log_100_channels": Row("the same to 100 channels, beside the line above", _PER_S, 0.9, None, "log_1_channel"),
     "log_1_topic": Row("`log`, `--sync always`: publish, MPUB of 200, 64 connections, to 1 topic", _PER_S),
@@ -215,7 +229,8 @@ def write(rounds: Rounds, *, command: str) -> None:
 
 
 def shown(value: float, unit: str) -> str:
-    return f"{value:.1f}" if unit in ("ms", "s", "MiB", "OKs", "pages/s", "% of a core") else f"{value:,.0f}"
+    has_tenths = unit in ("ms", "s", "MiB", "OKs", "pages/s", "answers/s", "% of a core")
+    return f"{value:.1f}" if has_tenths else f"{value:,.0f}"
 
 
 def verdict(
@@ -235,6 +250,8 @@ def verdict(
         return ratio, own >= row.value_at_least
     if row.at_least is not None and ratio is not None:
         return ratio, ratio >= row.at_least
+    if row.against_at_most is not None and ratio is not None:
+        return ratio, ratio <= row.against_at_most
     return ratio, None
 
 
@@ -257,6 +274,8 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
             target = f"≥ {row.value_at_least:,g} {row.unit}"
         elif row.at_least is not None:
             target = f"≥ {row.at_least:g}"
+        elif row.against_at_most is not None:
+            target = f"≤ {row.against_at_most:g}"
         if is_met is False:
             target += " **missed**"
         cells = [

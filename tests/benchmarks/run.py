@@ -12,7 +12,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks import nsqd_server, results
-from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
+from tests.benchmarks.log_scenarios import (
+    Channels,
+    Deep,
+    LogSingles,
+    LogSinglesGuesses,
+    LogSinglesReloads,
+    SingleRecords,
+    Topics,
+)
 from tests.benchmarks.pipeline_scenarios import (
     Closing,
     PipelineArchive,
@@ -64,6 +72,7 @@ LONG: Sequence[Scenario] = (
     Stream("log_3_channels", body_bytes=200, messages=200_000, channels=3, storage="log", fsync="always"),
     LogSingles(connections=64, seconds=3),
     LogSinglesReloads(connections=64, seconds=5),
+    LogSinglesGuesses(connections=64, seconds=5),
     SingleFins(messages=200_000),
     Channels(messages=400_000),
     Topics(seconds=3),
@@ -71,7 +80,7 @@ LONG: Sequence[Scenario] = (
     SingleRecords(messages=1_000_000),
     *PIPELINE,
 )
-NEED_THE_CONSOLE = {"reloads", "dashboards", "log_single_64_reloads", "deep", "records"} | {
+NEED_THE_CONSOLE = {"reloads", "dashboards", "log_single_64_reloads", "log_single_64_guesses", "deep", "records"} | {
     scenario.name for scenario in PIPELINE
 }
 

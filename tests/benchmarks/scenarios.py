@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -281,15 +282,30 @@ def listed_topics(server: ServerProcess, storage: str) -> Iterator[list[str]]:
         server.http("POST", f"/topic/delete?topic={topic}")
 
 
-def while_reloading(server: ServerProcess, measure: Callable[[], T]) -> tuple[T, float]:
-    """What `measure` returns while four logged-in clients reload the topics page without pause, and pages a second."""
-    with LoadProgram("console_load", "reload", server.console_port, "/topics/", 4) as reload:
-        reload.wait_until_ready()
-        reload.go()
+@dataclass(frozen=True)
+class Answers:
+    """What the console answered meanwhile."""
+
+    per_s: float
+    p99_ms: float
+
+
+def beside_console_load(
+    server: ServerProcess, kind: str, path: str, clients: int, measure: Callable[[], T]
+) -> tuple[T, Answers]:
+    """What `measure` returns while so many clients of console_load ask without pause, and what they were answered."""
+    with LoadProgram("console_load", kind, server.console_port, path, clients) as load:
+        load.wait_until_ready()
+        load.go()
         measured = measure()
-        reload.go()
-        pages = reload.result()
-    return measured, pages["count"] / pages["seconds"]
+        load.go()
+        answered = load.result()
+    return measured, Answers(answered["count"] / answered["seconds"], percentile_ms(answered["latencies_ns"], 99))
+
+
+def while_reloading(server: ServerProcess, measure: Callable[[], T]) -> tuple[T, Answers]:
+    """Four logged-in clients reload the topics page."""
+    return beside_console_load(server, "reload", "/topics/", 4, measure)
 
 
 class Reloads:
@@ -309,7 +325,7 @@ class Reloads:
         return {
             "reloads_p50_ms": percentile_ms(report["latencies_ns"], 50),
             "reloads_p99_ms": percentile_ms(report["latencies_ns"], 99),
-            "reloads_pages": pages,
+            "reloads_pages": pages.per_s,
         }
 
     def redis(self, directory: Path) -> Figures:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.log_scenarios import Channels, Deep, LogSingles, LogSinglesReloads, SingleRecords, Topics
+from tests.benchmarks.log_scenarios import (
+    Channels,
+    Deep,
+    LogSingles,
+    LogSinglesGuesses,
+    LogSinglesReloads,
+    SingleRecords,
+    Topics,
+)
 from tests.benchmarks.pipeline_scenarios import Closing, PipelineReads
 from tests.benchmarks.results import ROWS, verdict
 from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, SingleFins, Stream
@@ -34,6 +42,7 @@ SHORT: tuple[Scenario, ...] = (
     Stream("log_os", body_bytes=200, messages=120_000, storage="log", options=("--sync=os",)),
     LogSingles(connections=64, seconds=1),
     LogSinglesReloads(connections=64, seconds=1),
+    LogSinglesGuesses(connections=64, seconds=1),
     SingleFins(messages=40_000),
     Channels(messages=120_000),
     Topics(seconds=1, topics=100),
@@ -116,6 +125,10 @@ def shortfalls(own: Figures, peer: Figures, syncs_per_s: float) -> list[str]:
             other = peer[name] if row.against is None else own[row.against]
             if value < row.at_least / 3 * other:
                 found.append(f"{name}: {value:.0f} beside {other:.0f} {row.unit}, target {row.at_least:g} of it")
+        if row.against_at_most is not None and row.against is not None:
+            other = own[row.against]
+            if value > 3 * row.against_at_most * other:
+                found.append(f"{name}: {value:.1f} beside {other:.1f} {row.unit}, target {row.against_at_most:g} of it")
     return found
 
 

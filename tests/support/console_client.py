@@ -53,15 +53,22 @@ class ConsoleClient:
 
     def post(self, path: str, fields: dict[str, str], *, form_path: str) -> Answer:
         """Send a form as the page at `form_path` would: its token and its origin with it."""
-        token = _TOKEN.search(self.get(form_path).text)
-        assert token is not None, f"no form at {form_path}"
-        body = urlencode({"csrfmiddlewaretoken": token[1], **fields}).encode()
+        return self.send(path, self.form(form_path) | fields)
+
+    def form(self, path: str) -> dict[str, str]:
+        """What the form at `path` sends beside what people fill in."""
+        token = _TOKEN.search(self.get(path).text)
+        assert token is not None, f"no form at {path}"
+        return {"csrfmiddlewaretoken": token[1]}
+
+    def send(self, path: str, fields: dict[str, str]) -> Answer:
+        """POST all of a form."""
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
             "Origin": self.origin,
-            "Referer": self.origin + form_path,
+            "Referer": self.origin + path,
         }
-        return self._ask("POST", path, body, headers)
+        return self._ask("POST", path, urlencode(fields).encode(), headers)
 
     def log_in(self, user: str = ADMIN_USER, password: str = ADMIN_PASSWORD) -> None:
         """Raises AssertionError with the page when it is refused."""
