@@ -102,22 +102,20 @@ async function send(dialog, form, submitter) {
 
 function complain(dialog, sentence) {
   dialog.querySelector(".errorlist")?.remove();
-  const list = document.createElement("ul");
-  list.className = "errorlist";
-  list.setAttribute("role", "alert");
-  const line = document.createElement("li");
+  const line = document.createElement("p");
+  line.className = "errorlist";
+  line.setAttribute("role", "alert");
   line.textContent = sentence;
-  list.append(line);
-  dialog.querySelector("h1, h2").after(list);
+  dialog.querySelector("h1, h2").after(line);
   dialog.scrollTop = 0;
-  focusOn(list);
+  focusOn(line);
 }
 
 function offerLogIn(dialog) {
   const link = document.createElement("a");
   link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "Log in";
-  dialog.querySelector(".errorlist li").append(" ", link);
+  dialog.querySelector(".errorlist").append(" ", link);
 }
 
 function focusOn(element) {
