@@ -37,41 +37,35 @@ class Diagnosis:
         return next((TONES[state.finding.level] for state in self.states if state.finding.kind in kinds), "")
 
 
-class Diagnoses:
-    """Follows all channels through the snapshots."""
-
-    def __init__(self) -> None:
-        self._states: dict[Key, tuple[State, ...]] = {}
-
-    def take(
-        self,
-        snapshot: "EngineSnapshot",
-        rings_of: Callable[[Key], Rings | None],
-        paused_since: Mapping[Key, int],
-    ) -> dict[Key, Diagnosis]:
-        """The diagnoses as of this snapshot, of all channels but the idle ones, of which there is nothing to say."""
-        now_s = snapshot.taken_at_ns / 1e9
-        states: dict[Key, tuple[State, ...]] = {}
-        made: dict[Key, Diagnosis] = {}
-        for topic in snapshot.topics:
-            for channel in topic.channels:
-                key = (topic.topic_name, channel.channel_name)
-                before = self._states.get(key, ())
-                if not before and is_idle(topic, channel):
-                    continue
-                vitals = take_vitals(
-                    topic,
-                    channel,
-                    rings_of(key),
-                    taken_at_ns=snapshot.taken_at_ns,
-                    paused_since_s=paused_since.get(key),
-                )
-                now = advance(before, find_all(vitals), now_s)
-                if now:
-                    states[key] = now
-                made[key] = diagnose(vitals, now)
-        self._states = states
-        return made
+def diagnose_all(
+    snapshot: "EngineSnapshot",
+    rings_of: Callable[[Key], Rings | None],
+    paused_since: Mapping[Key, int],
+    before: Mapping[Key, tuple[State, ...]],
+) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
+    """The diagnoses as of a snapshot, of all channels but the idle ones, of which there is nothing to say; and the
+    states to go on from with the next snapshot. before: those of the last one."""
+    now_s = snapshot.taken_at_ns / 1e9
+    states: dict[Key, tuple[State, ...]] = {}
+    made: dict[Key, Diagnosis] = {}
+    for topic in snapshot.topics:
+        for channel in topic.channels:
+            key = (topic.topic_name, channel.channel_name)
+            known = before.get(key, ())
+            if not known and is_idle(topic, channel):
+                continue
+            vitals = take_vitals(
+                topic,
+                channel,
+                rings_of(key),
+                taken_at_ns=snapshot.taken_at_ns,
+                paused_since_s=paused_since.get(key),
+            )
+            now = advance(known, find_all(vitals), now_s)
+            if now:
+                states[key] = now
+            made[key] = diagnose(vitals, now)
+    return made, states
 
 
 def diagnose(vitals: Vitals, states: tuple[State, ...]) -> Diagnosis:

@@ -29,26 +29,20 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER if share >= SHARE_DANGER else WARNING,
         "▲ every delivery fails" if not finished else f"▲ {told} requeued",
         f"{counts}: {meaning}.",
-        f"The consumers give messages back with REQ.{_spread(vitals)} {words.depth(vitals)}; "
-        f"{units.number(vitals.stats.deferred_count)} are deferred.{_attempts(vitals)} More consumers would fail in "
+        f"{_who(vitals)}{words.held(vitals)} More consumers would fail in "
         "the same way: look at the consumers' logs, or pause the channel until they work again.",
         counts,
     )
 
 
-def _spread(vitals: Vitals) -> str:
+def _who(vitals: Vitals) -> str:
     """Whether it is one consumer or all, where that is known."""
     clients = vitals.stats.clients or ()
     failing = [client for client in clients if client.requeue_count > client.finish_count]
+    if len(failing) > 1 and len(failing) == len(clients):
+        return f"All {len(clients)} consumers give messages back with REQ."
     if len(clients) < 2 or not failing:
-        return ""
-    if len(failing) < len(clients):
-        names = ", ".join(client.client_id or client.remote_address for client in failing[:3])
-        more = f" and {len(failing) - 3} more" if len(failing) > 3 else ""
-        return f" {len(failing)} of {len(clients)} consumers requeue more than they finish: {names}{more}."
-    return f" All {len(clients)} consumers do."
-
-
-def _attempts(vitals: Vitals) -> str:
-    attempts = vitals.stats.attempts_max
-    return f" One message has been delivered {units.plural(attempts, 'time')}." if attempts > 1 else ""
+        return "The consumers give messages back with REQ."
+    names = ", ".join(client.client_id or client.remote_address for client in failing[:3])
+    more = f" and {len(failing) - 3} more" if len(failing) > 3 else ""
+    return f"{len(failing)} of {len(clients)} consumers requeue more than they finish: {names}{more}."

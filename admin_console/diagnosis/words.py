@@ -12,6 +12,16 @@ def depth(vitals: Vitals) -> str:
     return f"{text}; the oldest unfinished message is {units.duration(vitals.oldest_s)} old"
 
 
+def held(vitals: Vitals) -> str:
+    """Sentences of what waits and what is deferred, each with a space before it; "" when nothing is."""
+    stats = vitals.stats
+    text = f" {depth(vitals)}." if stats.depth else ""
+    if stats.deferred_count:
+        is_or_are = "is" if stats.deferred_count == 1 else "are"
+        text += f" {units.plural(stats.deferred_count, 'message')} {is_or_are} deferred."
+    return text
+
+
 def growth(vitals: Vitals) -> str:
     """A sentence of where the depth is heading, with a space before it; "" when it stays."""
     text = units.growth(vitals.growth_s)

@@ -7,10 +7,11 @@ is read is at worst one second ahead.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from admin_console.diagnosis.diagnosis import Diagnoses, Diagnosis
+from admin_console.diagnosis.diagnosis import Diagnosis, diagnose_all
+from admin_console.diagnosis.states import State
 from admin_console.live.moved import Held, moved_at_topic, moved_in_channel
 from admin_console.live.rings import MOVED, Clock, Rings
 
@@ -37,7 +38,7 @@ class SnapshotSource(Protocol):
 class Reading:
     """One snapshot, the rings up to it, and what is wrong with its channels. `memory` keeps what screens derive."""
 
-    __slots__ = ("channels", "diagnoses", "memory", "paused_since", "rings", "second", "snapshot", "topics")
+    __slots__ = ("channels", "diagnoses", "memory", "paused_since", "rings", "second", "snapshot", "states", "topics")
 
     def __init__(
         self,
@@ -45,11 +46,13 @@ class Reading:
         rings: dict[Key, Rings],
         paused_since: dict[Key, int],
         second: int | None = None,
-        diagnoses: dict[Key, Diagnosis] | None = None,
+        states: Mapping[Key, tuple[State, ...]] | None = None,
     ) -> None:
+        """states: of the channels at the reading before. Without, this snapshot alone tells what is a fact, such as a
+        pause."""
         self.snapshot = snapshot
-        # Of the channels that are not idle. One snapshot alone tells what is a fact, such as a pause.
-        self.diagnoses = Diagnoses().take(snapshot, rings.get, paused_since) if diagnoses is None else diagnoses
+        self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
+        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, paused_since, states or {})
         self.rings = rings
         self.paused_since = paused_since  # Unix second at which the hub saw the pause begin
         self.second = second  # the rings' newest second, Unix; None without rings
@@ -80,7 +83,6 @@ class Hub:
         self.reading: Reading | None = None
         self._was_paused: set[Key] = set()
         self._held: dict[Key, Held] = {}
-        self._diagnoses = Diagnoses()
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
         """Take every coming snapshot of `source`. It is called on the engine's thread and only hands over to `loop`."""
@@ -125,8 +127,8 @@ class Hub:
                     rings.forget(missed)
             self._write_second(snapshot, second)
         self._note_pauses(snapshot)
-        diagnoses = self._diagnoses.take(snapshot, self.rings.get, self.paused_since)
-        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest, diagnoses)
+        states = self.reading.states if self.reading else None
+        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest, states)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_first = not self.rings

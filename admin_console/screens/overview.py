@@ -94,6 +94,9 @@ def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ..
     timeouts = rings.count("timeouts") if rings else None
     worst = max(urgent, key=lambda each: each.vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
+    requeued = rings.count("requeued") if rings else None
+    if requeued:
+        timeouts_note = Cell(f"{units.per_minute(requeued)} requeued")
     if timeouts and worst is not None and worst.vitals.timeouts_min:
         name = f"{worst.vitals.topic_name}/{worst.vitals.channel_name}"
         timeouts_note = Cell(

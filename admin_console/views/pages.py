@@ -131,7 +131,7 @@ def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
         return newest
     if newest is None:
         return Reading(exact, {}, {})
-    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second)
+    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second, newest.states)
 
 
 def _with_clients(exact: EngineSnapshot, newest: Reading) -> EngineSnapshot:

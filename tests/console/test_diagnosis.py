@@ -84,7 +84,7 @@ def test_a_few_requeues_among_many_are_nothing_to_tell() -> None:
 def test_requeued_by_some_consumers_alone_names_them() -> None:
     clients = (client(1, requeue_count=900), client(2, finish_count=900), client(3, finish_count=900))
     reading = watched(lambda second: requeues_all(second, clients=clients))
-    assert "1 of 3 consumers requeue more than they finish: worker-1." in text(reading)
+    assert text(reading).startswith("1 of 3 consumers requeue more than they finish: worker-1. The depth is 960; the ")
 
 
 def test_what_an_operator_requeues_once_is_no_failure() -> None:
@@ -105,6 +105,8 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
     assert [row.key for row in screen.tables["urgent"].rows] == ["orders/billing", "orders/archive"]
     assert screen.meaning is not None
     assert screen.meaning.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
+    assert screen.meaning.text.startswith("The consumers give messages back with REQ. 960 messages are deferred. More")
+    assert {figure.name: figure.note.text for figure in screen.strip}["timeouts"] == "1,160/min requeued"
     cells = {column.name: cell.wire() for column, cell in screen.tables["urgent"].rows[0].cells}
     assert (cells["requeued"], cells["deferred"]) == (["1,160", "", "danger"], "960")
 

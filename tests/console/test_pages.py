@@ -14,6 +14,8 @@ from admin_console.live.hub import get_hub
 from queue_engine.clock import NS_PER_S
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user
+from tests.support.nsq_socket import NsqSocket
+from tests.support.snapshots import START_S
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +68,23 @@ def test_first_run_shows_how_to_publish(engine: EngineRunner, browser: Client) -
         text = words(page(browser, path))
         assert "publish a first message" in text
         assert f"curl -d hello 'http://{host}:{port}/pub?topic=greetings'" in text
+
+
+def test_a_consumer_that_requeues_everything_is_told_of_on_every_page(engine: EngineRunner, browser: Client) -> None:
+    do(engine, "create_channel", "orders", "billing")
+    do(engine, "publish", "orders", [b"poison"])
+    with NsqSocket(engine.tcp_address[1]) as consumer:
+        consumer.subscribe("orders", "billing", rdy=1)
+        for second in range(25):
+            consumer.send(b"REQ " + consumer.read_message().id + b" 0\n")
+            taken = engine.submit("stats").result(5)
+            get_hub().write(replace(taken, taken_at_ns=(START_S + second) * NS_PER_S))
+        text = words(page(browser, "/"))
+        assert re.search(r"orders/billing: 0 finished, 2[0-9] requeued in the last 24 s: every delivery fails\.", text)
+        assert re.search(r"Also: one message has been delivered 2[0-9] times\.", text)
+        for path in ("/", "/topics/", "/topics/orders/", "/topics/orders/billing/"):
+            assert "every delivery fails" in words(page(browser, path)), path
+        assert re.search(r"▲ 2[0-9] attempts", words(page(browser, "/topics/orders/billing/")))
 
 
 def test_overview_lists_what_needs_somebody(engine: EngineRunner, browser: Client) -> None:
