@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from admin_console.permissions.table import ACTS
+
 ROOT = Path(__file__).parents[2]
 SPOKEN = ("screens", "views", "diagnosis", "gateway", "history", "audit")
 # Word that is not said → what is said, with what it may stand beside.
@@ -19,7 +21,7 @@ UNSAID = {
     r"\bmessages? waits?\b": "the depth is",
     r"\b[Ss]eek": "rewind",
     r"\b[Mm]ov\w+ (?:a |the )?channels?\b|\b[Mm]ove to\b": "rewind, not move",
-    r"\b(?:is that|is this) meant\b|\bmeans?\?": "Confirm",
+    r"(?i)\b(?:is (?:that|this) meant|see what it means)\b": "Confirm, and Preview",
     r"\btakes? publishes\b|\bPublishing works\b": "accepting messages",
     r"\bmessages a second\b|\bAt most so many\b": "messages/s",
 }
@@ -73,6 +75,8 @@ def spoken() -> list[tuple[str, str]]:
     found += [(path, of_template(path)) for path in sorted((ROOT / "templates").rglob("*.html"))]
     found += [(path, of_script(path)) for path in sorted((ROOT / "static").glob("*.js"))]
     found.append((console / "README.md", of_readme(console / "README.md")))
+    # Whose role does not cover an act reads its verb, and the audit list has all of it.
+    found.append((console / "permissions/table.py", ((0, act.replace("_", " ")) for act in ACTS)))
     return [(f"{path.relative_to(ROOT)}:{number}", text) for path, texts in found for number, text in texts]
 
 
