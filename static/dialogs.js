@@ -88,7 +88,7 @@ async function send(dialog, form, submitter) {
   if (answer.form) {
     fill(dialog, answer.form);
     dialog.scrollTop = 0;
-    const complaints = dialog.querySelector(".errorlist");
+    const complaints = complaintsOf(dialog);
     // Without a complaint it is the next step, such as a preview.
     focusOn(complaints ?? dialog.querySelector("h1, h2"));
   } else if (answer.isLost) {
@@ -100,8 +100,12 @@ async function send(dialog, form, submitter) {
   }
 }
 
+function complaintsOf(dialog) {
+  return dialog.querySelector(".errorlist")?.closest('[role="alert"]');
+}
+
 function complain(dialog, sentence) {
-  dialog.querySelector(".errorlist")?.remove();
+  complaintsOf(dialog)?.remove();
   const line = document.createElement("p");
   line.className = "errorlist";
   line.setAttribute("role", "alert");
