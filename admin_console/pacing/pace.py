@@ -1,11 +1,12 @@
-"""The turns of this process: all requests have half of the interpreter, log-ins of strangers a tenth of it."""
+"""The turns of this process: while messages flow, requests have a third of the interpreter, unknown log-ins a tenth."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from admin_console.pacing.engine_load import EngineLoad
 from admin_console.pacing.turns import Turns
 
-REQUESTS_SHARE = 0.5
+REQUESTS_SHARE = 1 / 3
 LOG_INS_SHARE = 0.1
 LOG_IN_WAIT_S_MAX = 10.0
 
@@ -17,6 +18,13 @@ class Pace:
         self.is_on = False
         self._requests = Turns(share=REQUESTS_SHARE)
         self._log_ins = Turns(share=LOG_INS_SHARE)
+
+    def switch_on(self, engine_cpu_s: Callable[[], float]) -> None:
+        """From now on. engine_cpu_s: what the engine's thread has computed, in seconds."""
+        self._requests = Turns(share=REQUESTS_SHARE, is_engine_busy=EngineLoad(engine_cpu_s).is_busy)
+        # A flood of them does not end with the messages.
+        self._log_ins = Turns(share=LOG_INS_SHARE)
+        self.is_on = True
 
     @contextmanager
     def turn(self, *, is_log_in: bool) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Turns at the interpreter: one request computes at a time, and after each the interpreter is left alone for a while.
+"""Turns at the interpreter: one request computes at a time; while messages flow, a pause follows each.
 
 The engine's thread has to get the interpreter's lock back from whoever holds it. From one thread it does within the
 switch interval; from several that take turns among themselves it does not. So requests queue here, before they compute.
@@ -53,8 +53,11 @@ class _Turn:
 class Turns:
     """A queue for requests of one kind, first come, first served. Any thread."""
 
-    def __init__(self, *, share: float, clocks: Clocks | None = None) -> None:
-        """share: of the time, the most that these requests compute."""
+    def __init__(
+        self, *, share: float, is_engine_busy: Callable[[], bool] = lambda: True, clocks: Clocks | None = None
+    ) -> None:
+        """share: of the time, the most that these requests compute while the engine is busy."""
+        self._is_engine_busy = is_engine_busy
         self._pause_per_s = (1 - share) / share
         self._clocks = clocks or Clocks(time.monotonic, thread_cpu_s, _main_clock())
         self._lock = threading.Lock()
@@ -125,7 +128,7 @@ class Turns:
             # The main thread has other work, too: of that no more is counted than the request's own.
             cpu_s += min(main_cpu_s - self._main_cpu_s, cpu_s)
             self._main_cpu_s = main_cpu_s
-            pause_s = min(cpu_s * self._pause_per_s, PAUSE_S_MAX)
+            pause_s = min(cpu_s * self._pause_per_s, PAUSE_S_MAX) if self._is_engine_busy() else 0.0
             self._pause_ends_s = max(self._pause_ends_s, clocks.monotonic_s() + pause_s)
             self._call_next()
 

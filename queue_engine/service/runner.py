@@ -73,6 +73,7 @@ class EngineRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
+        self._cpu_clock: int | None = None  # of the thread
         self._stop_asked: asyncio.Event | None = None
         self._started = threading.Event()
         self._unanswered: set[concurrent.futures.Future[Any]] = set()
@@ -129,6 +130,14 @@ class EngineRunner:
             future.set_exception(ClosedError("the engine is not running"))
         return future
 
+    def cpu_s(self) -> float:
+        """What the engine's thread has computed, in seconds; 0 when it does not run."""
+        clock = self._cpu_clock
+        try:
+            return 0.0 if clock is None else time.clock_gettime(clock)
+        except OSError:  # the thread has ended this very moment
+            return 0.0
+
     def watch(self, topic: str, channel: str, lease_s: float = 5) -> None:
         """List this channel's clients in the snapshots of the next `lease_s` seconds."""
         self._watched[topic, channel] = time.monotonic() + lease_s
@@ -166,6 +175,7 @@ class EngineRunner:
         ticket.when_done(settled)
 
     def _run(self) -> None:
+        self._cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._main())
@@ -174,6 +184,7 @@ class EngineRunner:
             if self._started.is_set():
                 logger.critical("engine ended error=%s", exc, exc_info=not isinstance(exc, PenstockError))
         finally:
+            self._cpu_clock = None
             self._loop = None
             for future in list(self._unanswered):
                 # Its turn never came, or its ticket: nobody must wait for ever.

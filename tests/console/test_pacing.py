@@ -3,13 +3,16 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.test import Client
 
 from admin_console.pacing import pace, turns
+from admin_console.pacing.engine_load import EngineLoad
 from admin_console.pacing.pace import PACE
 from admin_console.pacing.turns import Clocks, TooManyTurnsError, Turns, thread_cpu_s
+from tests.support.console import console_engine
 from tests.support.waiting import wait_for
 
 PATIENCE_S = 30.0
@@ -85,6 +88,31 @@ def test_who_computes_nothing_is_followed_by_no_pause() -> None:
         with kind.turn():
             pass
     assert kind._pause_ends_s <= time.monotonic()
+
+
+def test_no_pause_follows_while_the_engine_is_idle() -> None:
+    computed = Computed()
+    kind = Turns(share=0.001, is_engine_busy=lambda: False, clocks=computed.clocks)
+    with kind.turn():
+        computed.thread_s += 3600.0
+    assert kind._pause_ends_s <= time.monotonic()
+
+
+def test_engine_is_busy_for_a_second_after_it_has_computed_a_twentieth_of_the_time() -> None:
+    now_s = cpu_s = 1000.0
+    load = EngineLoad(lambda: cpu_s, lambda: now_s)
+    answers = []
+    for elapsed_s, computed_s in ((1.0, 0.01), (0.1, 0.02), (0.9, 0.0), (0.2, 0.0), (0.01, 0.01), (0.05, 0.0)):
+        now_s, cpu_s = now_s + elapsed_s, cpu_s + computed_s
+        answers.append(load.is_busy())
+    assert answers == [False, True, True, False, False, True]
+
+
+def test_runner_tells_what_the_engine_computes(tmp_path: Path) -> None:
+    with console_engine(tmp_path) as runner:
+        before_s = runner.cpu_s()
+        wait_for("the engine to compute", lambda: bool(runner.submit("stats").result(10)) and runner.cpu_s() > before_s)
+    assert runner.cpu_s() == 0.0
 
 
 def test_one_at_a_time_in_the_order_of_their_coming() -> None:

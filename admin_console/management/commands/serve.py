@@ -250,7 +250,7 @@ class Serving:
         if self._is_told_to_stop or self._engine_died:
             return ""
         reactor.callWhenRunning(self._attach_hub)
-        PACE.is_on = True
+        PACE.switch_on(self._runner.cpu_s)
         server.run()
         return server.failure
 
