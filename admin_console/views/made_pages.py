@@ -25,7 +25,8 @@ from admin_console.views.chrome import chrome
 # No text of a user has these: they are made anew with each process, and leave it never.
 _USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))
 _MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
-_FIELDS = frozenset({"q", "sort", "number"})  # of a request that are the page's own, not the user's
+# What a page's request says of it; with anything else in the URL it is made for that user alone.
+_FIELDS = {"topics": frozenset({"q", "sort", "number"})}
 
 
 # In one reading: users search for what they like.
@@ -57,7 +58,7 @@ def answer(
     with this context over its own.
     """
     reading = get_hub().reading
-    if reading is None or not request.GET.keys() <= _FIELDS or len(get_messages(request)):
+    if reading is None or not request.GET.keys() <= _FIELDS.get(asked.page, frozenset()) or len(get_messages(request)):
         rendered = make({})
         return HttpResponse(rendered.html, status=rendered.status)
     key = ("page", asked, CHANGES.count)

@@ -1,15 +1,20 @@
 """Guessing passwords: delayed by name, address and browser, and never so that somebody else is shut out."""
 
+import io
+import ipaddress
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
 from django.test import Client
 
 from admin_console.accounts import hashing_turns, views
 from admin_console.accounts.hashing_turns import WAITING_MAX, HashingTurns, TooBusyError
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
+from admin_console.security.proxy import TrustedProxies
 from tests.support.console import PASSWORD, client_of, make_user
 from tests.support.waiting import wait_for
 
@@ -189,6 +194,19 @@ def test_twenty_failures_behind_a_proxy_lock_nobody_out(seconds: Seconds) -> Non
         for _ in range(4):
             assert log_in(Client(), f"user{number}", "not it").status_code == 400
     assert log_in(Client()).status_code == 302
+
+
+async def test_address_behind_a_trusted_proxy_is_the_clients() -> None:
+    seen: list[str] = []
+
+    async def application(scope: dict[str, Any], receive: object, send: object) -> None:
+        seen.append(views._address(ASGIRequest(scope, io.BytesIO())))
+
+    headers = [(b"x-forwarded-for", b"198.51.100.1, 203.0.113.9")]
+    scope = {"type": "http", "method": "POST", "path": "/login/", "client": ["127.0.0.1", 5000], "headers": headers}
+    for networks in ((ipaddress.ip_network("127.0.0.0/8"),), ()):
+        await TrustedProxies(application, networks)(scope, None, None)
+    assert seen == ["203.0.113.9", "127.0.0.1"]
 
 
 @pytest.mark.django_db

@@ -109,6 +109,13 @@ def test_page_with_a_range_or_of_what_is_gone_is_not_kept(runner: EngineRunner) 
             assert (answer.status_code, bool(answer.templates)) == (status, True)
 
 
+def test_what_one_user_has_in_the_url_is_on_no_other_page(runner: EngineRunner) -> None:
+    ada, eve = client_of(make_user("ada")), client_of(make_user("eve"))
+    for path in ("/", "/topics/orders/"):
+        ada.get(f"{path}?q=hello-from-ada&number=7&sort=depth")
+        assert "hello-from-ada" not in eve.get(path).content.decode()
+
+
 def test_searches_do_not_fill_the_memory(runner: EngineRunner) -> None:
     client = client_of(make_user())
     for number in range(250):
