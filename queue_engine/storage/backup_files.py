@@ -37,7 +37,9 @@ _PIPELINE = "pipeline"
 # By the moment itself: the one has rules of its own, the others are derived, and a folder for each topic.
 _NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues")
 _DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|checkpoint|progress/reserve)")
-_LINKED = re.compile(r"(?:log|samples)/(?:segments/.*|quarantine/.*|progress/.*\.index)|pipeline/.*|.*\.bad")
+_LINKED = re.compile(
+    r"(?:log|samples)/(?:segments/.*|quarantine/.*|progress/.*\.index(?:\.unread\d+)?)|pipeline/.*|.*\.bad"
+)
 _OURS = re.compile(r"[0-9a-f]{16}(\.request|\.error|\.error\.tmp)?")
 _QUEUE_FILE = re.compile(r"[^/]*\.diskqueue\.[^/]*")
 

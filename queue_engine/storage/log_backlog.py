@@ -84,6 +84,8 @@ class LogBacklog:
         except Exception as exc:
             # What it has done stands in `progress`, and the log keeps what it needs.
             self._note_fault("sorting what it has", exc)
+        if journal is not None and (unread := journal.unread.reason(number)) is not None:
+            self._note_fault("reading its progress", unread)
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
         self._on_fault = on_fault
@@ -98,6 +100,8 @@ class LogBacklog:
             self._on_fault(doing, error)
 
     def start_over(self) -> bool:
+        if self._journal is not None:
+            self._journal.read_unread(self.number, self.progress)
         self._forget_all()
         self._cursor = self.progress.floor
         self._resume()
@@ -654,6 +658,8 @@ class LogBacklog:
         self._forget_all()
         offset = self._clamped(offset)
         self.progress.sought(offset, self.progress.epoch + 1)
+        if self._journal is not None:
+            self._journal.unread.forget(self.number)
         self._cursor = offset
         now_ns = topic.time_ns()
         for one, due_ns in topic.deferred_between(offset, topic.released):

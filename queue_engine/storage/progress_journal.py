@@ -27,6 +27,7 @@ from queue_engine.storage.progress_merge import Dirty, ProgressFiles, ProgressMe
 from queue_engine.storage.progress_recovery import RecoveredProgress
 from queue_engine.storage.queue_index import INDEX_OFFSETS, index_contents
 from queue_engine.storage.reserve import Reserve
+from queue_engine.storage.unread_index import UnreadIndexes
 from queue_engine.ticket import DONE, Ticket, failed, or_unknown
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class ProgressJournal:
         self._channels: dict[int, ChannelProgress] = {}
         self._dirty: Dirty = {}  # changed since the last merge
         self._there = ProgressFiles(directory)
+        self.unread = UnreadIndexes(directory, files)
         self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
@@ -108,6 +110,8 @@ class ProgressJournal:
         self._there = ProgressFiles(self._directory, found.on_disk, dict(found.listed), found.floors_journal)
         try:
             self._files.make_directory(self._directory)
+            self.unread.set_aside(found.unread, found.unread_reasons, self._there.on_disk)
+            self.unread.removable.update(found.reread)
             for old in self._old_journals:
                 # What was accepted is made durable before anything is built on it.
                 self._sync_file(journal_path(self._directory, old))
@@ -121,6 +125,14 @@ class ProgressJournal:
         self.entry_count = len(self._old_journals) + (self.error is not None)
         self._mark_all()
         self.reserve.keep()
+
+    def read_unread(self, channel: int, progress: ChannelProgress) -> None:
+        """Add to a channel's progress what could not be read at the start, and can be now. Raises StorageError when it
+        still can't."""
+        if self.unread.reason(channel) is not None:
+            self._dirty.setdefault(channel, set()).update(self.unread.read_again(channel, progress))
+            progress.level()
+            self.entry_count += 1  # a merge writes it down
 
     def _sync_file(self, path: str) -> None:
         fd = self._files.open(path, os.O_RDWR)
@@ -186,6 +198,7 @@ class ProgressJournal:
     def forget(self, channel: int) -> None:
         """The channel was deleted, durably. Its files go with the next merge."""
         self._channels.pop(channel, None)
+        self.unread.forget(channel)
         self._dirty.setdefault(channel, set())
 
     def close(self, waiting: Waiting | None = None) -> None:
@@ -429,6 +442,7 @@ class ProgressJournal:
             old_journals=tuple(self._old_journals),
             new_journal=self._file.number,
             files=self._files,
+            removable=frozenset(self.unread.removable),
         )
 
         is_data_synced = False
@@ -463,6 +477,7 @@ class ProgressJournal:
         self._is_merging = False
         merge.settle(is_done=error is None)
         if error is None:
+            self.unread.removable -= merge.removable
             for number in merge.old_journals:
                 self._old_journals.pop(number, None)
         else:

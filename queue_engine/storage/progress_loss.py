@@ -40,6 +40,8 @@ def progress_losses(found: RecoveredProgress, places: Mapping[int, ChannelPlace]
     """The channels that deliver finished messages again, most first. places: by channel number."""
     losses: list[ProgressLoss] = []
     for number, progress in found.channels.items():
+        if number in found.unread:
+            continue  # it delivers nothing yet
         place = places[number]
         left = found.stop.waiting.get(number) if found.stop is not None else None
         if left is not None:

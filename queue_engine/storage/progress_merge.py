@@ -59,8 +59,11 @@ class ProgressMerge:
         old_journals: Sequence[int],
         new_journal: int,
         files: Files,
+        removable: frozenset[str] = frozenset(),
     ) -> None:
-        """old_journals: what they tell is in `channels`; they are on the disk before `run`."""
+        """old_journals: what they tell is in `channels`; they are on the disk before `run`. removable: paths of files
+        that tell nothing beyond that."""
+        self.removable = removable
         self.dirty = dirty
         self.old_journals = old_journals
         self.gone = [number for number in dirty if number not in channels]
@@ -108,6 +111,8 @@ class ProgressMerge:
             self._unlink(journal_path(there.directory, number))
         for channel, index in self._removed:
             self._unlink(index_path(there.directory, channel, index))
+        for path in self.removable:
+            self._unlink(path)
         for channel in self.gone:
             remove_directory(index_directory(there.directory, channel), files)
         files.sync_directory(there.directory)

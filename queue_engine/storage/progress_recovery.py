@@ -7,8 +7,9 @@ was not finished when the process or the machine ended.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from queue_engine.errors import StorageError
 from queue_engine.storage.channel_progress import ChannelProgress
@@ -16,7 +17,16 @@ from queue_engine.storage.files import Files
 from queue_engine.storage.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.storage.journal_file import JOURNAL_SUFFIX, journal_path
 from queue_engine.storage.journal_format import KNOWN, JournalContent, apply, known_upto, read_journal
-from queue_engine.storage.queue_index import add_to, decode_index, index_path, indexes_on_disk, read_file
+from queue_engine.storage.queue_index import (
+    IndexContent,
+    add_to,
+    decode_index,
+    index_path,
+    indexes_on_disk,
+    names_in,
+    read_file,
+)
+from queue_engine.storage.unread_index import Unread, add_missing, read_unread, unread_on_disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,8 @@ class RecoveredProgress:
     """channels: by number, all that were asked for. on_disk: their index segments. listed: (channel, index) → offsets
     settled, of those that the floors list and that hold. old_journals: number → its first bytes that hold without a
     hole. dropped: entries that went beyond a topic's end, or belong to no channel. damages: what only those files knew
-    is delivered again. stop: what a clean stop wrote, when the last one was."""
+    is delivered again. stop: what a clean stop wrote, when the last one was. unread: by channel, index segments that
+    can't be read, and why; what is set aside of them already. reread: of those, what could be read now."""
 
     channels: dict[int, ChannelProgress] = field(default_factory=dict)
     on_disk: dict[int, set[int]] = field(default_factory=dict)
@@ -46,6 +57,9 @@ class RecoveredProgress:
     dropped: int = 0
     damages: list[ProgressDamage] = field(default_factory=list)
     stop: CleanStop | None = None
+    unread: dict[int, Unread] = field(default_factory=dict)
+    unread_reasons: dict[int, StorageError] = field(default_factory=dict)
+    reread: list[str] = field(default_factory=list)
 
     @property
     def floors_journal(self) -> int | None:
@@ -115,16 +129,45 @@ def _read_segments(
     """One channel's index segments; damage to them costs that channel alone."""
     indexes = indexes_on_disk(directory, number, files)
     found.on_disk[number] = set(indexes)
+    aside = unread_on_disk(directory, number, files)
     for index in sorted({*indexes, *listed}):
         path = index_path(directory, number, index)
-        content = decode_index(read_file(files, path), number, index) if index in found.on_disk[number] else None
+        content: IndexContent | Literal[False] | None = None
+        if index in found.on_disk[number]:
+            content = _read_or_note(path, number, index, found, lambda path: read_file(files, path))
+        if content is False:
+            continue
         if content is not None:
             add_to(progress, content)
             if index in listed:
                 found.listed[number, index] = content.settled_count
             continue
+        if index not in found.on_disk[number] and index in aside.values():
+            continue
         reason = "it does not agree with its checksum" if index in found.on_disk[number] else "it is missing"
         found.damages.append(ProgressDamage(path, reason, number, listed.get(index)))
+    for path, index in aside.items():
+        content = _read_or_note(path, number, index, found, lambda path: read_unread(path, files))
+        if content is False:
+            continue
+        if content is None:
+            found.damages.append(ProgressDamage(path, "it does not agree with its checksum", number))
+        else:
+            add_missing(progress, content)
+        found.reread.append(path)
+
+
+def _read_or_note(
+    path: str, number: int, index: int, found: RecoveredProgress, read: Callable[[str], bytes]
+) -> IndexContent | Literal[False] | None:
+    """What an index segment holds; None when it is damaged. False when it can't be read, which is noted."""
+    try:
+        data = read(path)
+    except StorageError as exc:
+        found.unread.setdefault(number, {})[path] = index
+        found.unread_reasons[number] = exc
+        return False
+    return decode_index(data, number, index)
 
 
 def _read_journals(directory: str, files: Files, floors: Floors | None, found: RecoveredProgress) -> None:
@@ -188,11 +231,6 @@ def _damage_of(content: JournalContent | None, known: int | None, size: int) -> 
 
 
 def _journals(directory: str, files: Files) -> list[int]:
-    try:
-        names = files.listdir(directory)
-    except FileNotFoundError:
-        return []
-    except OSError as exc:
-        raise StorageError(f"{directory} can't be read: {exc}") from exc
+    names = names_in(directory, files)
     stems = [name.removesuffix(JOURNAL_SUFFIX) for name in names if name.endswith(JOURNAL_SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())

@@ -138,14 +138,19 @@ def index_path(directory: str, channel: int, index: int) -> str:
 
 def indexes_on_disk(directory: str, channel: int, files: Files) -> list[int]:
     """The numbers of a channel's index segments. Raises StorageError."""
+    names = names_in(index_directory(directory, channel), files)
+    stems = [name.removesuffix(_INDEX_SUFFIX) for name in names if name.endswith(_INDEX_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def names_in(directory: str, files: Files) -> list[str]:
+    """The names in a directory, none when there is no such. Raises StorageError."""
     try:
-        names = files.listdir(index_directory(directory, channel))
+        return files.listdir(directory)
     except FileNotFoundError:
         return []
     except OSError as exc:
-        raise StorageError(f"{index_directory(directory, channel)} can't be read: {exc}") from exc
-    stems = [name.removesuffix(_INDEX_SUFFIX) for name in names if name.endswith(_INDEX_SUFFIX)]
-    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+        raise StorageError(f"{directory} can't be read: {exc}") from exc
 
 
 def remove_unknown(directory: str, known: Container[int], files: Files) -> int:

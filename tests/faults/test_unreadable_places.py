@@ -202,6 +202,90 @@ def test_a_start_names_the_file_that_it_needs_and_can_t_read(
     engine.close()
 
 
+def with_progress(directory: Path, clock: ManualClock) -> Path:
+    """Channel billing has finished every other one of its 60 messages, audit all; stopped. Returns the file in which
+    that stands for billing."""
+    engine = filled(directory, clock)
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    billing.finish(*[message.id for message in billing.sink.received[::2]])
+    for _ in range(10):
+        pass_time(engine, clock, 1_000)
+    number = engine.topics["orders"].channels["billing"].number
+    engine.close()
+    engine = opened(directory, clock)
+    for _ in range(10):
+        pass_time(engine, clock, 1_000)
+    assert stats_of(engine, "orders", "billing").depth == COUNT // 2
+    engine.close()
+    (index,) = (directory / "log" / "progress" / str(number)).glob("*.index")
+    return index
+
+
+@pytest.mark.parametrize("healed", ["while it runs", "before a start"])
+def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
+    healed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    index = with_progress(tmp_path, clock)
+    before = index.read_bytes()
+    places.spoil(index)
+    for _ in range(2):
+        engine = opened(tmp_path, clock)
+        words = stats_of(engine, "orders", "billing").fenced
+        assert words.startswith(f"reading its progress failed: {index}")
+        assert "can't be read" in words
+        assert engine.health.startswith("NOK - channel orders/billing is fenced: ")
+        billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
+        engine.publish("orders", [b"new"])
+        settle(engine)
+        assert (billing.bodies, audit.bodies) == ([], [b"new"])
+        audit.finish(*[message.id for message in audit.sink.received])
+        for _ in range(10):
+            pass_time(engine, clock, 1_000)
+        with pytest.raises(FencedError, match="trying it again failed: "):
+            engine.retry_channel("orders", "billing")
+        (aside,) = index.parent.glob("*.unread*")
+        assert aside.read_bytes() == before
+        engine.close()
+    if healed == "before a start":
+        places.heal()
+    engine = opened(tmp_path, clock)
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    if healed == "while it runs":
+        places.heal()
+        engine.retry_channel("orders", "billing")
+        settle(engine)
+    assert engine.health == "OK"
+    assert sorted(body[:3] for body in billing.bodies) == sorted(
+        [*(b"%03d" % number for number in range(1, COUNT, 2)), b"new", b"new"]
+    )
+    billing.finish(*[message.id for message in billing.sink.received[:-1]])
+    for _ in range(10):
+        pass_time(engine, clock, 1_000)
+    assert not list(index.parent.glob("*.unread*"))
+    engine.close()
+    engine = opened(tmp_path, clock)
+    assert stats_of(engine, "orders", "billing").depth == 1
+    engine.close()
+
+
+def test_an_operator_who_removes_what_can_t_be_read_has_what_was_finished_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    index = with_progress(tmp_path, clock)
+    places.spoil(index)
+    engine = opened(tmp_path, clock)
+    (aside,) = index.parent.glob("*.unread*")
+    aside.unlink()
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    assert engine.retry_channel("orders", "billing")[1].error is None
+    settle(engine)
+    assert len(billing.bodies) > COUNT // 2
+    assert engine.health == "OK"
+    engine.close()
+
+
 @pytest.mark.parametrize("name", ["cursors", "holds"])
 def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
