@@ -89,6 +89,7 @@ FORMATS: dict[str, tuple[str, Change, int]] = {
     "holes": ("log/holes.json", json_line, 1),
     "batch keys": ("log/batch_keys", header_with_crc(64), 1),
     "identity of the log": ("log/identity", json_line, 1),
+    "identity of its segments": ("log/segments/identity", json_line, 1),
 }
 
 
