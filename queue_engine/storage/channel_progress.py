@@ -170,6 +170,11 @@ class ChannelProgress:
                 for number in range(old_page, passed):
                     pages.pop(number, None)
 
+    def become(self, other: "ChannelProgress") -> None:
+        """Stand where `other` does, which is given up."""
+        self.floor, self.cursor, self.epoch = other.floor, other.cursor, other.epoch
+        self.pages, self.many, self.deferred = other.pages, other.many, other.deferred
+
     # What is known.
 
     def copy(self) -> "ChannelProgress":

@@ -4,7 +4,6 @@ So its directory looks as after a kill: data files that the meta file does not k
 `DiskQueue` opens all of them, and the order is kept.
 """
 
-import errno
 from typing import Any
 
 from queue_engine.errors import StorageError
@@ -13,9 +12,7 @@ from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.disk_queue_format import Meta
 from queue_engine.storage.disk_queue_recovery import Recovered
 from queue_engine.storage.disk_queue_sync import SyncJob, WrittenFile
-
-# What the process lacks, and no queue in particular.
-PROCESS_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+from queue_engine.storage.files import is_of_process
 
 
 class UnreadDiskQueue(DiskQueue):
@@ -60,8 +57,7 @@ class UnreadDiskQueue(DiskQueue):
 
 def reason_of(name: str, error: Exception) -> StorageError:
     """Why queue `name` can't be read. Raises `error` when that is no matter of the queue."""
-    cause = error.__cause__ if isinstance(error, StorageError) else error
-    if isinstance(cause, OSError) and cause.errno in PROCESS_ERRORS:
+    if is_of_process(error):
         raise error
     if isinstance(error, StorageError):
         return error

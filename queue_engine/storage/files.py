@@ -29,6 +29,14 @@ def temporary_name(path: str) -> str:
     return f"{path}.{next(_temporary_numbers)}.tmp"
 
 
+def is_of_process(error: BaseException) -> bool:
+    """Whether it is the process that lacks something, descriptors or memory, and no file that is bad.
+
+    error: an OSError, or what was raised from one."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
 class NameNotSyncedError(OSError):
     """A file was replaced, and syncing its directory failed: a power cut may bring the old one back, or not."""
 

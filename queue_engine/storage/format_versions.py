@@ -52,4 +52,5 @@ def refuse_newer(directory: str, files: Files) -> None:
     for name in names:
         if name.endswith(JOURNAL_SUFFIX):
             path = os.path.join(progress, name)
-            read_journal(files.read_whole(path, JOURNAL_HEADER_BYTES) or b"", 0, path)
+            with suppress(OSError):
+                read_journal(files.read_whole(path, JOURNAL_HEADER_BYTES) or b"", 0, path)

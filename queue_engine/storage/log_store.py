@@ -36,7 +36,7 @@ from queue_engine.storage.logged_batch import BatchCache, KeyedBatch
 from queue_engine.storage.offset_reservation import OFFSETS_MIN, OffsetReservation
 from queue_engine.storage.progress_journal import RESERVE_BYTES, RESERVE_NAME, ProgressJournal
 from queue_engine.storage.progress_loss import ChannelPlace, progress_losses, waiting_below
-from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
+from queue_engine.storage.progress_recovery import RecoveredProgress, progress_or_error, recover_progress
 from queue_engine.storage.queue_files import QueueFiles
 from queue_engine.storage.queue_index import remove_unknown
 from queue_engine.storage.queue_recovery import QueueRecovery
@@ -178,6 +178,7 @@ class LogStore:
         self._next_channel = 1
         self._recovered: dict[int, ChannelProgress] = {}
         self._known_channels: frozenset[int] = frozenset()
+        self._wanted: dict[int, tuple[int, int]] = {}  # of each channel of the start: where it began, its topic's end
         self._remove_at_ns = 0
         self._close_idle_at_ns = 0
         self._tidy_at_ns = 0
@@ -239,7 +240,8 @@ class LogStore:
             for opening in topics:
                 end_offset = found.queues[opening.number].end_offset
                 wanted |= {number: (start, end_offset) for number, start in opening.channels.items()}
-            progress = recover_progress(self._progress_directory, self._files, wanted)
+            self._wanted = wanted
+            progress = progress_or_error(self._progress_directory, self._files, wanted)
             places = {
                 number: ChannelPlace(
                     opening.name, opening.channel_names.get(number, str(number)), found.queues[opening.number]
@@ -286,6 +288,7 @@ class LogStore:
             worker=self._worker,
             sync_worker=self._progress_background,
             reserve_bytes=self._journal_reserve_bytes,
+            recover=self._recover_again,
         )
         self.log = CommitLog(
             self.segments,
@@ -310,6 +313,12 @@ class LogStore:
         self.log.open()
         self._mind_the_reserve()
         self.journal.open(progress)
+
+    def _recover_again(self) -> RecoveredProgress:
+        """Of the channels there were at the start and are still. Raises StorageError."""
+        ends = {one.number: topic.end_offset for topic in self._topics.values() for one in topic.durable_channels()}
+        wanted = {number: (start, ends[number]) for number, (start, _) in self._wanted.items() if number in ends}
+        return recover_progress(self._progress_directory, self._files, wanted)
 
     def _make_room(self) -> None:
         """Recovery writes a little: where there is next to nothing, the reserve is given up before it begins."""

@@ -13,6 +13,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
@@ -41,6 +42,8 @@ MERGE_IDLE_NS = 2 * NS_PER_S
 SYNC_WITHIN_NS = 50 * NS_PER_MS
 RETRY_NS = NS_PER_S
 RENEW_WAIT_MAX_NS = 30 * NS_PER_S
+# How often it is tried to read what could not be read at the start.
+READ_AGAIN_NS = 10 * NS_PER_S
 # Given up when the disk is full, so that messages can still be finished, which is what makes room.
 RESERVE_BYTES = 4 << 20
 RESERVE_INTERVAL_NS = 5 * NS_PER_S
@@ -69,8 +72,10 @@ class ProgressJournal:
         worker: Background,
         sync_worker: Background | None = None,
         reserve_bytes: int = RESERVE_BYTES,
+        recover: Callable[[], RecoveredProgress] | None = None,
     ) -> None:
-        """number: of the first journal to write; higher than that of any there is. worker: for merges. sync_worker: for
+        """recover: what there is on the disk, for when `open` was told that it can't be read; raises StorageError.
+        number: of the first journal to write; higher than that of any there is. worker: for merges. sync_worker: for
         syncs alone, so that none waits for a merge; None for the same."""
         self._directory = directory
         self._files = files
@@ -85,6 +90,9 @@ class ProgressJournal:
         self._dirty: Dirty = {}  # changed since the last merge
         self._there = ProgressFiles(directory)
         self.unread = UnreadIndexes(directory, files)
+        self._recover = recover
+        self._unread: StorageError | None = None  # why nothing could be read
+        self._read_again_ns = 0
         self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
@@ -104,7 +112,11 @@ class ProgressJournal:
     # Start and stop.
 
     def open(self, found: RecoveredProgress) -> None:
-        """Go on from what recovery found. A disk without room is none that ends the start. Raises StorageError."""
+        """Go on from what recovery found. A disk without room is none that ends the start, and neither is progress that
+        can't be read: then nothing is written, and it is read again now and then. Raises StorageError."""
+        if found.error is not None:
+            self._stay_unread(found.channels, found.error)
+            return
         self._channels = dict(found.channels)
         self._old_journals = dict(found.old_journals)
         self._there = ProgressFiles(self._directory, found.on_disk, dict(found.listed), found.floors_journal)
@@ -129,10 +141,38 @@ class ProgressJournal:
     def read_unread(self, channel: int, progress: ChannelProgress) -> None:
         """Add to a channel's progress what could not be read at the start, and can be now. Raises StorageError when it
         still can't."""
+        if self._unread is not None:
+            self._read_all()
         if self.unread.reason(channel) is not None:
             self._dirty.setdefault(channel, set()).update(self.unread.read_again(channel, progress))
             progress.level()
             self.entry_count += 1  # a merge writes it down
+
+    def _stay_unread(self, channels: Mapping[int, ChannelProgress], error: StorageError) -> None:
+        self._channels = dict(channels)
+        self._read_again_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
+        self.error = self._unread = error
+        self.unread.note(dict.fromkeys(channels, error))
+
+    def _read_all(self) -> None:
+        """Begin with what can be read by now. Raises StorageError when it still can't."""
+        assert self._recover is not None
+        self._read_again_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
+        found = self._recover()
+        for number, progress in found.channels.items():
+            self._channels[number].become(progress)
+        # Beside those that recovery knows, there may be some that were made since.
+        found.channels = self._channels
+        self._next_number = max(self._next_number, found.next_journal)
+        self._entries.clear()
+        self.unread.note({})
+        try:
+            self.open(found)
+        except StorageError as exc:
+            self._stay_unread(self._channels, exc)
+            raise
+        self._unread, self.error = None, None
+        logger.warning("the progress of channels can be read again directory=%s", self._directory)
 
     def _sync_file(self, path: str) -> None:
         fd = self._files.open(path, os.O_RDWR)
@@ -204,6 +244,9 @@ class ProgressJournal:
     def close(self, waiting: Waiting | None = None) -> None:
         """Put everything on the disk, in this thread, and write down what there is for the next start to compare.
         waiting: what each channel has left. Raises StorageError."""
+        if self._unread is not None:
+            self._settle_awaiting(self._unread)
+            return  # nothing is written over what nobody could read
         self.error = None
         if self._file is None:
             self._renew_now()
@@ -332,6 +375,11 @@ class ProgressJournal:
 
     def tick(self, now_ns: int) -> None:
         """Sync and merge when it is time; try again what the disk had no room for, or failed at."""
+        if self._unread is not None:
+            if now_ns >= self._read_again_ns:
+                with suppress(StorageError):
+                    self._read_all()
+            return
         if self._file is None:
             self._renew_when_due(now_ns)
             return

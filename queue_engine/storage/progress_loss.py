@@ -39,6 +39,8 @@ def waiting_below(end: int, progress: ChannelProgress, queue: ConsumeQueue) -> i
 def progress_losses(found: RecoveredProgress, places: Mapping[int, ChannelPlace]) -> list[ProgressLoss]:
     """The channels that deliver finished messages again, most first. places: by channel number."""
     losses: list[ProgressLoss] = []
+    if found.error is not None:
+        return losses  # they deliver nothing yet
     for number, progress in found.channels.items():
         if number in found.unread:
             continue  # it delivers nothing yet

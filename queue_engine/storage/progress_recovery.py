@@ -6,14 +6,15 @@ journals, and by the floors' list of segments. A place that was, and does not ho
 was not finished when the process or the machine ended.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from queue_engine.errors import StorageError
+from queue_engine.errors import NewerFormatError, StorageError
 from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.files import Files
+from queue_engine.storage.files import Files, is_of_process
 from queue_engine.storage.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.storage.journal_file import JOURNAL_SUFFIX, journal_path
 from queue_engine.storage.journal_format import KNOWN, JournalContent, apply, known_upto, read_journal
@@ -27,6 +28,8 @@ from queue_engine.storage.queue_index import (
     read_file,
 )
 from queue_engine.storage.unread_index import Unread, add_missing, read_unread, unread_on_disk
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class RecoveredProgress:
     settled, of those that the floors list and that hold. old_journals: number → its first bytes that hold without a
     hole. dropped: entries that went beyond a topic's end, or belong to no channel. damages: what only those files knew
     is delivered again. stop: what a clean stop wrote, when the last one was. unread: by channel, index segments that
-    can't be read, and why; what is set aside of them already. reread: of those, what could be read now."""
+    can't be read, and why; what is set aside of them already. reread: of those, what could be read now. error: why
+    nothing of it could be read; then channels stand where they began."""
 
     channels: dict[int, ChannelProgress] = field(default_factory=dict)
     on_disk: dict[int, set[int]] = field(default_factory=dict)
@@ -60,11 +64,25 @@ class RecoveredProgress:
     unread: dict[int, Unread] = field(default_factory=dict)
     unread_reasons: dict[int, StorageError] = field(default_factory=dict)
     reread: list[str] = field(default_factory=list)
+    error: StorageError | None = None
 
     @property
     def floors_journal(self) -> int | None:
         """The first journal to be applied to the floors; None without floors."""
         return None if self.floors is None else self.floors.journal
+
+
+def progress_or_error(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> RecoveredProgress:
+    """As `recover_progress`; what can't be read is told by `error`. Raises NewerFormatError, and
+    StorageError where it is the process that lacks something."""
+    try:
+        return recover_progress(directory, files, wanted)
+    except StorageError as exc:
+        if isinstance(exc, NewerFormatError) or is_of_process(exc):
+            raise
+        logger.error("channels of the log stop, since their progress can't be read: %s", exc)
+        channels = {number: ChannelProgress(start) for number, (start, _) in wanted.items()}
+        return RecoveredProgress(channels, error=exc)
 
 
 def recover_progress(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> RecoveredProgress:
@@ -164,6 +182,8 @@ def _read_or_note(
     try:
         data = read(path)
     except StorageError as exc:
+        if is_of_process(exc):
+            raise
         found.unread.setdefault(number, {})[path] = index
         found.unread_reasons[number] = exc
         return False

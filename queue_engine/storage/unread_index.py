@@ -96,13 +96,17 @@ class UnreadIndexes:
     ) -> None:
         """A start could not read these, by channel: nothing is to be written over them. on_disk: the segments of each
         channel, from which they are taken. Raises OSError."""
-        self._reasons = dict(reasons)
+        self._reasons |= reasons
         for channel, paths in unread.items():
             for path, index in paths.items():
                 is_in_place = path == index_path(self._directory, channel, index)
                 self._unread.setdefault(channel, {})[_renamed(path, self._files) if is_in_place else path] = index
                 if is_in_place:
                     on_disk[channel].discard(index)
+
+    def note(self, reasons: Mapping[int, StorageError]) -> None:
+        """Of these channels all is unknown, and of no other."""
+        self._reasons = dict(reasons)
 
     def reason(self, channel: int) -> StorageError | None:
         """Why the progress of a channel is not all known; None when it is."""

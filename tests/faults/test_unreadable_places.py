@@ -170,35 +170,84 @@ def test_a_start_makes_derived_files_anew_that_can_t_be_read(
     engine.close()
 
 
-@pytest.mark.parametrize("pattern", ["topology.json", "log/progress/floors", "log/progress/*.journal"])
-def test_a_start_names_the_file_that_it_needs_and_can_t_read(
-    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is derived from nothing else. Nothing is changed: with the file back, all is as it was."""
+def test_a_start_names_topology_json_when_it_can_t_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is changed: with the file back, all is as it was."""
     places, clock = UnreadablePlaces(monkeypatch), ManualClock()
-    engine = filled(tmp_path, clock)
-    engine.create_cursor("orders", cursor="archive")
-    engine.lease_log("orders", 0, ttl_ms=60_000)
-    billing = Client(engine, "orders", "billing", ready=3)
-    billing.finish(*[message.id for message in billing.sink.received])
-    for _ in range(100):
-        pass_time(engine, clock, 1_000)
-    if pattern.endswith("journal"):
-        billing.finish(*[message.id for message in billing.sink.received[-3:]])
-        engine.turn()
-    engine.close()
-    found = list(tmp_path.glob(pattern))
-    assert found, sorted(str(path) for path in tmp_path.rglob("*"))
-    for path in found:
-        places.spoil(path)
+    filled(tmp_path, clock).close()
+    places.spoil(tmp_path / "topology.json")
     with pytest.raises(StorageError) as told:
         opened(tmp_path, clock)
-    assert any(str(path) in str(told.value) for path in found), told.value
+    assert str(tmp_path / "topology.json") in str(told.value)
     assert "Input/output error" in str(told.value)
     places.heal()
     engine = opened(tmp_path, clock)
-    assert stats_of(engine, "orders", "billing").depth <= COUNT - 3
-    assert [one.cursor for one in engine.cursors().cursors] == ["archive"]
+    assert stats_of(engine, "orders", "billing").depth == COUNT
+    engine.close()
+
+
+def progress_files(directory: Path) -> dict[str, bytes]:
+    found = (directory / "log" / "progress").rglob("*")
+    return {path.name: path.read_bytes() for path in found if path.is_file() and path.name != "reserve"}
+
+
+@pytest.mark.parametrize("healed", ["while it runs", "before a start"])
+@pytest.mark.parametrize("pattern", ["floors", "*.journal"])
+def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_written_over_it(
+    pattern: str, healed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    engine = filled(tmp_path, clock)
+    billing = Client(engine, "orders", "billing", ready=COUNT)
+    billing.finish(*[message.id for message in billing.sink.received[: COUNT - 10]])
+    engine.turn()
+    engine.close()
+    found = list((tmp_path / "log" / "progress").glob(pattern))
+    assert found
+    for path in found:
+        places.spoil(path)
+    before = progress_files(tmp_path)
+    for _ in range(2):
+        engine = opened(tmp_path, clock)
+        for channel in ("billing", "audit"):
+            words = stats_of(engine, "orders", channel).fenced
+            assert words.startswith("reading its progress failed: ")
+            assert any(str(path) in words for path in found)
+        assert "can't be read" in engine.health
+        # What is published is kept. Nothing is delivered, moved or emptied.
+        billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
+        ticket = engine.publish("orders", [b"new"])
+        settle(engine)
+        assert (ticket.error, billing.bodies, audit.bodies) == (None, [], [])
+        assert engine.empty_channel("orders", "billing")[1].error is not None
+        with pytest.raises(FencedError, match="trying it again failed: "):
+            engine.retry_channel("orders", "billing")
+        # A new channel goes on.
+        late = Client(engine, "orders", "late", ready=10)
+        engine.publish("orders", [b"for all"])
+        settle(engine)
+        assert b"for all" in late.bodies
+        for _ in range(30):
+            pass_time(engine, clock, 1_000)
+        engine.delete_channel("orders", "late")
+        settle(engine)
+        engine.close()
+        assert progress_files(tmp_path) == before
+    if healed == "before a start":
+        places.heal()
+    engine = opened(tmp_path, clock)
+    billing = Client(engine, "orders", "billing", ready=1_000)
+    if healed == "while it runs":
+        places.heal()
+        for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
+            engine.retry_channel(topic, channel)
+        settle(engine)
+    assert engine.health == "OK"
+    assert len(billing.bodies) == 10 + 4
+    billing.finish(*[message.id for message in billing.sink.received])
+    assert len(Client(engine, "orders", "audit", ready=1_000).bodies) == 4
+    engine.close()
+    engine = opened(tmp_path, clock)
+    assert [stats_of(engine, "orders", channel).depth for channel in ("billing", "audit")] == [0, 4]
     engine.close()
 
 
