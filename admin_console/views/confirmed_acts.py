@@ -45,10 +45,10 @@ def _afterwards(storage: str) -> str:
     """What becomes of messages that a channel or topic drops, by the topic's storage kind."""
     if storage == "log":
         return (
-            "Rewind can bring them back while the log keeps them: until nothing in their segment is needed by a "
-            "channel, a cursor or the retention."
+            "Rewind can bring dropped messages back while the log keeps them: until nothing in their segment is needed "
+            "by a channel, a cursor or the retention."
         )
-    return f"They are gone for good: storage kind {storage} keeps no message that was dropped."
+    return f"Dropped messages are gone for good: storage kind {storage} keeps none of them."
 
 
 class EmptyTopic(ActPage):

@@ -209,8 +209,8 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
     is_logged = storage == "log"
     for path in ("/topics/kept/", "/topics/kept/reader/"):
         page = client.get(f"{path}~empty/").content.decode()
-        assert ("Rewind can bring them back while the log keeps them" in page) == is_logged
-        assert ("They are gone for good: storage kind diskqueue" in page) != is_logged
+        assert ("Rewind can bring dropped messages back while the log keeps them" in page) == is_logged
+        assert ("Dropped messages are gone for good: storage kind diskqueue" in page) != is_logged
     assert ("can be rewound" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
     assert "a deleted topic can&#x27;t be rewound" in client.get("/topics/kept/~delete/").content.decode()
     assert post(client, "/topics/kept/reader/~empty/", typed_name="kept/reader")["ok"]
