@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from admin_console.audit.models import VIA_HTTP_API, AuditRow, Phase, Verdict
-from admin_console.audit.record import now_ms
+from admin_console.audit.record import FOREIGN_REQUEST, now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,15 @@ class HttpAct:
             action=self.action[:32],
             topic=self.topic[:64],
             channel=self.channel[:64],
-            verdict=Verdict.PENDING if self.is_intent else Verdict.DONE if self.is_done else Verdict.FAILED,
+            verdict=self._verdict,
             message=self.message[:500],
             counts=self.counts,
         )
+
+    @property
+    def _verdict(self) -> Verdict:
+        if self.is_intent:
+            return Verdict.PENDING
+        if self.is_done:
+            return Verdict.DONE
+        return Verdict.REFUSED if self.action == FOREIGN_REQUEST else Verdict.FAILED

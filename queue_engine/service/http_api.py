@@ -136,8 +136,7 @@ class HttpApi:
         foreign = self._host_check.refusal(head)
         if foreign is not None:
             topic, channel = names_of(head)
-            asked = f"{head.method} {head.path[:PATH_SHOWN_MAX]}"
-            error = f"{foreign.word}: {foreign.detail} ({asked})"
+            error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
             self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
             return foreign.response()
         route = self._routes.get(head.path)
