@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
+from admin_console.permissions.answers import wants_json
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.messages import OFFSET_DIGITS_MAX, time_ns_of
 from admin_console.views.question import Choice, Field, Question, ask
@@ -96,7 +97,20 @@ class RewindChannel(ActPage):
             self._preview = self._previewed(self._target())
         except ComplaintError as exc:
             complaints = exc.sentences
+        if wants_json(request):
+            return self._unconfirmed(complaints)
         return ask(request, self.question(), complaints=complaints, next_url=self._next_url())
+
+    def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
+        """The preview for a script: sent once more with what is in `form`, it is confirmed."""
+        question = self.question()
+        body = {
+            "ok": False,
+            "message": " ".join(complaints or question.consequences),
+            "code": "NOT_CONFIRMED",
+            "form": {field.name: field.value for field in question.fields if field.kind == "hidden"},
+        }
+        return JsonResponse(body, status=400 if complaints else 409)
 
     def _still_true(self) -> Shown:
         """What was previewed and confirmed. Raises ComplaintError where it can't be done any more as it was shown."""

@@ -271,6 +271,24 @@ def test_a_rewind_back_to_what_the_log_has_removed_since_the_preview_says_so(tmp
     assert not AuditRow.objects.exists()
 
 
+def test_a_script_gets_the_preview_and_confirms_it_with_the_form_that_it_got(
+    engine: EngineRunner, client: Client
+) -> None:
+    json = {"Accept": "application/json"}
+    preview = client.post(REWIND, {"place": "end"}, headers=json)
+    found = preview.json()
+    assert (preview.status_code, found["ok"], found["code"]) == (409, False, "NOT_CONFIRMED")
+    assert "It skips 50 messages that it has not finished" in found["message"]
+    publish(engine, 3)
+    done = client.post(REWIND, found["form"], headers=json)
+    assert (done.status_code, done.json()["message"]) == (
+        200,
+        "Rewound orders/billing to offset 50: its depth is 3 now.",
+    )
+    refused = client.post(REWIND, {"place": "offset", "offset": "x"}, headers=json)
+    assert (refused.status_code, refused.json()["message"]) == (400, "'x' is not an offset: a whole number from 0.")
+
+
 def test_a_rewind_of_before_has_the_same_name_in_the_audit_list(client: Client) -> None:
     AuditRow.objects.create(
         at_ms=1, action="seek_channel", topic="orders", channel="billing", phase="event", verdict="done", act_id="a1"
