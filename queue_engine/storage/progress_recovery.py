@@ -17,7 +17,7 @@ from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.files import Files, is_of_process
 from queue_engine.storage.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.storage.journal_file import JOURNAL_SUFFIX, journal_path
-from queue_engine.storage.journal_format import KNOWN, JournalContent, apply, known_upto, read_journal
+from queue_engine.storage.journal_format import KNOWN, SEEK, JournalContent, apply, known_upto, read_journal
 from queue_engine.storage.queue_index import (
     IndexContent,
     add_to,
@@ -27,7 +27,7 @@ from queue_engine.storage.queue_index import (
     names_in,
     read_file,
 )
-from queue_engine.storage.unread_index import Unread, add_missing, read_unread, unread_on_disk
+from queue_engine.storage.unread_index import Unread, add_missing, is_aside, read_unread, unread_on_disk
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,12 @@ class RecoveredProgress:
     unread_reasons: dict[int, StorageError] = field(default_factory=dict)
     reread: list[str] = field(default_factory=list)
     error: StorageError | None = None
+
+    def forget_unread(self, channel: int) -> None:
+        """What could not be read of a channel is void."""
+        aside = [path for path in self.unread.pop(channel, {}) if is_aside(path)]
+        self.unread_reasons.pop(channel, None)
+        self.reread += aside
 
     @property
     def floors_journal(self) -> int | None:
@@ -218,6 +224,8 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
     last_snapshot = max([0, *snapshots])
     if last_snapshot >= max(first, 1):
         found.damages.clear()
+        for void in list(found.unread):
+            found.forget_unread(void)
         first = last_snapshot
     for number in sorted({*numbers, *known}):
         if number < first:
@@ -230,6 +238,9 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
             channel = found.channels.get(entry.channel)
             if channel is not None:
                 apply(entry, channel)
+                if entry.op == SEEK:
+                    # It begins anew there: what its segments tell is void, and what came since is in the journals.
+                    found.forget_unread(entry.channel)
             elif entry.op < KNOWN:
                 found.dropped += 1
 

@@ -31,6 +31,11 @@ def unread_on_disk(directory: str, channel: int, files: Files) -> Unread:
     return found
 
 
+def is_aside(path: str) -> bool:
+    """Whether this is the name of one that was set aside."""
+    return _UNREAD in os.path.basename(path)
+
+
 def _renamed(path: str, files: Files) -> str:
     """Give an index segment another name, durably; returns it. Raises OSError."""
     number = 0

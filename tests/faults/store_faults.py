@@ -257,9 +257,14 @@ class Image:
 
 
 def known_of(disk: FaultyDisk, clock: ManualClock, told: list[TopicOpening]) -> dict[int, Known]:
-    """What every channel has after a start. Raises StorageError."""
+    """What every channel has after a start, once one that the start fenced was tried again. Raises StorageError."""
     clock = ManualClock(monotonic_ns=clock.monotonic_ns(), time_ns=clock.time_ns())
     _, _, backlogs = start_store(disk, clock, *told)
+    for backlog in backlogs.values():
+        fenced: list[str] = []
+        backlog.watch(lambda doing, _, fenced=fenced: fenced.append(doing))  # type: ignore[misc]
+        if fenced:
+            backlog.start_over()
     return {number: everything_of(backlogs[number], topic.id_base) for topic in told for number in topic.channels}
 
 

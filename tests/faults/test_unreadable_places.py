@@ -13,6 +13,7 @@ import pytest
 from queue_engine.delivery.stats import ChannelStats
 from queue_engine.engine import Engine
 from queue_engine.errors import FencedError, StorageError
+from queue_engine.log_acts import Target
 from queue_engine.storage.consume_queue import UNIT_BYTES
 from queue_engine.storage.files import Files
 from tests.support.clock import ManualClock
@@ -315,6 +316,23 @@ def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
     engine.close()
     engine = opened(tmp_path, clock)
     assert stats_of(engine, "orders", "billing").depth == 1
+    engine.close()
+
+
+def test_what_a_channel_did_before_it_was_moved_back_need_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index segment is older than the move, which stands in the journal alone."""
+    places, clock = UnreadablePlaces(monkeypatch), ManualClock()
+    index = with_progress(tmp_path, clock)
+    engine = opened(tmp_path, clock)
+    assert engine.seek_channel("orders", "billing", target=Target(0))[1].error is None
+    settle(engine)  # and killed
+    places.spoil(index)
+    engine = opened(tmp_path, clock)
+    assert places.failures
+    assert len(Client(engine, "orders", "billing", ready=1_000).bodies) == COUNT
+    assert engine.health == "OK"
     engine.close()
 
 
