@@ -47,8 +47,8 @@ class AllowedHosts:
         host = request.META.get("HTTP_HOST", "")[:_HOST_LENGTH_MAX]
         before, self._silent_count = self._silent_count, 0
         logger.warning(
-            "request refused: host=%r is not the console's address=%s%s",
+            "request refused, its host is not the console's: host=%r address=%s%s",
             host,
             request.META.get("REMOTE_ADDR", ""),
-            f" and {before} more before" if before else "",
+            f" refused_before={before}" if before else "",
         )

@@ -226,7 +226,7 @@ def test_foreign_host_is_refused_with_one_line_in_the_log(settings: Any, caplog:
     settings.ALLOWED_HOSTS = list(settings.CONSOLE.allowed_hosts)
     assert Client(headers={"Host": "evil.example"}).get("/login/").status_code == 400
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "request refused: host='evil.example' is not the console's address=127.0.0.1" in caplog.text
+    assert "request refused, its host is not the console's: host='evil.example' address=127.0.0.1" in caplog.text
     assert "Traceback" not in caplog.text
     assert Client(headers={"Host": "localhost:4171"}).get("/login/").status_code == 200
 
@@ -242,7 +242,7 @@ def test_thousand_refused_hosts_are_ten_lines_and_a_count(
     assert len(caplog.records) == 10
     now_s = 60.0
     refuse(rf.get("/", headers={"Host": "evil.example"}))
-    assert caplog.records[-1].getMessage().endswith(" and 990 more before")
+    assert caplog.records[-1].getMessage().endswith(" refused_before=990")
 
 
 @pytest.mark.django_db
