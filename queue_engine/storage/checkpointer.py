@@ -62,8 +62,9 @@ class Checkpointer:
         return found
 
     def remove(self) -> None:
-        """Raises OSError."""
+        """It is gone when this returns, also after a power cut. Raises OSError."""
         self._files.unlink(self._path)
+        self._files.sync_directory(self._directory)
 
     def soon(self) -> None:
         """What the last one tells is not so any more."""

@@ -125,6 +125,7 @@ class QueueFiles:
             names = self._files.listdir(directory)
         except FileNotFoundError:
             return
+        rest: list[str] = []
         for name in names:
             path = os.path.join(directory, name)
             if name.endswith(ASIDE_SUFFIX):
@@ -134,7 +135,12 @@ class QueueFiles:
                 self._forget_blocks(path, 0, None)
                 self._files.rename(path, path + ASIDE_SUFFIX)
             else:
-                self.remove(path)
+                rest.append(path)
+        if rest:
+            # Were the units back after a power cut, and the due times gone, nobody would miss them.
+            self._files.sync_directory(directory)
+        for path in rest:
+            self.remove(path)
 
     def has_aside(self, directory: str) -> bool:
         """Whether something was set aside in a queue's directory. Raises OSError."""

@@ -429,3 +429,14 @@ def test_a_file_system_that_can_not_be_synced_is_told(tmp_path: Path, monkeypatc
     disk.fail("sync_file_system", errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         files.sync(unsynced)
+
+
+def test_a_power_cut_while_a_queue_is_set_aside_leaves_its_due_times_or_shows_what_was_begun() -> None:
+    """Units that are back under their name without the due times would be trusted, and deliver early."""
+    units, deferred = "/queues/1/00000000000000000000.queue", "/queues/1/deferred"
+    for seed in range(60):
+        disk = SimulatedFiles.holding({units: bytes(UNIT_BYTES), deferred: bytes(16)})
+        QueueFiles(disk).set_aside("/queues/1")
+        left = disk.after_power_cut(Random(seed)).contents()
+        assert units not in left or deferred in left
+        assert units in left or f"{units}.old" in left
