@@ -19,6 +19,7 @@ from queue_engine.run import Run
 
 # The heap is rebuilt when at least this many of its entries are finished deliveries, and they are the most.
 _STALE_MIN = 64
+_STALE_AGES_MIN = 16
 # A run this small is not worth cutting down to what is still held of it.
 _SHED_BYTES_MIN = 4 << 10
 _SHED_MESSAGES_MIN = 64
@@ -115,10 +116,19 @@ class InFlightTable:
         self._order += 1
         heappush(self._heap, (delivery.deadline_ns, self._order, delivery))
         if self._keeps_ages:
-            heappush(self._ages, (delivery.run.oldest_ns(), self._order, delivery))
-            if len(self._ages) > 2 * len(self._heap) + _STALE_MIN:
-                self._ages = [entry for entry in self._ages if entry[2].outstanding]
-                heapify(self._ages)
+            self._push_age(delivery)
+
+    def _push_age(self, delivery: Delivery) -> None:
+        ages = self._ages
+        # Nearly always the oldest are finished first.
+        while ages and ages[0][2].outstanding == 0:
+            heappop(ages)
+        if len(ages) > 2 * len(self._heap) + _STALE_AGES_MIN:
+            ages = self._ages = [entry for entry in ages if entry[2].outstanding]
+            heapify(ages)
+        run = delivery.run
+        oldest_ns = run.oldest_ns() if run.published_ns is None else run.published_ns
+        heappush(ages, (oldest_ns, self._order, delivery))
 
     def next_deadline_ns(self) -> int | None:
         """The earliest deadline; None when nothing is in flight."""

@@ -203,8 +203,9 @@ class DiskQueueBacklog:
 
     def settle(self, ids: Sequence[bytes]) -> None:
         """A message left the files when it was taken; what is remembered of it is forgotten."""
-        self._due_times.forget(ids)
-        if self._attempts:
+        if self._due_times.since:
+            self._due_times.forget(ids)
+        if self._attempts.made:
             self._attempts.forget(ids)
 
     def next_due_ns(self) -> int | None:

@@ -25,7 +25,7 @@ from queue_engine.run import Run, SentRun, join_runs
 from queue_engine.storage.channel_progress import ChannelProgress
 from queue_engine.storage.kept_from import KeptFrom
 from queue_engine.storage.logged_batch import LoggedBatch
-from queue_engine.storage.most_attempts import MostAttempts
+from queue_engine.storage.most_attempts import ATTEMPTS_MIN, MostAttempts
 from queue_engine.storage.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.storage.oldest_offset import OldestOffset
 from queue_engine.storage.progress_journal import ProgressJournal
@@ -415,8 +415,10 @@ class LogBacklog:
             while count:
                 made, alike = (0, count) if first >= progress.cursor else self._alike(first, count)
                 made = min(made + 1, ATTEMPTS_MAX)
-                self._attempts.note(first, made)
-                self._ages.delivered(first, alike)
+                if made >= ATTEMPTS_MIN:
+                    self._attempts.note(first, made)
+                if progress.deferred:
+                    self._ages.delivered(first, alike)
                 progress.delivered(first, alike, made)
                 if journal is not None:
                     journal.deliver(self.number, first, alike, made)
@@ -459,7 +461,8 @@ class LogBacklog:
 
     def _defer(self, first: int, count: int, due_ns: int) -> None:
         self._due.put(first, count, due_ns)
-        self._ages.forget(first, count)
+        if self._ages.since:
+            self._ages.forget(first, count)
         due_time_ns = self._topic.time_of(due_ns)
         while count:
             made, alike = self._alike(first, count)
@@ -477,8 +480,9 @@ class LogBacklog:
 
     def _settle_range(self, first: int, count: int) -> None:
         self.progress.settled(first, count)
-        self._ages.forget(first, count)
-        if self._attempts:
+        if self._ages.since:
+            self._ages.forget(first, count)
+        if self._attempts.made:
             self._attempts.forget_range(first, first + count)
         if self._journal is not None:
             self._journal.ack(self.number, first, count)

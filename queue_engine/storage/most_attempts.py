@@ -17,19 +17,16 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 class MostAttempts(Generic[KeyT]):
     """Belongs to one channel; keys are its messages."""
 
-    __slots__ = ("_made",)
+    __slots__ = ("made",)
 
     def __init__(self) -> None:
-        self._made: dict[KeyT, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._made)
+        self.made: dict[KeyT, int] = {}  # for others to see whether it is empty
 
     def note(self, key: KeyT, made: int) -> None:
         """A message was delivered `made` times by now."""
         if made < ATTEMPTS_MIN:
             return
-        known = self._made
+        known = self.made
         if key not in known and len(known) == REMEMBERED_MAX:
             least = min(known, key=known.__getitem__)
             if known[least] >= made:
@@ -40,15 +37,15 @@ class MostAttempts(Generic[KeyT]):
     def forget(self, keys: Iterable[KeyT]) -> None:
         """These are finished."""
         for key in keys:
-            self._made.pop(key, None)
+            self.made.pop(key, None)
 
     def forget_range(self, first: KeyT, end: KeyT) -> None:
         """The same of numbers from `first` up to but not including `end`."""
-        self.forget([key for key in self._made if first <= key < end])  # type: ignore[operator]
+        self.forget([key for key in self.made if first <= key < end])  # type: ignore[operator]
 
     def forget_all(self) -> None:
-        self._made.clear()
+        self.made.clear()
 
     def most(self) -> tuple[KeyT, int] | None:
         """The message that was delivered most often, and how often."""
-        return max(self._made.items(), key=lambda entry: entry[1], default=None)
+        return max(self.made.items(), key=lambda entry: entry[1], default=None)

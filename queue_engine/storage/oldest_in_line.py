@@ -20,9 +20,12 @@ class OldestInLine:
         self._entries: deque[tuple[int, int]] = deque()  # (place, time), ascending in both
         self._slack_ns = 0
 
-    def append(self, place: int, time_ns: int) -> None:
-        """Something of this age joined at the back."""
+    def append(self, place: int, time_ns: int, head: int) -> None:
+        """Something of this age joined at the back; all before `head` has left."""
         entries = self._entries
+        if entries and entries[0][0] < head:
+            self.pass_to(head)
+            entries = self._entries
         while entries and entries[-1][1] >= time_ns:
             entries.pop()
         if entries and time_ns - entries[-1][1] < self._slack_ns:

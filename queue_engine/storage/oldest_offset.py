@@ -40,13 +40,13 @@ class OldestOffset:
         self._line: deque[tuple[int, int, int]] = deque()  # (due, first offset, count), in the order of due times
         self._line_max = LINE_MIN
         # When those were due that nothing else tells of: delivered after a deferral by REQ, or released by an operator.
-        self._since: dict[int, int] = {}
+        self.since: dict[int, int] = {}
 
     def forget_all(self) -> None:
         self._at = 0
         self._line.clear()
         self._line_max = LINE_MIN
-        self._since.clear()
+        self.since.clear()
 
     def begin(self, now_ns: int) -> None:
         """Learn what was deferred before, of a channel that was opened or moved. now_ns: Unix."""
@@ -55,7 +55,7 @@ class OldestOffset:
         known = dict(self._topic.deferred_between(progress.floor, self._topic.released))
         # Delivered though it is not due: an operator had released it.
         early = [offset for offset, due_ns in known.items() if due_ns > now_ns and progress.made_at(offset)]
-        self._since.update(dict.fromkeys((offset for offset in early if offset not in progress.deferred), 0))
+        self.since.update(dict.fromkeys((offset for offset in early if offset not in progress.deferred), 0))
         known |= {offset: due_ns for offset, due_ns in progress.deferred.items() if offset >= progress.floor}
         due = [(due_ns, offset) for offset, due_ns in known.items() if 0 < due_ns <= now_ns]
         for due_ns, offset in sorted(due):
@@ -79,23 +79,21 @@ class OldestOffset:
 
     def released_early(self, first: int, count: int, now_ns: int) -> None:
         """An operator released them before they were due: they are due now."""
-        self._since.update(dict.fromkeys(range(first, first + count), now_ns))
+        self.since.update(dict.fromkeys(range(first, first + count), now_ns))
         self.became_due(first, count, now_ns)
 
     def delivered(self, first: int, count: int) -> None:
-        """They are about to be noted as delivered, which forgets until when they were deferred."""
+        """They are about to be noted as delivered, which forgets until when they were deferred. Nothing to do while
+        nothing is deferred."""
         deferred = self._progress.deferred
-        if deferred:
-            for offset in range(first, first + count):
-                due_ns = deferred.get(offset)
-                if due_ns:
-                    self._since[offset] = due_ns
+        for offset in range(first, first + count):
+            due_ns = deferred.get(offset)
+            if due_ns:
+                self.since[offset] = due_ns
 
     def forget(self, first: int, count: int) -> None:
-        """They are settled, or deferred anew."""
-        since = self._since
-        if not since:
-            return
+        """They are settled, or deferred anew. Nothing to do while `since` is empty."""
+        since = self.since
         if count <= len(since):
             for offset in range(first, first + count):
                 since.pop(offset, None)
@@ -153,7 +151,7 @@ class OldestOffset:
 
     def _due_of(self, offset: int) -> int | None:
         """Until when a message is or was deferred; None for one whose age runs from its publication."""
-        due_ns = self._since.get(offset)
+        due_ns = self.since.get(offset)
         if due_ns is None:
             due_ns = self._progress.deferred.get(offset)
         if due_ns is None:

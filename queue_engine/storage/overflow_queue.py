@@ -75,10 +75,9 @@ class OverflowQueue:
         disk.put(records, sizes)
         self._on_disk_use(disk)
         self._written_count += len(sizes)
-        self._oldest_on_disk.pass_to(self._head_place(disk))
         if oldest_ns is not None:
             time_ns = oldest_of(messages) if oldest_ns == AS_PUBLISHED else oldest_ns
-            self._oldest_on_disk.append(self._written_count - 1, time_ns)
+            self._oldest_on_disk.append(self._written_count - 1, time_ns, self._head_place(disk))
 
     def _head_place(self, disk: DiskQueue) -> int:
         """The place of the next message that is taken from the disk."""

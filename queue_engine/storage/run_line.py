@@ -85,7 +85,8 @@ class RunLine:
         ):
             return False
         run = messages if isinstance(messages, Run) else messages.run()
-        self._note_last(run, oldest_ns)
+        if oldest_ns is not None:
+            self._note_last(run, oldest_ns)
         self._runs.append(run)
         self._costs.append(cost)
         self.count += count
@@ -104,16 +105,17 @@ class RunLine:
     def append(self, run: Run, oldest_ns: int | None = AS_PUBLISHED) -> None:
         """Add at the end, over the limits if need be. oldest_ns: the earliest time from which the age of one of its
         messages runs; None when they do not count here."""
-        self._note_last(run, oldest_ns)
+        if oldest_ns is not None:
+            self._note_last(run, oldest_ns)
         self._runs.append(run)
         self._costs.append(self._add(run))
 
-    def _note_last(self, run: Run, oldest_ns: int | None) -> None:
+    def _note_last(self, run: Run, oldest_ns: int) -> None:
         """`run` joins the end."""
-        self._oldest.pass_to(self._head_place)
-        if oldest_ns is not None:
-            time_ns = run.oldest_ns() if oldest_ns == AS_PUBLISHED else oldest_ns
-            self._oldest.append(self._head_place + len(self._runs), time_ns)
+        if oldest_ns == AS_PUBLISHED:
+            oldest_ns = run.oldest_ns() if run.published_ns is None else run.published_ns
+        head = self._head_place
+        self._oldest.append(head + len(self._runs), oldest_ns, head)
 
     def prepend(self, run: Run, oldest_ns: int | None = AS_PUBLISHED) -> None:
         """Add at the front, over the limits if need be. oldest_ns: as of `append`."""

@@ -15,7 +15,7 @@ def test_it_is_the_least_of_all_that_stand_in_the_line(seed: int) -> None:
         act = rng.randrange(5)
         time_ns = rng.randrange(1_000)
         if act < 2:
-            oldest.append(head + len(line), time_ns)
+            oldest.append(head + len(line), time_ns, head)
             line.append(time_ns)
         elif act == 2:
             head -= 1
@@ -36,7 +36,7 @@ def test_it_is_the_least_of_all_that_stand_in_the_line(seed: int) -> None:
 def test_a_long_line_costs_a_bounded_memory_and_its_age_is_at_most_a_little_too_long() -> None:
     oldest, length = OldestInLine(), 100 * ENTRIES_MAX
     for place in range(length):
-        oldest.append(place, place * 1_000)
+        oldest.append(place, place * 1_000, 0)
     assert len(oldest._entries) <= ENTRIES_MAX
     for head in range(0, length, 997):
         oldest.pass_to(head)
