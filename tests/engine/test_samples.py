@@ -86,7 +86,7 @@ def test_a_sample_tells_what_happened_since_the_last_and_how_things_stand(tmp_pa
     assert [orders[f"{name}_total"] for name in COUNTERS] == [7, 26, 2, 1, 0, 0]
     billing = channel_row(sample, "orders", "billing")
     assert (billing["in_flight"], billing["deferred"], billing["messages"], billing["paused"]) == (4, 1, 7, 0)
-    assert billing["oldest_age_ms"] is None
+    assert billing["oldest_age_ms"] == INTERVAL_MS  # of what is in flight
     assert latencies(sample) == {bucket_of(5 * MS): 2}
     assert orders["storage"] == engine.topics["orders"].store.kind
     # The next one: what came since.
