@@ -73,6 +73,8 @@ class AuditKeeper:
         self._after_id = _FIRST_ID
         self._began_check_ms = 0
         self._file_number = 0
+        self._has_new_rows = True
+        self._ids: dict[str, int | None] = {}
         self._row_faults: tuple[str, ...] = ()
         self._head_ms = 0
         self._removed_ms = 0
@@ -130,34 +132,38 @@ class AuditKeeper:
             self._remove_old(at_ms)
 
     def _check_some(self, database: sqlite3.Connection, at_ms: int) -> None:
-        was_complete = self.state.is_complete
         if (number := os.stat(self._database_path).st_ino) != self._file_number:
             # A damaged file was set aside, and this is the new one.
             self._check, self._after_id, self._file_number = ChainCheck(), _FIRST_ID, number
-        if was_complete and _is_due(self._began_check_ms, CHECK_ANEW_EVERY_MS, at_ms):
+            self.state = ChainState()
+        if self.state.is_complete and _is_due(self._began_check_ms, CHECK_ANEW_EVERY_MS, at_ms):
             self._check, self._after_id = ChainCheck(), _FIRST_ID
         if self._after_id == _FIRST_ID:
             self._began_check_ms = at_ms
+            self._ids.clear()
         rows = read_rows(database, self._after_id, ROWS_A_TICK)
         for row in rows:
             self._check.take(row)
         if rows:
             self._after_id = rows[-1].id
+            self._has_new_rows = True
         is_caught_up = len(rows) < ROWS_A_TICK
-        faults = self.state.faults
         if is_caught_up:
-            # Until then, what the check before found is not forgotten.
-            if rows or not was_complete:
-                self._row_faults = tuple(self._check.faults(partial(id_of_hash, database)))
+            if self._has_new_rows:
+                self._has_new_rows = False
+                self._row_faults = tuple(self._check.faults(partial(self._id_of_hash, database)))
             faults = (*self._row_faults, self._head_fault) if self._head_fault else self._row_faults
             self._tell(faults)
-        self.state = ChainState(
-            self._check.row_count,
-            self._check.last_id,
-            at_ms,
-            was_complete or is_caught_up,
-            faults,
-        )
+            self.state = ChainState(self._check.row_count, self._check.last_id, at_ms, is_complete=True, faults=faults)
+        elif not self.state.is_complete:
+            self.state = ChainState(self._check.row_count, self._check.last_id, at_ms)
+        # While a check is under way anew, what the last one found stands.
+
+    def _id_of_hash(self, database: sqlite3.Connection, row_hash: str) -> int | None:
+        """A broken link is asked about with every new row; the answer, which costs all rows, stays for the day."""
+        if row_hash not in self._ids:
+            self._ids[row_hash] = id_of_hash(database, row_hash)
+        return self._ids[row_hash]
 
     def _tell(self, faults: tuple[str, ...]) -> None:
         if new := [fault for fault in faults if fault not in self._told]:

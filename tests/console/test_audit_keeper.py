@@ -110,6 +110,29 @@ def test_all_rows_are_looked_at_piece_by_piece_and_the_new_ones_as_they_come(
     assert keeper.state == ChainState(11, 11, START_MS + 1, is_complete=True)
 
 
+def test_while_the_list_is_checked_anew_the_last_answer_stands(
+    keeper: AuditKeeper, data_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.run_once(START_MS)
+    monkeypatch.setattr(keeper_module, "ROWS_A_TICK", 5)
+    tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
+    seen = []
+    for number in range(3):
+        keeper.run_once(START_MS + DAY_MS + number)
+        seen.append((keeper.state.row_count, keeper.state.is_complete, len(keeper.state.faults)))
+    assert seen == [(10, True, 0), (10, True, 0), (10, True, 1)]
+
+
+def test_a_link_in_the_place_of_the_file_is_neither_followed_nor_replaced(
+    keeper: AuditKeeper, data_path: Path, tmp_path: Path
+) -> None:
+    (data_path / "audit-head").symlink_to(tmp_path / "elsewhere")
+    keeper.run_once(START_MS)
+    assert "audit-head can't be read" in keeper.state.faults[0]
+    assert (data_path / "audit-head").is_symlink()
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_what_was_changed_later_is_found_by_the_next_days_check(keeper: AuditKeeper, data_path: Path) -> None:
     keeper.run_once(START_MS)
     tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
