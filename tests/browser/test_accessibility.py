@@ -72,6 +72,7 @@ def open_dialog(page: Page, url: str) -> None:
 def busy_channel(server: ServerProcess) -> Iterator[None]:
     """One with a consumer, messages in flight, waiting and deferred, and with a replay."""
     create_channel(server, TOPIC, CHANNEL)
+    create_channel(server, TOPIC, "alone")  # nobody consumes it: the pages have something to say
     planned_replay(Path(server.data_path) / "pipeline", REPLAY, topic=TOPIC)
     with NsqSocket(server.tcp_port) as consumer:
         consumer.identify(client_id="billing-worker-eu-west-1", user_agent="pynsq/0.9.1")
