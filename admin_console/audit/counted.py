@@ -8,6 +8,7 @@ in memory: a kill loses it.
 """
 
 import ipaddress
+from collections import Counter
 from dataclasses import dataclass, field
 
 from admin_console.audit.http_act import HttpAct
@@ -15,22 +16,27 @@ from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import now_ms
 
 NAMES_SHOWN = 10
-# Sources that are counted on their own; all others of an action are counted together. About 2 MB.
-WINDOWS_MAX = 1_000
 SEVERAL = "several addresses"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is counted alike: so many rows at once, the others in one when the window closes."""
+    """What is counted alike: so many rows at once, the others in one when the window closes.
+
+    windows_max: sources that are counted on their own; rows_at_once_max: rows at once of all of them in the time of a
+    window. What comes from further sources is counted together, by its action.
+    """
 
     rows_at_once: int
+    rows_at_once_max: int
+    windows_max: int
     window_s: float
     words: str  # "{} more …"
 
 
-FAILURE = Kind(5, 60.0, "failed within a minute")
-ROUTINE = Kind(1, 600.0, "within ten minutes")
+# Guesses that come from a thousand addresses add some 160 rows a minute, and not one for each.
+FAILURE = Kind(5, 60, 100, 60.0, "failed within a minute")
+ROUTINE = Kind(1, 1_000, 1_000, 600.0, "within ten minutes")
 # Readers do these all the time.
 ROUTINE_ACTIONS = frozenset({"read_messages", "move_cursor", "release_lease"})
 
@@ -54,6 +60,8 @@ class CountedActs:
 
     def __init__(self) -> None:
         self._windows: dict[_Key, _Window] = {}
+        self._open_counts: Counter[Kind] = Counter()
+        self._at_once: dict[Kind, tuple[float, int]] = {}  # since when, and how many rows
 
     def take(self, act: HttpAct | AuditRow, now_s: float) -> bool:
         """Whether the act is counted; if not, it is to be a row of its own."""
@@ -63,13 +71,14 @@ class CountedActs:
         place = (act.topic, act.channel) if kind is ROUTINE else ("", "")
         key = (act.via, source_of(act.address), act.action, *place)
         window = self._windows.get(key)
-        if window is None and len(self._windows) >= WINDOWS_MAX:
+        if window is None and self._open_counts[kind] >= kind.windows_max:
             key = (act.via, SEVERAL, act.action, "", "")
             window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = _Window(kind, now_s, is_one_source=key[1] != SEVERAL)
+            self._open_counts[kind] += 1
         window.seen += 1
-        if window.is_one_source and window.seen <= kind.rows_at_once:
+        if window.is_one_source and window.seen <= kind.rows_at_once and self._may_be_a_row(kind, now_s):
             return False
         window.counted += 1
         window.last = act
@@ -80,10 +89,18 @@ class CountedActs:
             window.names[name] = None
         return True
 
+    def _may_be_a_row(self, kind: Kind, now_s: float) -> bool:
+        since_s, count = self._at_once.get(kind, (now_s, 0))
+        if now_s - since_s >= kind.window_s:
+            since_s, count = now_s, 0
+        self._at_once[kind] = (since_s, min(count + 1, kind.rows_at_once_max))
+        return count < kind.rows_at_once_max
+
     def closed(self, now_s: float, *, is_last: bool = False) -> list[AuditRow]:
         """The rows of the windows that are over; is_last: of all."""
         over = [key for key, one in self._windows.items() if is_last or now_s - one.began_s >= one.kind.window_s]
         windows = [self._windows.pop(key) for key in over]
+        self._open_counts.subtract(one.kind for one in windows)
         return [_row_of(one) for one in windows if one.counted]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from admin_console.audit.counted import SEVERAL, WINDOWS_MAX, CountedActs, source_of
+from admin_console.audit.counted import FAILURE, SEVERAL, CountedActs, source_of
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_waiting_room
@@ -77,13 +77,18 @@ def test_sources_and_actions_are_counted_apart() -> None:
 
 
 def test_more_sources_than_are_kept_are_counted_together() -> None:
+    """Ten thousand guesses from a thousand addresses."""
     acts = CountedActs()
-    for number in range(WINDOWS_MAX):
-        assert not acts.take(failure(address=f"10.0.{number // 250}.{number % 250}:1"), 1.0)
-    for number in range(500):
-        assert acts.take(failure(address=f"10.9.{number // 250}.{number % 250}:1"), 1.0)
-    [told] = acts.closed(61.0)
-    assert (told.address, told.counts) == (SEVERAL, {"times": 500})
+    rows_at_once = 0
+    for number in range(10_000):
+        address = f"10.0.{number % 1_000 // 250}.{number % 250}:1"
+        rows_at_once += not acts.take(failure(address=address), 1.0 + number / 1_000)
+    assert rows_at_once == FAILURE.rows_at_once_max == 60
+    told = acts.closed(71.0)
+    assert len(told) == FAILURE.windows_max + 1 == 101
+    assert sum(one.counts["times"] for one in told) == 10_000 - 60
+    assert [one.counts["times"] for one in told if one.address == SEVERAL] == [9_000]
+    assert not acts.take(failure(), 71.0)  # the next minute
 
 
 def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
