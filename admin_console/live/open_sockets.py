@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 from typing import Protocol
 
 from channels.db import database_sync_to_async
@@ -47,22 +48,34 @@ class OpenSockets:
             self._by_session.pop(session_key, None)
         if not self._by_session and self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
+            # It ends later, if at all while a look is on its way: a socket that opens meanwhile gets looks of its own.
+            self._task = None
 
     async def _look_again_and_again(self) -> None:
         known_at_s = time.monotonic()
-        while self._by_session:
+        task = asyncio.current_task()
+        while self._by_session and self._task is task:
             await asyncio.sleep(self.look_every_s)
             try:
                 users = await database_sync_to_async(users_of)(list(self._by_session))
-            except DatabaseError as exc:
-                logger.warning("who holds the open sockets can't be read: %s", exc)
+            except Exception as exc:
+                # Whatever it is: the sockets do not go without looks because one has failed.
+                is_of_database = isinstance(exc, DatabaseError)
+                logger.warning("who holds the open sockets can't be read: %s", exc, exc_info=not is_of_database)
                 if time.monotonic() - known_at_s > UNKNOWN_S_MAX:
                     for _, socket in self._held():
-                        await socket.unknown()
+                        await self._tell(socket.unknown())
                 continue
             known_at_s = time.monotonic()
             for session_key, socket in self._held():
-                await socket.checked(users.get(session_key))
+                await self._tell(socket.checked(users.get(session_key)))
+
+    @staticmethod
+    async def _tell(told: Awaitable[None]) -> None:
+        try:
+            await told
+        except Exception:
+            logger.exception("an open socket could not be told who holds it")  # the others are told all the same
 
     def _held(self) -> list[tuple[str, HeldSocket]]:
         return [(session_key, socket) for session_key, held in self._by_session.items() for socket in held]
