@@ -71,6 +71,7 @@ class AuditKeeper:
         self._retention_ms = retention_ms
         self._check = ChainCheck()
         self._after_id = _FIRST_ID
+        self._is_caught_up = False  # the check has come to the newest row
         self._began_check_ms = 0
         self._file_number = 0
         self._has_new_rows = True
@@ -125,8 +126,9 @@ class AuditKeeper:
             if is_last:
                 return
             self._check_some(database, at_ms)
-        # Not before all rows were found to be in order: what is wrong with one would go with it.
-        is_in_order = self.state.is_complete and not self.state.faults
+        # Not before all rows were found to be in order: what is wrong with one would go with it. And not in the middle
+        # of a check, which would miss what it has not come to.
+        is_in_order = self.state.is_complete and self._is_caught_up and not self.state.faults
         if self._retention_ms and is_in_order and _is_due(self._removed_ms, REMOVE_EVERY_MS, at_ms):
             self._removed_ms = at_ms
             self._remove_old(at_ms)
@@ -147,8 +149,8 @@ class AuditKeeper:
         if rows:
             self._after_id = rows[-1].id
             self._has_new_rows = True
-        is_caught_up = len(rows) < ROWS_A_TICK
-        if is_caught_up:
+        self._is_caught_up = len(rows) < ROWS_A_TICK
+        if self._is_caught_up:
             if self._has_new_rows:
                 self._has_new_rows = False
                 self._row_faults = tuple(self._check.faults(partial(self._id_of_hash, database)))

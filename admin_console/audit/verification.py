@@ -81,7 +81,7 @@ class ChainCheck:
                 self._left_out_count += 1
         elif row.values["action"] == AGEING and row.values["via"] == VIA_SERVER:
             upto, _, removed_hash = row.values["detail"].partition(" ")
-            if upto.isdigit():
+            if upto.isascii() and upto.isdigit():
                 self._removed_upto[removed_hash] = int(upto)
         run = self._runs[-1] if self._runs else None
         if run is not None and row.previous_hash == run.last_hash and row.hash:

@@ -235,6 +235,21 @@ def test_the_keeper_removes_once_a_day_and_never_from_a_list_with_faults(
     assert len(removed) == 2
 
 
+def test_nothing_is_removed_in_the_middle_of_a_check_that_would_miss_it(
+    data_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[int] = []
+    monkeypatch.setattr(keeper_module, "remove_old_rows", lambda before_ms, _: removed.append(before_ms) or 0)
+    monkeypatch.setattr(keeper_module, "ROWS_A_TICK", 4)
+    keeper = AuditKeeper(data_path, data_path / DATABASE, retention_ms=400 * DAY_MS)
+    counts = []
+    # Both are due at once when the machine slept, or its clock was set.
+    for at_ms in (START_MS, START_MS, START_MS, START_MS + 2 * DAY_MS, START_MS + 2 * DAY_MS, START_MS + 2 * DAY_MS):
+        keeper.run_once(at_ms)
+        counts.append(len(removed))
+    assert counts == [0, 0, 1, 1, 1, 2]
+
+
 def test_the_database_lets_nothing_be_removed_behind_what_the_row_names(data_path: Path) -> None:
     with closing(sqlite3.connect(data_path / DATABASE)) as database, database:
         add_rows(data_path, 11, 11, action="remove_old_rows", via="server", detail="4 " + "a" * 64)
