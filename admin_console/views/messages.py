@@ -39,6 +39,11 @@ class Line:
     cut: str
 
 
+def is_offset(text: str) -> bool:
+    """Whether it is a whole number from 0, in ASCII: `isdigit` alone takes "²", too, which is none."""
+    return text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS_MAX
+
+
 @require_safe
 def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     """`?offset=` or `?at=` (UTC): a page from there on; without either the newest."""
@@ -46,7 +51,7 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     complaint = ""
     target: Target | None = None
     if offset_text:
-        if offset_text.isdigit() and len(offset_text) <= OFFSET_DIGITS_MAX:
+        if is_offset(offset_text):
             target = Target(offset=int(offset_text))
         else:
             complaint = f"{offset_text!r} is not an offset: a whole number from 0."

@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.permissions.answers import wants_json
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.messages import OFFSET_DIGITS_MAX, time_ns_of
+from admin_console.views.messages import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.question import Choice, Field, Question, ask
 
 _PLACES = {
@@ -115,7 +115,7 @@ class RewindChannel(ActPage):
     def _still_true(self) -> Shown:
         """What was previewed and confirmed. Raises ComplaintError where it can't be done any more as it was shown."""
         offset_text = self.request.POST["confirmed"]
-        if not offset_text.isdigit() or len(offset_text) > OFFSET_DIGITS_MAX:
+        if not is_offset(offset_text):
             raise ComplaintError(f"{offset_text[:40]!r} is not an offset: a whole number from 0. Nothing was done.")
         offset = int(offset_text)
         now = self._previewed(Target(offset=offset))
@@ -148,7 +148,7 @@ class RewindChannel(ActPage):
         place = self._given("place")
         if place == "offset":
             text = self._given("offset")
-            if not text.isdigit() or len(text) > OFFSET_DIGITS_MAX:
+            if not is_offset(text):
                 raise ComplaintError(f"{text!r} is not an offset: a whole number from 0.")
             return Target(offset=int(text))
         if place == "time":

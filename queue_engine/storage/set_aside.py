@@ -124,7 +124,7 @@ def _checkpoint(directory: str, files: Files) -> Checkpoint | None:
 
 def _position_of(name: str) -> int:
     stem = name.partition(".")[0]
-    return int(stem) if stem.isdigit() else -1
+    return int(stem) if stem.isascii() and stem.isdigit() else -1
 
 
 def _some(names: list[str]) -> str:

@@ -108,6 +108,7 @@ def test_a_released_message_is_not_shown_as_deferred_any_more(engine: EngineRunn
     ("query", "status", "says"),
     [
         ({"offset": "ten"}, 400, "is not an offset"),
+        ({"offset": "²"}, 400, "is not an offset"),
         ({"at": "yesterday"}, 400, "is not a time such as"),
         ({"offset": "51"}, 409, "offset 51 of orders is beyond its end, 50"),
     ],
@@ -231,6 +232,7 @@ def test_a_rewind_back_is_done_as_previewed_though_the_channel_goes_on(engine: E
         ({"place": "end", "confirmed": "x"}, "is not an offset: a whole number from 0. Nothing was done."),
         ({"place": "end", "confirmed": "51"}, "offset 51 of orders is beyond its end, 50."),
         ({"place": "offset", "offset": "x"}, "is not an offset"),
+        ({"place": "offset", "offset": "²"}, "is not an offset"),
     ],
 )
 def test_a_rewind_that_is_not_what_was_previewed_says_why(
