@@ -49,8 +49,8 @@ INSTALLED_APPS = [
 
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
-    "admin_console.pacing.middleware.TakeTurns",
     "admin_console.security.headers.SecurityHeaders",
+    "admin_console.pacing.middleware.TakeTurns",
     "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

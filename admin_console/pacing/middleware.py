@@ -14,7 +14,8 @@ _BUSY = "Too many people are logging in at this moment. Try again in a few secon
 
 
 class TakeTurns:
-    """Outermost. A browser that has logged in before does not wait behind log-ins of strangers."""
+    """Right behind the headers, which its refusals have, too. A browser that has logged in before does not wait behind
+    log-ins of strangers."""
 
     sync_capable = True
     async_capable = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.http import HttpResponse
 from django.test import Client
 
 from admin_console.pacing import pace, turns
@@ -178,11 +179,12 @@ def test_log_ins_beyond_their_share_are_told_to_try_again_and_pages_go_on(monkey
     monkeypatch.setattr(PACE, "is_on", True)
     monkeypatch.setattr(turns, "ALONE_S_MAX", PATIENCE_S)
     monkeypatch.setattr(pace, "LOG_IN_WAIT_S_MAX", 0.01)
-    statuses: list[int] = []
+    answers: list[HttpResponse] = []
 
     def ask() -> None:
-        statuses.extend(Client().get(path).status_code for path in ("/login/", "/static/theme.js"))
+        answers.extend(Client().get(path) for path in ("/login/", "/static/theme.js"))
 
     with PACE._log_ins.turn():
         in_thread(ask).join(PATIENCE_S)
-    assert statuses == [503, 200]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert all("Content-Security-Policy" in answer for answer in answers), "refusals carry the headers, too"
