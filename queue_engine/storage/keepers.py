@@ -189,8 +189,8 @@ class Keepers(ABC, Generic[K]):
         return {number: dict(named) for number, named in self._named.items()}
 
     def _save_or(self, undo: Undo) -> Ticket:
-        assert self.unread is None, "nothing of it is replaced"
         """What was just done is to be written; `undo` takes it back when the disk refuses that."""
+        assert self.unread is None, "nothing of it is replaced"
         self._undos.append(undo)
         return self._file.save()
 
