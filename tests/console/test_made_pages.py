@@ -10,7 +10,9 @@ from django.test import Client
 from admin_console.accounts.roles import Role
 from admin_console.live.changes import CHANGES
 from admin_console.live.hub import get_hub
+from admin_console.management.commands.serve import _http_act
 from admin_console.views import made_pages
+from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.snapshots import START_S, channel, snapshot, topic
@@ -99,6 +101,26 @@ def test_act_over_the_http_api_makes_pages_anew(runner: EngineRunner) -> None:
     assert [is_made(client, "/topics/orders/") for _ in range(2)] == [True, False]
     CHANGES.note()
     assert is_made(client, "/topics/orders/")
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "act_id", "outcome", "is_change"),
+    [
+        ("pause_topic", "", "1", Outcome(), True),
+        ("move_cursor", "", "", Outcome(), True),
+        ("create_topic", "", "", Outcome(created=True), True),
+        ("create_topic", "", "", Outcome(), False),  # it was there
+        ("read_messages", "", "", Outcome(depth=20), False),
+        ("pause_topic", "TOPIC_NOT_FOUND", "", None, False),
+        ("pause_topic", "STORAGE_ERROR: syncing that failed", "1", None, True),  # begun: it may be done
+    ],
+)
+def test_what_changes_nothing_leaves_the_pages(
+    action: str, error: str, act_id: str, outcome: Outcome | None, is_change: bool
+) -> None:
+    details = {"offset": 3} if action == "move_cursor" else {}
+    record = ActRecord(action, "orders", "", "127.0.0.1:1", error, outcome, details=details, act_id=act_id)
+    assert _http_act(record).is_change == is_change
 
 
 def test_page_with_a_range_or_of_what_is_gone_is_not_kept(runner: EngineRunner) -> None:

@@ -326,8 +326,10 @@ class Serving:
 
     def _on_http_act(self, act: ActRecord) -> None:
         """Called on the engine's thread."""
-        CHANGES.note()
-        self._audit_writer.submit(_http_act(act))
+        told = _http_act(act)
+        if told.is_change:
+            CHANGES.note()
+        self._audit_writer.submit(told)
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread: a console without its engine is of no use."""
@@ -395,9 +397,10 @@ def _http_act(act: ActRecord) -> HttpAct:
     via = VIA_TCP if act.via == TCP else VIA_HTTP_API
     about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:
-        return HttpAct(*about, False, act.error, {}, via=via, act_id=act.act_id)
+        # What was not even begun has changed nothing.
+        return HttpAct(*about, False, act.error, {}, via=via, is_change=bool(act.act_id), act_id=act.act_id)
     sentence = sentences.done(act.action, act.topic, act.channel, dict(act.details), act.outcome)
-    is_change = act.outcome.created or not act.action.startswith("create_")
+    is_change = act.outcome.created or not act.action.startswith(("create_", "read_"))
     counts = sentences.outcome_counts(act.outcome)
     return HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
 
