@@ -70,11 +70,8 @@ class AuditWriter:
             then(False)
         elif not is_written_now:
             then(self._put(act, HTTP_ROWS_MAX))
-        else:
-            self._asking[act.act_id] = then
-            if not self._put(act, HTTP_ROWS_MAX):
-                del self._asking[act.act_id]
-                then(False)
+        elif not self._put(act, HTTP_ROWS_MAX, then):
+            then(False)
 
     def submit(self, act: HttpAct) -> None:
         """Hand over one act; beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is counted as lost."""
@@ -104,11 +101,14 @@ class AuditWriter:
         if self._rows:
             logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
 
-    def _put(self, row: HttpAct | AuditRow, most: int) -> bool:
-        """Whether there was room; else it is counted as lost."""
+    def _put(self, row: HttpAct | AuditRow, most: int, then: Callable[[bool], None] | None = None) -> bool:
+        """Whether there was room; else it is counted as lost. then: is told once the row is kept, not where there was
+        no room."""
         with self._lock:
             if len(self._rows) < most:
                 self._rows.append(row)
+                if then is not None:
+                    self._asking[row.act_id] = then  # with its row: the writer answers for both
                 self._wake.set()
                 return True
             self.lost_count += 1
@@ -186,8 +186,10 @@ class AuditWriter:
             )
         self.refusal = reason
         # They wait in memory, as all rows do now: the acts go on.
-        while self._asking:
-            _, then = self._asking.popitem()
+        with self._lock:
+            asking = list(self._asking.values())
+            self._asking.clear()
+        for then in asking:
             then(True)
 
     def _written(self, count: int) -> None:

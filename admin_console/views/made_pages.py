@@ -22,7 +22,7 @@ from admin_console.screens.build import Request
 from admin_console.screens.units import duration
 from admin_console.views.chrome import chrome
 
-# No text of a user has these: they are made anew with each process, and leave it never.
+# No text of a user has these: each process makes its own, and no answer shows them.
 _USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))
 _MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
 # What a page's request says of it; with anything else in the URL it is made for that user alone.
