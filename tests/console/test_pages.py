@@ -87,6 +87,46 @@ def test_a_consumer_that_requeues_everything_is_told_of_on_every_page(engine: En
         assert re.search(r"▲ 2[0-9] attempts", words(page(browser, "/topics/orders/billing/")))
 
 
+def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
+    """Of all that happens to messages the engine's counters tell where they went."""
+    do(engine, "create_channel", "orders", "billing")
+    moved = []
+
+    def look() -> None:
+        taken = engine.submit("stats").result(5)
+        get_hub().write(replace(taken, taken_at_ns=(START_S + len(moved)) * NS_PER_S))
+        rings = get_hub().rings["orders", "billing"]
+        moved.append(rings.change("moved", 1)[0] if len(moved) else 0.0)  # type: ignore[index]
+
+    look()
+    with NsqSocket(engine.tcp_address[1]) as consumer:
+        consumer.identify(msg_timeout=1_000)
+        consumer.subscribe("orders", "billing", rdy=4)
+        do(engine, "publish", "orders", [b"%d" % number for number in range(20)])
+        do(engine, "publish", "orders", [b"later"], defer_ms=60_000)
+        look()
+        first, second, third, _ = (consumer.read_message() for _ in range(4))
+        look()
+        consumer.send(b"RDY 0\n")
+        consumer.finish(first)
+        consumer.send(b"REQ " + second.id + b" 0\nREQ " + third.id + b" 60000\n")
+        wait_for("the requeues", lambda: engine.submit("stats").result(5).topics[0].channels[0].requeue_count == 2)
+        look()
+        wait_for("the timeout", lambda: engine.submit("stats").result(5).topics[0].channels[0].timeout_count == 1)
+        look()
+        do(engine, "release_deferred", "orders", "billing")
+        look()
+        consumer.send(b"RDY 3\n")
+        for _ in range(3):
+            consumer.read_message()
+    wait_for("what it held", lambda: engine.submit("stats").result(5).topics[0].channels[0].disconnect_count == 3)
+    look()
+    assert moved == [0.0] * len(moved)
+    do(engine, "empty_channel", "orders", "billing")
+    look()
+    assert moved[-1] == -20
+
+
 def test_overview_lists_what_needs_somebody(engine: EngineRunner, browser: Client) -> None:
     do(engine, "create_channel", "orders", "billing")
     do(engine, "publish", "orders", [b"one", b"two"])
