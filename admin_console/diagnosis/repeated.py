@@ -15,7 +15,8 @@ def find(vitals: Vitals) -> Finding | None:
     if stats.paused or stats.attempts_max < ATTEMPTS_MIN:
         return None
     attempts = units.plural(stats.attempts_max, "time")
-    which = f" It is the message {stats.attempts_max_id}." if stats.attempts_max_id else ""
+    message_id = stats.attempts_max_id
+    which = f" It is the message {message_id}." if message_id else ""
     return Finding(
         REPEATED,
         WARNING,
@@ -23,5 +24,5 @@ def find(vitals: Vitals) -> Finding | None:
         f"One message has been delivered {attempts} and never finished.",
         f"Its consumers requeue it or let it time out.{which} Look at why it fails; a consumer that finishes it, or "
         "gives up after some attempts, ends this.",
-        f"one message has been delivered {attempts}",
+        f"{f'message {message_id}' if message_id else 'one message'} has been delivered {attempts}",
     )
