@@ -113,10 +113,10 @@ class DiskQueue:
         try:
             return self._recovery.run()
         except OSError as exc:
-            where = f"{self.name} in {self._directory}" if exc.filename is None else f"{self.name} at {exc.filename}"
+            where = f" ({exc.filename})" if exc.filename is not None else ""
             raise StorageError(
-                f"cannot open disk queue {where}: {exc.strerror}; nothing was changed. When the disk "
-                f"can't be mended, move {self.name}.diskqueue.* out of the way: the queue then begins empty"
+                f"cannot open disk queue {self.name} in {self._directory}: {exc.strerror}{where}; nothing was changed. "
+                f"When the disk can't be mended, move {self.name}.diskqueue.* out of the way: the queue is empty then"
             ) from exc
 
     # Figures.

@@ -12,7 +12,7 @@ from queue_engine.storage.disk_queue import DiskQueue
 from queue_engine.storage.disk_queue_format import Meta
 from queue_engine.storage.disk_queue_recovery import Recovered
 from queue_engine.storage.disk_queue_sync import SyncJob, WrittenFile
-from queue_engine.storage.files import is_of_process
+from queue_engine.storage.files import is_no_fault_of_disk
 
 
 class UnreadDiskQueue(DiskQueue):
@@ -57,7 +57,7 @@ class UnreadDiskQueue(DiskQueue):
 
 def reason_of(name: str, error: Exception) -> StorageError:
     """Why queue `name` can't be read. Raises `error` when that is no matter of the queue."""
-    if is_of_process(error):
+    if is_no_fault_of_disk(error):
         raise error
     if isinstance(error, StorageError):
         return error

@@ -29,12 +29,13 @@ def temporary_name(path: str) -> str:
     return f"{path}.{next(_temporary_numbers)}.tmp"
 
 
-def is_of_process(error: BaseException) -> bool:
-    """Whether it is the process that lacks something, descriptors or memory, and no file that is bad.
+def is_no_fault_of_disk(error: BaseException) -> bool:
+    """Whether a file can't be read for another reason than a bad place: the process lacks descriptors or memory, or a
+    link stands there.
 
     error: an OSError, or what was raised from one."""
     cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ELOOP)
 
 
 class NameNotSyncedError(OSError):

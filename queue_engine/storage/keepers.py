@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.errors import StorageError
 from queue_engine.storage.background import Background
-from queue_engine.storage.files import Files, is_of_process
+from queue_engine.storage.files import Files, is_no_fault_of_disk
 from queue_engine.storage.replaced_file import Composed, ReplacedFile
 from queue_engine.ticket import Ticket
 
@@ -77,7 +77,7 @@ class Keepers(ABC, Generic[K]):
         try:
             data = self._files.read_whole(path, FILE_BYTES_MAX)
         except OSError as exc:
-            if is_of_process(exc):
+            if is_no_fault_of_disk(exc):
                 raise
             if self.unread is None:
                 logger.error("%s can't be read, and is read again now and then: %s", path, exc)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from queue_engine.errors import NewerFormatError, StorageError
 from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.files import Files, is_of_process
+from queue_engine.storage.files import Files, is_no_fault_of_disk
 from queue_engine.storage.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.storage.journal_file import JOURNAL_SUFFIX, journal_path
 from queue_engine.storage.journal_format import KNOWN, SEEK, JournalContent, apply, known_upto, read_journal
@@ -80,11 +80,11 @@ class RecoveredProgress:
 
 def progress_or_error(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> RecoveredProgress:
     """As `recover_progress`; what can't be read is told by `error`. Raises NewerFormatError, and
-    StorageError where it is the process that lacks something."""
+    StorageError for what is no fault of the disk."""
     try:
         return recover_progress(directory, files, wanted)
     except StorageError as exc:
-        if isinstance(exc, NewerFormatError) or is_of_process(exc):
+        if isinstance(exc, NewerFormatError) or is_no_fault_of_disk(exc):
             raise
         logger.error("channels of the log stop, since their progress can't be read: %s", exc)
         channels = {number: ChannelProgress(start) for number, (start, _) in wanted.items()}
@@ -188,7 +188,7 @@ def _read_or_note(
     try:
         data = read(path)
     except StorageError as exc:
-        if is_of_process(exc):
+        if is_no_fault_of_disk(exc):
             raise
         found.unread.setdefault(number, {})[path] = index
         found.unread_reasons[number] = exc

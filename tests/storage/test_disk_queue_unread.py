@@ -71,12 +71,12 @@ def test_what_is_put_while_nothing_can_be_read_comes_behind_what_was_there(
         for path in tmp_path.glob(f"q.diskqueue.{what}"):
             places.spoil(path)
         process = Process(tmp_path)
-        assert "cannot open disk queue q at" in str(process.queue.unread_reason)
+        assert "cannot open disk queue q in" in str(process.queue.unread_reason)
         assert "nothing was changed" in str(process.queue.unread_reason)
         process.put(*two)
         assert process.queue.backend_depth == 2
         for refused in (process.take, lambda process=process: process.folder.reopen(process.queue)):
-            with pytest.raises(StorageError, match="cannot open disk queue q at"):
+            with pytest.raises(StorageError, match="cannot open disk queue q in"):
                 refused()
         assert process.queue.durable().error is None
         if ending == "kill":
