@@ -24,6 +24,7 @@ export function addLiveSecond({ second, points, flags }) {
   if (!series) {
     pending.push([second, points]);
     pending = pending.slice(-PENDING_MAX);
+    fetchSeconds(); // they are on their way, or could not be had
     return;
   }
   // Another channel has grown among the deepest: its past has to be fetched.

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenPage
+from tests.support.browser import Complaints
 from tests.support.console_page import LIVE_TIMEOUT_S, create_channel, plotted, wait_for_figure, wait_until_live
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -49,6 +50,27 @@ def page(server: ServerProcess, open_page: OpenPage) -> Page:
     wait_until_live(opened)
     wait_for("the graphs", lambda: plotted(opened, "depth"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
     return opened
+
+
+def test_graphs_come_though_their_seconds_could_not_be_had_at_first(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("status of 503")
+    create_channel(server, "late", "line")
+    opened = open_page("/topics/late/")
+    refused: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503)
+
+    opened.route("**/api/series/**", refuse_once)
+    opened.goto(f"{server.console_url}/topics/late/line/")
+    wait_for("the graphs", lambda: plotted(opened, "depth"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
+    assert refused
 
 
 def test_a_drag_zooms_the_time_of_all_live_graphs_and_nothing_else(server: ServerProcess, page: Page) -> None:
