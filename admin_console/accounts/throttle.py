@@ -108,6 +108,16 @@ class LoginThrottle:
                 elif line := self._lines.get((key.name, key.place)):
                     line.attempts = max(line.attempts - 1, 0)
 
+    def not_checked(self, name: str, address: str, browser: str = "") -> None:
+        """The server was too busy for the attempt: it is none of the user's own failures. The other lines count it, so
+        that a flood stays slow."""
+        with self._lock:
+            for key in _keys(name, address, browser):
+                line = self._lines.get((key.name, key.place))
+                if key.is_own and line is not None:
+                    line.attempts = max(line.attempts - 1, 0)
+                    line.next_s = line.last_s
+
     @property
     def entry_count(self) -> int:
         return len(self._lines)

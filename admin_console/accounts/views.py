@@ -68,6 +68,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         with PACE.away(), hashing.turn(is_known=bool(browser)):
             user = authenticate(request, username=name, password=password)
     except TooBusyError:
+        throttle.not_checked(name, address, browser)
         return _login_page(request, name=name, error=_BUSY, status=503)
     if user is None:
         record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
@@ -120,6 +121,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
                 return render(request, "accounts/password.html", {"errors": errors}, status=400)
             user.set_password(new)
     except TooBusyError:
+        throttle.not_checked(user.username, address, browser)
         return render(request, "accounts/password.html", {"errors": [_BUSY]}, status=503)
     throttle.succeeded(user.username, address, browser)
     user.save(update_fields=["password"])

@@ -299,6 +299,23 @@ def test_known_browsers_go_first_and_the_queue_is_short() -> None:
 def test_log_in_beyond_the_queue_is_told_to_try_again(seconds: Seconds, monkeypatch: pytest.MonkeyPatch) -> None:
     make_user()
     monkeypatch.setattr(hashing_turns, "WAITING_MAX", 0)
-    answer = log_in(Client())
-    assert answer.status_code == 503
-    assert "Too many people are logging in at this moment." in answer.content.decode()
+    for _ in range(NAME_AT_ADDRESS.free + 2):
+        answer = log_in(Client())
+        assert answer.status_code == 503
+        assert "Too many people are logging in at this moment." in answer.content.decode()
+    monkeypatch.setattr(hashing_turns, "WAITING_MAX", WAITING_MAX)
+    assert log_in(Client()).status_code == 302, "what was not checked is no failure"
+
+
+@pytest.mark.parametrize("browser", ["", "b1"])
+def test_attempt_that_was_not_checked_changes_no_wait(browser: str) -> None:
+    seconds = Seconds()
+    throttle = throttle_at(seconds)
+    for _ in range(NAME_AT_ADDRESS.free):
+        assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 0
+    seconds.now_s += 1
+    for _ in range(3):
+        assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 0
+        throttle.not_checked("ada", "192.0.2.1", browser)
+    assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 0
+    assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 2
