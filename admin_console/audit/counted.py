@@ -52,6 +52,7 @@ class _Window:
     message_count: int = 0
     last: HttpAct | AuditRow | None = None
     names: dict[str, None] = field(default_factory=dict)  # what was tried: users, topics
+    actors: dict[str, None] = field(default_factory=dict)
     is_one_source: bool = True
 
 
@@ -87,6 +88,8 @@ class CountedActs:
         name = _name_of(act)
         if name and len(window.names) <= NAMES_SHOWN:
             window.names[name] = None
+        if isinstance(act, AuditRow) and act.actor and len(window.actors) <= NAMES_SHOWN:
+            window.actors[act.actor] = None
         return True
 
     def _may_be_a_row(self, kind: Kind, now_s: float) -> bool:
@@ -146,8 +149,10 @@ def _row_of(window: _Window) -> AuditRow:
     message = f"{window.counted:,} more {window.kind.words}"
     names = list(window.names)
     if window.kind is FAILURE and names:
-        shown = ", ".join(names[:NAMES_SHOWN])
-        message += f", for {shown}" + (" and others" if len(names) > NAMES_SHOWN else "")
+        message += f", for {_some(names)}"
+    is_one_actor = len(window.actors) <= 1
+    if not is_one_actor and window.actors.keys() != window.names.keys():
+        message += f", by {_some(list(window.actors))}"
     message += f". The last: {row.message}" if row.message else "."
     counts = {"times": window.counted}
     if window.message_count:
@@ -157,8 +162,8 @@ def _row_of(window: _Window) -> AuditRow:
         act_id=row.act_id,
         phase=row.phase,
         at_ms=now_ms(),
-        actor=row.actor if is_one_name else "",
-        role=row.role if is_one_name else "",
+        actor=row.actor if is_one_actor else "",
+        role=row.role if is_one_actor else "",
         address=source_of(row.address)[:64] if window.is_one_source else SEVERAL,
         via=row.via,
         action=row.action,
@@ -169,3 +174,7 @@ def _row_of(window: _Window) -> AuditRow:
         message=message[:500],
         counts=counts,
     )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")

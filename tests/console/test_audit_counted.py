@@ -63,6 +63,23 @@ def test_one_name_stays_the_rows_actor() -> None:
     assert (told.actor, told.detail, told.message) == ("ada", "ada", "2 more failed within a minute, for ada.")
 
 
+def test_refusals_of_several_users_at_one_topic_are_nobodys_alone() -> None:
+    acts = CountedActs()
+    for actor in ("ada",) * 5 + ("eve", "ada"):
+        acts.take(row(1, phase=Phase.REFUSED, verdict="refused", actor=actor, message="Ask an admin."), 1.0)
+    [told] = acts.closed(61.0)
+    assert (told.actor, told.role, told.topic, told.channel) == ("", "", "orders", "billing")
+    assert told.message == ("2 more failed within a minute, for orders/billing, by eve, ada. The last: Ask an admin.")
+
+
+def test_refusals_of_one_user_at_many_topics_stay_his() -> None:
+    acts = CountedActs()
+    for number in range(8):
+        acts.take(row(1, phase=Phase.REFUSED, verdict="refused", topic=f"t{number}", channel=""), 1.0)
+    [told] = acts.closed(61.0)
+    assert (told.actor, told.role, told.topic) == ("ada", "admin", "")
+
+
 def test_sources_and_actions_are_counted_apart() -> None:
     acts = CountedActs()
     for _ in range(6):
