@@ -1,6 +1,6 @@
 """What acts put into a channel or took out of it at once, told from what flows through it.
 
-Emptying, moving a channel and deleting are no flow: without this, an emptied channel would look as if it drained.
+Emptying, rewinding and deleting are no flow: without this, an emptied channel would look as if it drained.
 """
 
 from typing import NamedTuple

@@ -79,7 +79,7 @@ def topic_meaning(reading: Reading, name: str) -> Meaning | None:
     if not topic.channels and topic.depth:
         return Meaning(
             "warning",
-            "Nobody receives these messages: the topic has no channel.",
+            "The topic has no channel: no consumer receives its messages.",
             f"{words.sentence(depth)} The first channel that is created gets them all.",
         )
     return None

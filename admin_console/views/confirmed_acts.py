@@ -249,7 +249,7 @@ class ReleaseDeferred(ActPage):
         channel = self.channel_stats()
         return self.pose(
             f"Release deferred messages of {self.name}",
-            [f"{counted(channel.deferred_count, 'deferred message')} will be due now, before the time."],
+            [f"{counted(channel.deferred_count, 'deferred message')} will be due now."],
             button=f"Release deferred of {self.name}",
         )
 

@@ -294,7 +294,7 @@ def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
     page = open_page("/topics/later/now/", graphs=False)
     wait_for_figure(page, "deferred", "1")
     dialog = open_act(page, "Release deferred…")
-    expect(dialog).to_contain_text("1 deferred message will be due now, before the time.")
+    expect(dialog).to_contain_text("1 deferred message will be due now.")
     confirm(dialog, "Release deferred of later/now")
     assert message(page) == "Released 1 deferred message of later/now."
     assert (figure(page, "deferred"), figure(page, "depth")) == ("0", "1")

@@ -182,7 +182,7 @@ def test_topic_without_channel_says_where_messages_stay(engine: EngineRunner, br
     do(engine, "publish", "orders", [b"x"])
     see(engine)
     text = words(page(browser, "/topics/orders/"))
-    assert "Nobody receives these messages: the topic has no channel." in text
+    assert "The topic has no channel: no consumer receives its messages." in text
     assert "Messages stay at the topic until a channel is created" in text
 
 
