@@ -71,7 +71,8 @@ def test_a_million_messages_leave_nothing_behind(tmp_path: Path, mem_queue_size:
     work(engine, clock, workers, 250_000)
     before = blocks()
     work(engine, clock, workers, messages)
-    assert blocks() - before < 1_000
+    # How full the memory queue is just now makes up to 1,400; one block left by each batch of a million makes 2,000.
+    assert blocks() - before < 2_000
     for worker in workers:
         assert worker.channel.in_flight_count == 1
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 300 << 20
