@@ -8,6 +8,7 @@ import os
 import pwd
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -50,7 +51,7 @@ class Command(BaseCommand):
         verbs.add_parser("list", help="list all users")
 
     def handle(self, *, verb: str, **options: Any) -> None:
-        if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
+        if complaint := complaint_about_version(Path(settings.DATABASES["default"]["NAME"])):
             raise CommandError(complaint)
         try:
             getattr(self, f"_{verb}")(**options)
