@@ -57,7 +57,7 @@ def test_log_in_an_act_and_the_socket_work_through_the_proxy(
         expect(page.get_by_role("heading", name="abroad")).to_be_visible()
         assert page.url == f"{ORIGIN}/topics/abroad/"
         cookies = {cookie["name"].rpartition("_")[0]: cookie for cookie in context.cookies()}
-        assert cookies.keys() == {"penstock_session", "penstock_csrf"}
+        assert cookies.keys() == {"penstock_session", "penstock_csrf", "penstock_browser"}
         assert all(cookie["secure"] and cookie["httpOnly"] for cookie in cookies.values())
 
         wait_until_live(page)
