@@ -117,7 +117,9 @@ def _time_s(name: str, text: str) -> int:
         if len(text) > SHOWN_CHARACTERS:
             raise ValueError
         moment = datetime.fromisoformat(text)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        # Of the first and the last day of the calendar some zones have hours that UTC does not have.
+        in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(in_utc.timestamp())
     except (ValueError, OverflowError):
         raise RangeError(f"{name} {_shown(text)} is not a time such as 2026-11-20T10:00Z (UTC).") from None
 

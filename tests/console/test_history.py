@@ -88,6 +88,8 @@ def test_presets_end_now_and_a_span_is_taken_as_utc() -> None:
         ({"from": "2025-06-10T10:00:00Z", "to": "2025-06-10T10:00:30Z"}, "30 s before the end: the shortest range"),
         ({"from": "2024-05-01T00:00Z", "to": "2025-06-10T00:00Z"}, "405 days before the end: the longest range is 400"),
         ({"from": "0001-01-01"}, "the longest range is 400 days"),
+        ({"from": "0001-01-01T00:00+14:00", "to": "0001-01-01T00:00Z"}, "is not a time such as"),
+        ({"from": "2025-06-10", "to": "9999-12-31T23:59-14:00"}, "is not a time such as"),
         ({"from": "2026-01-01T00:00Z"}, "from '2026-01-01T00:00Z' lies ahead"),
     ],
 )
