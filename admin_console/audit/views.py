@@ -46,7 +46,7 @@ class AuditLine:
     """One row as the page shows it."""
 
     row: AuditRow
-    at: datetime
+    at: datetime | None  # None where the row says no time that there is
     action: str
     verdict: str
     tone: str
@@ -105,19 +105,39 @@ def _chain_sentence(state: ChainState | None) -> str:
     return f"The chain of hashes holds: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
 
 
-_TONES = {Verdict.DONE: "", Verdict.FAILED: "danger", Verdict.UNKNOWN: "warning", Verdict.REFUSED: "warning"}
+_TONES: dict[str, str] = {
+    Verdict.DONE: "",
+    Verdict.FAILED: "danger",
+    Verdict.UNKNOWN: "warning",
+    Verdict.REFUSED: "warning",
+}
 
 
 def _line(row: AuditRow) -> AuditLine:
+    """Of any row: what somebody wrote past Penstock may be no verdict, time or number, and is shown all the same."""
     is_orphan = row.phase == Phase.INTENT
     return AuditLine(
         row=row,
-        at=datetime.fromtimestamp(row.at_ms / 1000, UTC),
+        at=_moment(row.at_ms),
         action=_NAMED_ANEW.get(row.action, row.action).replace("_", " "),
         verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
-        tone="warning" if is_orphan else _TONES.get(Verdict(row.verdict), ""),
+        tone="warning" if is_orphan else _TONES.get(row.verdict, ""),
         is_as_written=not complaint_about(
             StoredRow(row.pk, row.previous_hash, row.hash, {name: getattr(row, name) for name in COLUMNS})
         ),
-        counts=", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(row.counts.items())),
+        counts=_counts(row.counts),
     )
+
+
+def _moment(at_ms: object) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC) if isinstance(at_ms, int) else None
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _counts(counts: object) -> str:
+    if not isinstance(counts, dict):
+        return ""
+    known = [(name, number) for name, number in sorted(counts.items()) if isinstance(number, int)]
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in known)

@@ -20,7 +20,7 @@ from admin_console.audit.models import AuditRow
 from admin_console.audit.verification import ChainCheck, all_rows
 from admin_console.database.notices import notices
 from tests.console.test_audit import row
-from tests.console.test_audit_chain import DATABASE, TABLE, add_rows, migrated, tampered, values_of
+from tests.console.test_audit_chain import DATABASE, TABLE, add_rows, insert, migrated, tampered, values_of
 from tests.support.console import client_of, make_user
 
 __all__ = ["migrated"]
@@ -298,3 +298,16 @@ def test_a_row_on_the_page_that_is_not_as_it_was_written_is_marked(db: None) -> 
     page = client.get("/audit/").content.decode()
     assert page.count("not as written") == 1
     assert "The hash of row 2 does not fit what the row says" in page
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"at_ms": 10**17}, {"at_ms": "noon"}, {"verdict": "fine"}, {"counts": [1]}, {"counts": {"depth": "many"}}],
+    ids=str,
+)
+def test_a_row_that_says_nonsense_costs_no_other_row(db: None, fields: dict[str, object]) -> None:
+    append([AuditRow(**values_of(1, actor="adam"))])
+    insert(connection.connection, 2, "a" * 64, values_of(2, actor="eve") | fields)
+    answer = client_of(make_user("reader", Role.OPERATOR)).get("/audit/")
+    assert answer.status_code == 200
+    assert all(name in answer.content.decode() for name in ("adam", "eve"))
