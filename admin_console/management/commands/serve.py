@@ -185,6 +185,7 @@ class Serving:
             self._audit_writer.stop()
             self._audit_keeper.stop()
             self._database.close()
+            _heed_no_more_signals()
         if failure:
             raise CommandError(failure)
         status = 0 if stopped_well else 1
@@ -412,6 +413,12 @@ def _flush_or_drop(stream: Any) -> None:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _heed_no_more_signals() -> None:
+    """Everything is on disk. While Python ends, it would let a late signal end the process with another status."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _leave_even_if_a_thread_stays(status: int) -> None:
