@@ -43,7 +43,9 @@ _LOCAL_SETTINGS = {
     "spark.python.daemon.module": "queue_engine.pipeline.python_daemon",
     # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
     # compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. What is reserved costs
+    # memory only as it is used.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 
 

@@ -14,8 +14,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "penstock-tests",
         scratch=tmp_path_factory.mktemp("spark"),
         master="local[2]",
-        # Short jobs: what the second compiler would gain is less than what it costs.
-        extra={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
     )
     yield session
     session.stop()

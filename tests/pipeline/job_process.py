@@ -84,8 +84,7 @@ def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
         spark = None
         if job == "archive":
             scratch = Path(lake_path).parent / "scratch"
-            options = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-            spark = make_session("job", scratch=scratch, master="local[2]", extra=options)
+            spark = make_session("job", scratch=scratch, master="local[2]")
         context = JobContext(
             spark, lake, LogClient(engine_url), SystemClock(), threading.Event(), lambda state: print(state, flush=True)
         )

@@ -15,8 +15,7 @@ from tests.pipeline.history_rows import SampleFiles, job_context
 def main(lake_path: str, samples_path: str, scratch: str) -> None:
     lake = Lake(lake_path)
     with lake.lock():
-        quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-        spark = make_session("penstock-rollup-test", scratch=Path(scratch), master="local[2]", extra=quick)
+        spark = make_session("penstock-rollup-test", scratch=Path(scratch), master="local[2]")
         samples = SampleFiles(spark, Path(samples_path))
         query = start_rollup_stream(job_context(spark, lake), samples=samples, trigger={"availableNow": True})
         query.awaitTermination()

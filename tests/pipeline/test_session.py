@@ -89,3 +89,9 @@ def test_no_stranger_calls_a_function_of_pythons(spark: SparkSession) -> None:
 
 def test_there_is_no_page(spark: SparkSession) -> None:
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_java_has_room_for_what_it_compiles_in_a_long_life(spark: SparkSession) -> None:
+    """With the default for one compiler, 48 MB, a worker ends once it has run enough different queries."""
+    arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert "-XX:ReservedCodeCacheSize=240m" in list(arguments)

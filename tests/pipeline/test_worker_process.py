@@ -149,7 +149,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         asked_s = time.monotonic()
         server.stop()
         assert group(again) == []
-        assert not Path(f"/proc/{java}").exists()
+        wait_for("Java to be gone", lambda: not Path(f"/proc/{java}").exists(), timeout_s=GONE_WITHIN_S)
         assert time.monotonic() - asked_s <= GONE_WITHIN_S
     assert holder_of(str(lake)) is None
     said = read_worker_state(lake)
