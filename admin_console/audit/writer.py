@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
@@ -129,8 +129,8 @@ class AuditWriter:
             while True:
                 if self.refusal:
                     self._stopping.wait(TRY_AGAIN_S)  # one try a second, however many rows come
-                else:
-                    self._wake.wait(CLOSE_EVERY_S)
+                elif not self._wake.wait(CLOSE_EVERY_S):
+                    connection.close()  # kept from batch to batch: opening one costs as much as writing a row
                 self._wake.clear()
                 is_last = self._stopping.is_set()
                 self._close_windows(is_last=is_last)
@@ -153,9 +153,10 @@ class AuditWriter:
                 self._refused(CONDITION.reason)
                 return
             try:
-                close_old_connections()
+                connection.close_if_file_moved()
                 append([row.row() if isinstance(row, HttpAct) else row for row in batch])
             except Exception as exc:
+                connection.close()
                 # What the database can't take for another reason goes: the thread and the rows behind it go on.
                 if trouble_of(exc) is not Trouble.NONE:
                     self._refused(str(sqlite_error_of(exc)))

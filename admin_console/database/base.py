@@ -1,8 +1,9 @@
-"""Django's SQLite backend, with an eye on every error, and without following a symbolic link.
+"""Django's SQLite backend, with an eye on every error and on the file's place, and without following a symbolic link.
 
 Django finds it by its settings: `"ENGINE": "admin_console.database"`.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from admin_console.private_files import what_is_wrong
 class DatabaseWrapper(sqlite.DatabaseWrapper):
     """One connection."""
 
+    _opened_file: tuple[int, int] | None = None
+
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         name = str(self.settings_dict["NAME"])
         if not name.startswith("file:"):
@@ -27,7 +30,26 @@ class DatabaseWrapper(sqlite.DatabaseWrapper):
             for ending in ("", *JOURNALS):
                 if kind := what_is_wrong(Path(name + ending)):
                     raise NotAFileError(f"{name}{ending} is {kind}")
-        return super().get_new_connection(conn_params)
+        opened = super().get_new_connection(conn_params)
+        self._opened_file = self._file_now()
+        return opened
+
+    def close_if_file_moved(self) -> None:
+        """Close the connection unless its file still lies where it was opened.
+
+        For threads that keep their connection: a damaged database is set aside while the server runs, and what is
+        written to it after that would be lost.
+        """
+        if self.connection is not None and self._file_now() != self._opened_file:
+            self.close()
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Device and inode of the file that the settings name; None for a database in memory, or where none is."""
+        try:
+            stat = os.stat(str(self.settings_dict["NAME"]))
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
 
     @cached_property
     def wrap_database_errors(self) -> "_WatchedErrors":

@@ -5,13 +5,14 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.test import Client, RequestFactory
 
 from admin_console.accounts.roles import Role
@@ -20,8 +21,11 @@ from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import NotAuditedError, begin_act, set_waiting_room
 from admin_console.audit.views import PAGE_ROWS
 from admin_console.audit.writer import AuditWriter
+from admin_console.database.base import DatabaseWrapper
+from admin_console.database.journals import JOURNALS
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.private_files import set_aside
 from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
 from tests.console.test_audit_chain import manage
@@ -168,6 +172,44 @@ def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
     assert [each.topic for each in rows] == [f"t{number}" for number in range(450)] + ["gone"]
     assert (rows[7].via, rows[7].verdict, rows[7].counts) == ("http-api", "done", {"depth": 7})
     assert (rows[-1].verdict, rows[-1].message) == ("failed", "TOPIC_NOT_FOUND")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writer_keeps_its_connection_from_act_to_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    get_new_connection = DatabaseWrapper.get_new_connection
+
+    def counted(wrapper: DatabaseWrapper, parameters: dict[str, object]) -> object:
+        opened.append(threading.current_thread().name)
+        return get_new_connection(wrapper, parameters)
+
+    monkeypatch.setattr(DatabaseWrapper, "get_new_connection", counted)
+    writer = AuditWriter()
+    writer.start()
+    for number in range(20):
+        kept = threading.Event()
+        writer.begin(intent(f"act{number}"), lambda _, kept=kept: kept.set())
+        assert kept.wait(5)
+    writer.stop()
+    assert opened.count("audit-writer") == 1
+
+
+@pytest.mark.django_db
+def test_kept_connection_follows_a_database_that_was_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "console.sqlite3"
+    kept = DatabaseWrapper({**connection.settings_dict, "NAME": str(path)}, "kept")
+    try:
+        for _ in range(2):
+            with kept.cursor() as cursor:
+                cursor.execute("CREATE TABLE seen (name)")
+            opened = kept.connection
+            kept.close_if_file_moved()
+            assert kept.connection is opened
+            set_aside(path, JOURNALS)
+            kept.close_if_file_moved()
+            assert kept.connection is None
+    finally:
+        kept.close()
 
 
 @pytest.mark.django_db(transaction=True)
