@@ -1,17 +1,21 @@
 """Passwords are hashed one at a time; browsers that are known go first, and few wait.
 
-Argon2 leaves the interpreter's lock alone while it computes, but not the processor: a hash beside another would take it
-from the engine.
+Argon2 leaves the interpreter's lock alone while it computes, but not the processor and its caches: a hash beside
+another would take them from the engine, and so would strangers' hashes one right after the other.
 """
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 WAIT_S_MAX = 4.0
 # Of each kind; a hash takes some 40 ms.
 WAITING_MAX = 8
+# Of the time, the most that hashes for strangers take; the pause after one is at most so long.
+STRANGERS_SHARE = 0.1
+PAUSE_S_MAX = 0.4
 
 
 class TooBusyError(Exception):
@@ -21,8 +25,10 @@ class TooBusyError(Exception):
 class HashingTurns:
     """Turns for hashing, first come, first served in each of two queues. Any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
         self._changed = threading.Condition()
+        self._strangers_from_s = 0.0  # no stranger's hash begins before
         self._known: deque[object] = deque()
         self._strangers: deque[object] = deque()
         self._is_taken = False
@@ -31,31 +37,43 @@ class HashingTurns:
     def turn(self, *, is_known: bool, wait_s: float = WAIT_S_MAX) -> Iterator[None]:
         """Hold the turn. is_known: goes before all who are not. Raises TooBusyError, at once where the queue is full,
         else after `wait_s`."""
-        self._take(self._known if is_known else self._strangers, wait_s)
+        self._take(self._known if is_known else self._strangers, self._monotonic_s() + wait_s)
+        began_s = self._monotonic_s()
         try:
             yield
         finally:
             with self._changed:
                 self._is_taken = False
+                now_s = self._monotonic_s()
+                if not is_known:
+                    pause_s = (now_s - began_s) * (1 - STRANGERS_SHARE) / STRANGERS_SHARE
+                    self._strangers_from_s = now_s + min(pause_s, PAUSE_S_MAX)
                 self._changed.notify_all()
 
-    def _take(self, queue: deque[object], wait_s: float) -> None:
+    def _take(self, queue: deque[object], until_s: float) -> None:
         ticket = object()
         with self._changed:
             if len(queue) >= WAITING_MAX:
                 raise TooBusyError
             queue.append(ticket)
             try:
-                if not self._changed.wait_for(lambda: self._is_turn_of(ticket), wait_s):
-                    raise TooBusyError
+                while not self._is_turn_of(ticket):
+                    now_s = self._monotonic_s()
+                    if now_s >= until_s:
+                        raise TooBusyError
+                    wake_s = self._strangers_from_s if now_s < self._strangers_from_s < until_s else until_s
+                    self._changed.wait(wake_s - now_s)
                 self._is_taken = True
             finally:
                 queue.remove(ticket)
                 self._changed.notify_all()
 
     def _is_turn_of(self, ticket: object) -> bool:
-        queue = self._known or self._strangers
-        return not self._is_taken and queue[0] is ticket
+        if self._is_taken:
+            return False
+        if self._known:
+            return self._known[0] is ticket
+        return self._strangers[0] is ticket and self._monotonic_s() >= self._strangers_from_s
 
 
 hashing = HashingTurns()

@@ -1,4 +1,4 @@
-"""The turns of this process: while messages flow, requests have a third of the interpreter, unknown log-ins a tenth."""
+"""The turns of this process: while messages flow, requests have a third of the interpreter, unknown log-ins 4 %."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,7 +7,7 @@ from admin_console.pacing.engine_load import EngineLoad
 from admin_console.pacing.turns import Turns
 
 REQUESTS_SHARE = 1 / 3
-LOG_INS_SHARE = 0.1
+LOG_INS_SHARE = 0.04
 LOG_IN_WAIT_S_MAX = 10.0
 
 

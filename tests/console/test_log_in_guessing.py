@@ -2,16 +2,18 @@
 
 import io
 import ipaddress
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.core.handlers.asgi import ASGIRequest
 from django.test import Client
 
-from admin_console.accounts import hashing_turns, views
+from admin_console.accounts import hashers, hashing_turns, views
 from admin_console.accounts.hashing_turns import WAITING_MAX, HashingTurns, TooBusyError
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
 from admin_console.security.proxy import TrustedProxies
@@ -293,6 +295,28 @@ def test_known_browsers_go_first_and_the_queue_is_short() -> None:
     for thread in threads:
         thread.join(30)
     assert order == ["known", *names[:-1]]
+
+
+def test_a_pause_follows_a_strangers_hash_and_known_browsers_do_not_wait_for_it() -> None:
+    seconds = Seconds()
+    turns = HashingTurns(seconds)
+    with turns.turn(is_known=False, wait_s=0):
+        seconds.now_s += 0.02
+    seconds.now_s += 0.179
+    with pytest.raises(TooBusyError), turns.turn(is_known=False, wait_s=0):
+        pytest.fail("strangers had more than a tenth of the time")
+    with turns.turn(is_known=True, wait_s=0):
+        seconds.now_s += 0.002
+    with turns.turn(is_known=False, wait_s=0):
+        pass
+
+
+def test_hashes_are_computed_with_a_lower_priority() -> None:
+    make_password("one that is hashed")
+    thread = next(one for one in threading.enumerate() if one.name.startswith("password-hashing"))
+    assert thread.native_id is not None
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, thread.native_id) == min(own + hashers.NICE, hashers.NICE_MAX)
 
 
 @pytest.mark.django_db
