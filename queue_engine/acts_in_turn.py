@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from queue_engine.errors import PenstockError
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Backups of a running server: at one moment everything stands still and gets a second name; then all goes on.
 
-Who wants one leaves a request in the data directory (drawn in `storage/backup_files.py`): whoever may read the
+Who wants one leaves a request in the data directory (drawn in `disk/backup_files.py`): whoever may read the
 directory may copy it, and nobody else. The background threads are held between two jobs, the engine's own thread does
 the linking, so the moment is the same for all files: what a kill would leave, with what disk queues have in memory
 written beside it, as a clean stop does. What is staged goes when nobody touches the request for a while.
@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.topic import Topic
-from queue_engine.storage.background import Background
-from queue_engine.storage.backup_files import DIRECTORY, Staging, remove_left
-from queue_engine.storage.disk_queue_backup import QueueCopy
-from queue_engine.storage.disk_queue_store import DiskQueueStore
-from queue_engine.storage.log_store import LogStore
+from queue_engine.disk.background import Background
+from queue_engine.disk.backup_files import DIRECTORY, Staging, remove_left
+from queue_engine.disk_queue.backup import QueueCopy
+from queue_engine.disk_queue.store import DiskQueueStore
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 
 logger = logging.getLogger(__name__)
 

@@ -11,37 +11,22 @@ from collections.abc import Callable
 
 from queue_engine import log_acts
 from queue_engine.acts_in_turn import Act, ActsInTurn
-from queue_engine.clock import NS_PER_S, Clock
+from queue_engine.commit_log.survey import SurveyedTopic
+from queue_engine.consume_queue.set_aside import set_aside
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.errors import (
-    ChannelNotFoundError,
-    InvalidChannelError,
-    InvalidStorageError,
-    InvalidTopicError,
-    LimitError,
-    ReservedTopicError,
-    SegmentUnreadableError,
-    StorageError,
-    TopicNotFoundError,
-    TopologyError,
-)
-from queue_engine.log_guard import LogGuard, UnknownTopicsError
-from queue_engine.names import is_ephemeral, is_reserved, is_valid_name
-from queue_engine.options import Options
-from queue_engine.storage.background import Background
-from queue_engine.storage.files import Files
-from queue_engine.storage.log_survey import SurveyedTopic
-from queue_engine.storage.log_topic_store import KIND as LOG_KIND
-from queue_engine.storage.set_aside import set_aside
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
-from queue_engine.ticket import DONE, Ticket, after, or_unknown
-from queue_engine.topology import (
+from queue_engine.topology.log import TopologyLog
+from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
+from queue_engine.topology.topology import (
     Change,
     ChannelEntry,
     TopicEntry,
@@ -60,7 +45,22 @@ from queue_engine.topology import (
     topic_deleted,
     topic_paused,
 )
-from queue_engine.topology_log import TopologyLog
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.vocabulary.errors import (
+    ChannelNotFoundError,
+    InvalidChannelError,
+    InvalidStorageError,
+    InvalidTopicError,
+    LimitError,
+    ReservedTopicError,
+    SegmentUnreadableError,
+    StorageError,
+    TopicNotFoundError,
+    TopologyError,
+)
+from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)
 

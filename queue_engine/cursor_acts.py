@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.delivery.topic import Topic
-from queue_engine.errors import (
+from queue_engine.log_acts import END, START, Target
+from queue_engine.log_store.log_reader import LogReader
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.readers.cursors import Cursor, EndedCursor
+from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
     InvalidStorageError,
     LimitError,
     TopicChangedError,
 )
-from queue_engine.log_acts import END, START, Target
-from queue_engine.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
-from queue_engine.storage.cursors import Cursor, EndedCursor
-from queue_engine.storage.log_reader import LogReader
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
+from queue_engine.vocabulary.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)

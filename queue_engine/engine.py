@@ -12,14 +12,31 @@ from itertools import islice
 from queue_engine import cursor_acts, log_acts, topic_acts
 from queue_engine.backups import Backups
 from queue_engine.catalog import Catalog
-from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import CursorStats, EngineSnapshot, InFlightStats, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.errors import (
+from queue_engine.disk.background import Background
+from queue_engine.disk.backup_files import refuse_incomplete
+from queue_engine.disk.files import Files
+from queue_engine.disk_queue.closing import AT_ONCE, Closing
+from queue_engine.fencing import fencing
+from queue_engine.figures import Client, Figures
+from queue_engine.log_store.log_leases import Lease
+from queue_engine.log_store.log_reader import Frames, MessagePage
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
+from queue_engine.log_store.record_reader import Records
+from queue_engine.readers.holds import Hold
+from queue_engine.samples.sample_log import DIRECTORY as SAMPLES_DIRECTORY
+from queue_engine.samples.sampler import Sampler
+from queue_engine.storage.store import TopicStore
+from queue_engine.stores import LOG_DIRECTORY, Stores
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import (
     ClosedError,
     FencedError,
     NoRoomError,
@@ -27,28 +44,11 @@ from queue_engine.errors import (
     TopicChangedError,
     TopicNotFoundError,
 )
-from queue_engine.faults import Faults
-from queue_engine.fencing import fencing
-from queue_engine.figures import Client, Figures
-from queue_engine.names import SAMPLES_TOPIC, is_reserved
-from queue_engine.options import Options
-from queue_engine.sampler import Sampler
-from queue_engine.samples import DIRECTORY as SAMPLES_DIRECTORY
-from queue_engine.stop_progress import StopProgress
-from queue_engine.storage.background import Background
-from queue_engine.storage.backup_files import refuse_incomplete
-from queue_engine.storage.closing import AT_ONCE, Closing
-from queue_engine.storage.files import Files
-from queue_engine.storage.holds import Hold
-from queue_engine.storage.log_leases import Lease
-from queue_engine.storage.log_reader import Frames, MessagePage
-from queue_engine.storage.log_store import LogStore
-from queue_engine.storage.log_topic_store import KIND as LOG_KIND
-from queue_engine.storage.record_reader import Records
-from queue_engine.storage.store import TopicStore
-from queue_engine.storage.sync_place import SyncPlace
-from queue_engine.stores import LOG_DIRECTORY, Stores
-from queue_engine.ticket import Ticket, after
+from queue_engine.vocabulary.faults import Faults
+from queue_engine.vocabulary.names import SAMPLES_TOPIC, is_reserved
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.stop_progress import StopProgress
+from queue_engine.vocabulary.ticket import Ticket, after
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
-from queue_engine.errors import PenstockError
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.ticket import Ticket
 
 ActT = TypeVar("ActT", bound=Callable[..., Any])
 

@@ -5,15 +5,15 @@ from typing import Protocol
 
 from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
-from queue_engine.clock import Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.faults import Faults
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
-from queue_engine.version import VERSION
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.faults import Faults
+from queue_engine.vocabulary.version import VERSION
 
 # Channels per slice of a snapshot: a slice of 100 takes well under a millisecond.
 SNAPSHOT_SLICE_CHANNELS = 100

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
-from queue_engine.errors import InvalidStorageError, LimitError
-from queue_engine.run import Batch
-from queue_engine.storage.batch_keys import digest_of
-from queue_engine.storage.holds import Hold
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_leases import Lease, leased_segments
-from queue_engine.storage.log_reader import Frames, LogReader, MessagePage
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.record_reader import Records
-from queue_engine.ticket import Ticket, after, or_unknown
+from queue_engine.log_store.batch_keys import digest_of
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_leases import Lease, leased_segments
+from queue_engine.log_store.log_reader import Frames, LogReader, MessagePage
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.record_reader import Records
+from queue_engine.readers.holds import Hold
+from queue_engine.vocabulary.errors import InvalidStorageError, LimitError
+from queue_engine.vocabulary.run import Batch
+from queue_engine.vocabulary.ticket import Ticket, after, or_unknown
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20

@@ -6,30 +6,30 @@ import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 
-from queue_engine.byte_budget import MemoryBudgets
-from queue_engine.clock import NS_PER_MS, Clock
-from queue_engine.errors import LeaseNotFoundError, StorageError
-from queue_engine.names import is_ephemeral
-from queue_engine.options import Options
-from queue_engine.stop_progress import StopProgress
-from queue_engine.storage.background import Background
-from queue_engine.storage.closing import Closing
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.cursors import Cursor, EndedCursor
-from queue_engine.storage.disk_queue_folder import DiskQueueFolder
-from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE_KIND
-from queue_engine.storage.disk_queue_store import DiskQueueStore
-from queue_engine.storage.files import Files
-from queue_engine.storage.holds import Hold
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.sync_place import SyncPlace
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.disk_queue.closing import Closing
+from queue_engine.disk_queue.folder import DiskQueueFolder
+from queue_engine.disk_queue.store import KIND as DISK_QUEUE_KIND
+from queue_engine.disk_queue.store import DiskQueueStore
+from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.readers.cursors import Cursor, EndedCursor
+from queue_engine.readers.holds import Hold
 from queue_engine.storage.log_stats import LogStats
-from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
-from queue_engine.storage.log_topic_store import KIND as LOG_KIND
-from queue_engine.storage.log_topic_store import LogTopicStore
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
-from queue_engine.storage.sync_place import SyncPlace
-from queue_engine.ticket import Ticket
-from queue_engine.topology import TopicEntry
+from queue_engine.topology.topology import TopicEntry
+from queue_engine.vocabulary.byte_budget import MemoryBudgets
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError
+from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.stop_progress import StopProgress
+from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.errors import InvalidStorageError
-from queue_engine.names import is_ephemeral
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.stores import KINDS
-from queue_engine.ticket import DONE, Ticket, after, or_unknown
+from queue_engine.vocabulary.errors import InvalidStorageError
+from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 
 def create_topic(catalog: Catalog, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:

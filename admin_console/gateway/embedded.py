@@ -23,9 +23,9 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.history import LakeHistory
 from admin_console.pacing.pace import PACE
 from queue_engine.delivery.stats import Outcome
-from queue_engine.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
+from queue_engine.vocabulary.options import Options
 
 logger = logging.getLogger(__name__)
 

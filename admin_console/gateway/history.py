@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-from queue_engine.errors import PenstockError
-from queue_engine.latency_buckets import value_ms_of
-from queue_engine.pipeline.history_files import HistoryFiles
-from queue_engine.storage.own_files import check_own
+from queue_engine.disk.own_files import check_own
+from queue_engine.pipeline.history.files import HistoryFiles
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.latency_buckets import value_ms_of
 
 __all__ = ["HistorySource", "HistoryUnreadableError", "LakeHistory", "value_ms_of"]
 

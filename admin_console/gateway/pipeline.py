@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapshot
-from queue_engine.clock import SystemClock
-from queue_engine.errors import ExpressionError, PenstockError
-from queue_engine.names import is_valid_name
-from queue_engine.pipeline import job_requests
-from queue_engine.pipeline.archive_listing import ArchivedTopic, ArchiveListing
-from queue_engine.pipeline.expressions import parse_expression
-from queue_engine.pipeline.job_state import (
+from queue_engine.pipeline.archive.listing import ArchivedTopic, ArchiveListing
+from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.pipeline.job import requests as job_requests
+from queue_engine.pipeline.job.state import (
     CANCELLED,
     PLAN_PREFIX,
     REPLAY_PREFIX,
@@ -28,13 +25,16 @@ from queue_engine.pipeline.job_state import (
     read_states,
 )
 from queue_engine.pipeline.jobs import JOBS
-from queue_engine.pipeline.lake_lock import LakeHolder, holder_of
-from queue_engine.pipeline.replay_listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
-from queue_engine.pipeline.status_file import BrokenStatusFileError
-from queue_engine.pipeline.work_signs import WorkSigns
-from queue_engine.pipeline.worker_limits import WorkerLimits
-from queue_engine.pipeline.worker_process import WorkerProcess, WorkerProcessState
-from queue_engine.pipeline.worker_state import WorkerState, read_worker_state
+from queue_engine.pipeline.lake.lake_lock import LakeHolder, holder_of
+from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
+from queue_engine.pipeline.replay.listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
+from queue_engine.pipeline.spark.worker_limits import WorkerLimits
+from queue_engine.pipeline.worker.process import WorkerProcess, WorkerProcessState
+from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
+from queue_engine.pipeline.worker.work_signs import WorkSigns
+from queue_engine.vocabulary.clock import SystemClock
+from queue_engine.vocabulary.errors import ExpressionError, PenstockError
+from queue_engine.vocabulary.names import is_valid_name
 
 __all__ = [
     "JOB_SENTENCES",

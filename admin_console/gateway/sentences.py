@@ -3,7 +3,7 @@
 from typing import Any
 
 from queue_engine.delivery.stats import Outcome
-from queue_engine.options import format_duration
+from queue_engine.vocabulary.options import format_duration
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,1 +1,1 @@
-"""Floor 4: a small asyncio client for NSQ servers, and the demo's traffic made with it."""
+"""A small asyncio client for NSQ servers, and the demo's traffic made with it."""

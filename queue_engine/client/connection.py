@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from queue_engine.errors import PenstockError
-from queue_engine.message import FRAME_TYPE_MESSAGE
-from queue_engine.names import NAME_LENGTH_MAX, is_valid_name
 from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
-from queue_engine.version import VERSION
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.message import FRAME_TYPE_MESSAGE
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
+from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError, checked_name
-from queue_engine.message import ID_BYTES, unpack_attempts, unpack_timestamp
+from queue_engine.vocabulary.message import ID_BYTES, unpack_attempts, unpack_timestamp
 
 # Within a message frame's data: the prefix of size and type is gone.
 _ATTEMPTS_AT = 8

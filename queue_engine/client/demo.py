@@ -34,7 +34,7 @@ from queue_engine.client.backlog_limit import BacklogLimit
 from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
 from queue_engine.client.consumer import Consumer, Message
 from queue_engine.client.producer import Producer
-from queue_engine.version import VERSION
+from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from queue_engine.errors import PenstockError
+from queue_engine.vocabulary.errors import PenstockError
 
 logger = logging.getLogger(__name__)
 

@@ -6,15 +6,15 @@ What then happens to each command stands in the README of this package's parent.
 
 from collections.abc import Callable
 
-from queue_engine.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
-from queue_engine.errors import RequestError, StorageError
-from queue_engine.run import Run, SentRun
 from queue_engine.storage.store import Backlog
+from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
+from queue_engine.vocabulary.errors import RequestError, StorageError
+from queue_engine.vocabulary.run import Run, SentRun
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
 # reading costs little beyond its output buffer.

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from queue_engine.run import Run
+from queue_engine.vocabulary.run import Run
 
 
 class Sink(Protocol):

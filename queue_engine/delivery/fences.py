@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from queue_engine.errors import FencedError, StorageError
-from queue_engine.faults import told
+from queue_engine.vocabulary.errors import FencedError, StorageError
+from queue_engine.vocabulary.faults import told
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from collections.abc import Container, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 
-from queue_engine.byte_budget import ByteBudget
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.errors import NotInFlightError, NotOwnerError, RequestError
-from queue_engine.run import Run
+from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError, RequestError
+from queue_engine.vocabulary.run import Run
 
 # The heap is rebuilt when at least this many of its entries are finished deliveries, and they are the most.
 _STALE_MIN = 64

@@ -6,8 +6,8 @@ wall clock's; where that was set back the latency counts as bucket 0.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from queue_engine.latency_buckets import bucket_of
-from queue_engine.run import Run
+from queue_engine.vocabulary.latency_buckets import bucket_of
+from queue_engine.vocabulary.run import Run
 
 
 class LatencyHistogram:

@@ -7,15 +7,15 @@ A call that fails unexpectedly fences the topic (`fences.py`): it refuses what i
 import logging
 from collections.abc import Callable, Sequence
 
-from queue_engine.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.stats import ChannelStats, CursorStats, Outcome, TopicStats
-from queue_engine.errors import FencedError, LimitError, StorageError
-from queue_engine.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
-from queue_engine.run import Batch
 from queue_engine.storage.store import TopicStore
-from queue_engine.ticket import DONE, Ticket, failed
+from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
+from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
+from queue_engine.vocabulary.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
+from queue_engine.vocabulary.run import Batch
+from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 
 logger = logging.getLogger(__name__)
 

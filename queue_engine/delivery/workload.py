@@ -6,11 +6,11 @@ Everything is noted when it happens and done once a turn, however often it was n
 import logging
 from collections.abc import Callable
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.deadlines import DeadlineIndex
 from queue_engine.delivery.topic import Topic
-from queue_engine.errors import StorageError
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 

@@ -23,19 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queue_engine.clock import NS_PER_S, Clock, SystemClock
-from queue_engine.errors import PenstockError, PipelineError
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.job_reports import JobReports
-from queue_engine.pipeline.job_requests import read_replay_request
-from queue_engine.pipeline.job_state import FAILED, REPLAY_PREFIX, RUNNING, WAITING, JobState, is_job_name
-from queue_engine.pipeline.job_thread import JobThread
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.read_options import AUTO, READ_FROM_WORDS
-from queue_engine.pipeline.samples_bar import SamplesBar
-from queue_engine.pipeline.secret_variables import take_token
-from queue_engine.pipeline.worker_limits import DEFAULT, MEMORY, add_option
+from queue_engine.pipeline.history.samples_bar import SamplesBar
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.reports import JobReports
+from queue_engine.pipeline.job.requests import read_replay_request
+from queue_engine.pipeline.job.state import FAILED, REPLAY_PREFIX, RUNNING, WAITING, JobState, is_job_name
+from queue_engine.pipeline.job.thread import JobThread
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
+from queue_engine.pipeline.spark.secret_variables import take_token
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, add_option
+from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
+from queue_engine.vocabulary.errors import PenstockError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

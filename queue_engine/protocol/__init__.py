@@ -1,1 +1,1 @@
-"""Floor 1: bytes on the wire, to commands and back."""
+"""Bytes on the wire, to commands and back."""

@@ -6,7 +6,7 @@ Names are text of valid form; ids are the 16 bytes that stood on the line; times
 import re
 from dataclasses import dataclass
 
-from queue_engine.errors import ProtocolError
+from queue_engine.vocabulary.errors import ProtocolError
 
 NUMBER_DIGITS_MAX = 19
 _NUMBER = re.compile(rb"[0-9]{1,19}\Z")

@@ -3,7 +3,7 @@
 frame, big-endian:
 
     | size i32 | frame type i32 | data … |
-    size counts the type and the data. Types: 0 response, 1 error, 2 message (see queue_engine.message).
+    size counts the type and the data. Types: 0 response, 1 error, 2 message (see queue_engine.vocabulary.message).
 """
 
 import struct

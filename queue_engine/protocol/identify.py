@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from queue_engine.errors import ProtocolError
-from queue_engine.options import Options
-from queue_engine.version import VERSION
+from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.version import VERSION
 
 DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10
 # Client libraries send these two as their own defaults: they ask for nothing in particular.

@@ -21,9 +21,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from io import BytesIO
 
-from queue_engine.errors import ProtocolError
-from queue_engine.message import ID_BYTES
-from queue_engine.names import NAME_LENGTH_MAX, is_reserved, is_valid_name
 from queue_engine.protocol.commands import (
     CLS,
     NOP,
@@ -43,6 +40,9 @@ from queue_engine.protocol.commands import (
     quoted,
     text_of,
 )
+from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.vocabulary.message import ID_BYTES
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_reserved, is_valid_name
 
 LINE_BYTES_MAX = 16 << 10
 # An MPUB's size and count.

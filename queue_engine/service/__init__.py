@@ -1,1 +1,1 @@
-"""Floor 4: asyncio, sockets and the engine's thread."""
+"""Asyncio, sockets and the engine's thread."""

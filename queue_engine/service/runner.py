@@ -12,28 +12,28 @@ from typing import Any
 
 import uvloop
 
-from queue_engine.clock import NS_PER_MS, SystemClock
+from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
-from queue_engine.descriptor_shares import DescriptorShares, current_limit
+from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.disk.files import Files
+from queue_engine.disk_queue.closing import Closing, Job, run_in_turn
 from queue_engine.engine import Engine
-from queue_engine.errors import ClosedError, PenstockError
-from queue_engine.options import Options, split_address
-from queue_engine.service import freed_memory
-from queue_engine.service.act_gate import ActGate, GateOnLoop
-from queue_engine.service.body_budget import BodyBudget
-from queue_engine.service.http_api import HttpApi
-from queue_engine.service.queue_scan import scan_once
-from queue_engine.service.refused_connections import RefusedConnections
-from queue_engine.service.supervision import note_callbacks, supervise
-from queue_engine.service.tcp_server import TcpServer
-from queue_engine.service.turns import Turns
-from queue_engine.service.worker import BackgroundThread
-from queue_engine.stop_progress import StopProgress
-from queue_engine.storage.closing import Closing, Job, run_in_turn
-from queue_engine.storage.dirlock import DirectoryLock
-from queue_engine.storage.files import Files
-from queue_engine.storage.sync_place import SyncPlace
-from queue_engine.ticket import Ticket
+from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.http.api import HttpApi
+from queue_engine.service.loop import freed_memory
+from queue_engine.service.loop.queue_scan import scan_once
+from queue_engine.service.loop.supervision import note_callbacks, supervise
+from queue_engine.service.loop.worker import BackgroundThread
+from queue_engine.service.tcp.server import TcpServer
+from queue_engine.service.tcp.turns import Turns
+from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
+from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
+from queue_engine.vocabulary.errors import ClosedError, PenstockError
+from queue_engine.vocabulary.options import Options, split_address
+from queue_engine.vocabulary.stop_progress import StopProgress
+from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Floor 1: bytes on disk."""
+"""What delivery asks of storage, and what both kinds of storage share."""

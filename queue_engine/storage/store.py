@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from queue_engine.run import Batch, Run
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.run import Batch, Run
+from queue_engine.vocabulary.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from queue_engine.clock import SystemClock
+from queue_engine.commit_log.record import HEADER_BYTES
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.options import Options
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.files import Files
-from queue_engine.storage.record import HEADER_BYTES
+from queue_engine.vocabulary.clock import SystemClock
+from queue_engine.vocabulary.options import Options
 from tests.benchmarks.gate import report, wait_for_go
 from tests.support.engine import settle
 

@@ -22,7 +22,7 @@ from admin_console.gateway.history import LakeHistory
 from admin_console.history.ranges import Range, range_of
 from admin_console.history.series import channel_history, overview_history
 from admin_console.history.store import Part, store_of
-from queue_engine.pipeline.history_writer import ROW_GROUP_ROWS
+from queue_engine.pipeline.history.writer import ROW_GROUP_ROWS
 from tests.support.console_client import ConsoleClient
 from tests.support.history_lake import COUNTERS, GAUGES, HistoryLake
 from tests.support.server import ServerProcess

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from queue_engine.pipeline.job_state import RUNNING, read_states
+from queue_engine.pipeline.job.state import RUNNING, read_states
 from queue_engine.pipeline.jobs import MASTER_VARIABLE
 from tests.benchmarks import history, worker
 from tests.benchmarks.log_scenarios import beside

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from queue_engine.clock import SystemClock
-from queue_engine.pipeline.archive import CURSOR, archive_once
-from queue_engine.pipeline.data_source import PenstockDataSource
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.read_options import FILES, HTTP
-from queue_engine.pipeline.session import make_session
+from queue_engine.pipeline.archive.archive import CURSOR, archive_once
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.data_source import PenstockDataSource
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.read_options import FILES, HTTP
+from queue_engine.pipeline.spark.session import make_session
+from queue_engine.vocabulary.clock import SystemClock
 from tests.benchmarks.scenarios import BATCH
 from tests.support.server import ServerProcess
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from queue_engine.pipeline.job_state import read_states
+from queue_engine.pipeline.job.state import read_states
 from tests.support.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -67,7 +67,7 @@ def running(
         [
             sys.executable,
             "-m",
-            "queue_engine.pipeline.worker",
+            "queue_engine.pipeline.worker.worker",
             f"--engine-url=http://127.0.0.1:{server.http_port}",
             f"--data-path={data_path}",
         ],

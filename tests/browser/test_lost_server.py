@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from queue_engine.options import flag_of
-from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
-from queue_engine.storage.log_topic_store import KIND as LOG
+from queue_engine.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.vocabulary.options import flag_of
 from tests.browser.conftest import OpenPage
 from tests.support.axe import violations
 from tests.support.browser import Complaints

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, StorageState, expect
 
-from queue_engine.pipeline.archive_listing import ArchiveListing
+from queue_engine.pipeline.archive.listing import ArchiveListing
 from queue_engine.pipeline.jobs import ARCHIVE_GATHER_MESSAGES
 from tests.browser.conftest import OpenPage
 from tests.support.browser import Complaints

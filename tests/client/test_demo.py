@@ -9,7 +9,7 @@ import pytest
 from queue_engine.client.backlog_limit import BacklogLimit
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.client.producer import Producer
-from queue_engine.errors import PenstockError
+from queue_engine.vocabulary.errors import PenstockError
 from tests.support.running_engine import RunningEngine
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.descriptor_shares import DescriptorShares
+from queue_engine.vocabulary.descriptor_shares import DescriptorShares
 from tests.support.engine_process import DESCRIPTORS_VARIABLE, EngineProcess
 from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.server import ServerProcess

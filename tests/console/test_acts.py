@@ -16,8 +16,8 @@ from admin_console.gateway import embedded
 from admin_console.gateway.current import get_gateway, set_gateway
 from admin_console.gateway.gateway import EngineUnavailableError
 from queue_engine.delivery.stats import ChannelStats, TopicStats
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.options import Options
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
 

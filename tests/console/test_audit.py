@@ -26,8 +26,8 @@ from admin_console.database.journals import JOURNALS
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.private_files import set_aside
-from queue_engine.options import Options
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.options import Options
 from tests.console.test_audit_chain import manage
 from tests.support.console import client_of, make_user
 from tests.support.server import ROOT, ServerProcess

@@ -18,8 +18,8 @@ from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
 from admin_console.live.hub import Hub, Reading, get_hub
-from queue_engine.latency_buckets import bucket_of
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.latency_buckets import bucket_of
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.history_lake import HistoryLake, window
 from tests.support.snapshots import START_S, channel, snapshot, topic

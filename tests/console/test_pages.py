@@ -11,8 +11,8 @@ from django.test import Client
 
 from admin_console.accounts.roles import Role
 from admin_console.live.hub import get_hub
-from queue_engine.clock import NS_PER_S
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
 from tests.support.snapshots import START_S

@@ -14,12 +14,12 @@ from admin_console.audit.models import AuditRow
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from admin_console.live.hub import get_hub
 from admin_console.screens.build import Request, build_screen
-from queue_engine.errors import JavaMissingError
-from queue_engine.pipeline.job_requests import has_requests, read_replay_request, take_requests
-from queue_engine.pipeline.job_state import JobState, write_state
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.worker_process import WorkerProcess
+from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
+from queue_engine.pipeline.job.state import JobState, write_state
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.worker.process import WorkerProcess
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.errors import JavaMissingError
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.pipeline_lake import archived_topic, planned_replay
 from tests.support.waiting import wait_for
@@ -177,7 +177,7 @@ def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, brow
     )
     set_pipeline(Pipeline(lake, process))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("queue_engine.pipeline.worker_process.find_java", _no_java)
+        patch.setattr("queue_engine.pipeline.worker.process.find_java", _no_java)
         process.start()
         wait_for("the look for Java", lambda: process.state.word == "blocked")
     see(engine)

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queue_engine.options import Options
-from queue_engine.run import Run
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.disk_queue_folder import DiskQueueFolder
-from queue_engine.storage.disk_queue_store import DiskQueueStore
-from queue_engine.storage.log_store import LogStore
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk_queue.folder import DiskQueueFolder
+from queue_engine.disk_queue.store import DiskQueueStore
+from queue_engine.log_store.log_store import LogStore
 from queue_engine.storage.store import Backlog, TopicStore
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.run import Run
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.delayed_store import DelayedStore
 from tests.support.files import FaultyFiles

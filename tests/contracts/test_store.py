@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
-from queue_engine.run import Run
 from queue_engine.storage.store import Backlog
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Run
 from tests.contracts.kinds import KINDS, Shelf, StorageKind, attempts_of, bodies_of, take_all
 
 

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from queue_engine.byte_budget import ByteBudget
-from queue_engine.clock import NS_PER_MS, NS_PER_S
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of
-from queue_engine.message import frame
-from queue_engine.run import Batch, Run, join_runs, run_of_stored
+from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of
+from queue_engine.vocabulary.message import frame
+from queue_engine.vocabulary.run import Batch, Run, join_runs, run_of_stored
 from tests.support.clock import ManualClock
 from tests.support.engine import RecordingSink
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from queue_engine.disk.background import InlineBackground
 from queue_engine.engine import Engine
-from queue_engine.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
 from queue_engine.log_acts import END, Target
-from queue_engine.storage.background import InlineBackground
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, settle

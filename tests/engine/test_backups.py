@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.disk.backup_files import DIRECTORY, INCOMPLETE_NAME, read_list
 from queue_engine.engine import Engine
-from queue_engine.errors import StorageError
-from queue_engine.storage.backup_files import DIRECTORY, INCOMPLETE_NAME, read_list
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.waiting import wait_for

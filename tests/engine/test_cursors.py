@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.engine import Engine
-from queue_engine.errors import (
+from queue_engine.log_acts import Target, log_store_of
+from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
     InvalidStorageError,
@@ -13,7 +14,6 @@ from queue_engine.errors import (
     TopicChangedError,
     TopicNotFoundError,
 )
-from queue_engine.log_acts import Target, log_store_of
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
 

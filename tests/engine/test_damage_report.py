@@ -10,7 +10,7 @@ from admin_console.live.hub import Reading
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell
 from queue_engine.engine import Engine
-from queue_engine.service.http_stats import stats_json
+from queue_engine.service.http.stats import stats_json
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
 

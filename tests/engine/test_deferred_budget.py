@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import NS_PER_S
 from queue_engine.engine import Engine
-from queue_engine.errors import LimitError
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.errors import LimitError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS
 from queue_engine.engine import Engine
-from queue_engine.errors import FencedError, PenstockError, StorageError
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import FencedError, PenstockError, StorageError
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine
 from tests.support.failing_calls import FailingCall

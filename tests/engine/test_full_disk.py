@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import NoRoomError, StorageError, TopologyError
+from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.files import FaultyFiles

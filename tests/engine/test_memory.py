@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.engine import Engine
-from queue_engine.run import Run
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.run import Run
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
 

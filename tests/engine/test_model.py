@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from queue_engine.clock import NS_PER_MS
 from queue_engine.engine import Engine
-from queue_engine.errors import NotInFlightError, NotOwnerError
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.files import FaultyFiles

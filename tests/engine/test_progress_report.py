@@ -11,8 +11,8 @@ from admin_console.live.hub import Reading
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell
 from queue_engine.engine import Engine
-from queue_engine.service.http_metrics import metrics_text
-from queue_engine.service.http_stats import stats_json
+from queue_engine.service.http.metrics import metrics_text
+from queue_engine.service.http.stats import stats_json
 from queue_engine.storage.recovery_report import SHOWN_MAX
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.disk.background import InlineBackground
 from queue_engine.engine import Engine
-from queue_engine.storage.background import InlineBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.files import FaultyFiles

@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_engine.message import FRAME_HEADER_BYTES
-from queue_engine.run import Batch, Run
+from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+from queue_engine.vocabulary.run import Batch, Run
 
 FRAME_BYTES = FRAME_HEADER_BYTES + 100
 

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.errors import CorruptError
-from queue_engine.sample_format import ProcessFigures, compose_sample, decode_sample, encode_sample
+from queue_engine.samples.sample_format import ProcessFigures, compose_sample, decode_sample, encode_sample
+from queue_engine.vocabulary.errors import CorruptError
 from tests.support.samples import channel_row, topic_row
 from tests.support.snapshots import channel, snapshot, topic
 

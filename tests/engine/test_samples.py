@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.errors import ReservedTopicError, TopicNotFoundError
-from queue_engine.latency_buckets import bucket_of
 from queue_engine.log_acts import START, Target
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.sample_format import decode_sample
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.files import Files
+from queue_engine.samples.sample_format import decode_sample
+from queue_engine.vocabulary.errors import ReservedTopicError, TopicNotFoundError
+from queue_engine.vocabulary.latency_buckets import bucket_of
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS
-from queue_engine.errors import CorruptError, StorageError
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.files import Files
 from queue_engine.log_acts import START, Target, read_frames, read_page
-from queue_engine.samples import Identity, SamplesLog, decode_identity, encode_identity
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.files import Files
+from queue_engine.samples.sample_log import Identity, SamplesLog, decode_identity, encode_identity
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import CorruptError, StorageError
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk_queue.folder import SYNCS_OUTSTANDING_MAX
 from queue_engine.engine import Engine
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.disk_queue_folder import SYNCS_OUTSTANDING_MAX
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, settle

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine import topology_log
 from queue_engine.catalog import NUMBERS_AHEAD
+from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.errors import OutcomeUnknownError, StorageError, TopologyError
+from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
-from queue_engine.storage.background import Background, InlineBackground
-from queue_engine.storage.files import Files
-from queue_engine.storage.offset_reservation import OFFSETS_MIN
-from queue_engine.topology import FORMAT, Topology, parse_topology
-from queue_engine.topology_files import encode_entry, load_topology
-from queue_engine.version import VERSION
+from queue_engine.topology import log as topology_log
+from queue_engine.topology.files import encode_entry, load_topology
+from queue_engine.topology.topology import FORMAT, Topology, parse_topology
+from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
+from queue_engine.vocabulary.version import VERSION
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, settle

@@ -8,14 +8,14 @@ from pathlib import Path
 import orjson
 import pytest
 
+from queue_engine.disk.checked_line import encode_line
+from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.errors import NewerTopologyError, StorageError, TopologyError
-from queue_engine.log_guard import LogGuard, UnknownTopicsError
-from queue_engine.storage.checked_line import encode_line
-from queue_engine.storage.files import Files
-from queue_engine.topology import checksum_of
-from queue_engine.topology_files import encode_entry
-from queue_engine.topology_repair import TopologyRepair, lines_of
+from queue_engine.topology.files import encode_entry
+from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
+from queue_engine.topology.repair import TopologyRepair, lines_of
+from queue_engine.topology.topology import checksum_of
+from queue_engine.vocabulary.errors import NewerTopologyError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.topology import file_of, written

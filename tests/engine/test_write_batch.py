@@ -4,12 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.commit_log.record import HAS_BATCH_KEY, HAS_KEYS, REPLAYED, Record
+from queue_engine.disk.background import InlineBackground
 from queue_engine.engine import Engine
-from queue_engine.errors import BatchKeyConflictError, InvalidStorageError, InvalidTopicError, TopicChangedError
 from queue_engine.log_acts import Target
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.record import HAS_BATCH_KEY, HAS_KEYS, REPLAYED, Record
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.errors import (
+    BatchKeyConflictError,
+    InvalidStorageError,
+    InvalidTopicError,
+    TopicChangedError,
+)
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle

@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from queue_engine.run import Batch
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.checkpoint import decode_checkpoint
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_recovery import recover_log
-from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
-from queue_engine.storage.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.commit_log.checkpoint import decode_checkpoint
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
+from queue_engine.commit_log.recovery import recover_log
+from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.disk.background import InlineBackground
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.vocabulary.run import Batch
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.store_crash_states import Known, everything_of
 from tests.support.clock import ManualClock

@@ -19,12 +19,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from queue_engine.errors import StorageError
-from queue_engine.run import Batch
-from queue_engine.storage.commit_log import CommitLog, SyncPolicy
-from queue_engine.storage.log_recovery import recover_log
-from queue_engine.storage.record import RecordHeader, RecordLostError, message_ids
-from queue_engine.storage.segment import LogSegments
+from queue_engine.commit_log.commit_log import CommitLog, SyncPolicy
+from queue_engine.commit_log.record import RecordHeader, RecordLostError, message_ids
+from queue_engine.commit_log.recovery import recover_log
+from queue_engine.commit_log.segment import LogSegments
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Batch
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import SimulatedFiles

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from queue_engine.storage import commit_log, log_group, log_recovery, open_segment, record, work_ahead
-from queue_engine.storage.commit_log import CommitLog
-from queue_engine.storage.files import Files
-from queue_engine.storage.open_segment import OpenSegment
-from queue_engine.storage.record import KIND_SEAL
-from queue_engine.storage.segment import LogSegments
+from queue_engine.commit_log import commit_log, open_segment, record, work_ahead
+from queue_engine.commit_log import group as log_group
+from queue_engine.commit_log import recovery as log_recovery
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.open_segment import OpenSegment
+from queue_engine.commit_log.record import KIND_SEAL
+from queue_engine.commit_log.segment import LogSegments
+from queue_engine.disk.files import Files
 
 Patch = pytest.MonkeyPatch
 

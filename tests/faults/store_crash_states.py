@@ -21,14 +21,14 @@ import os
 import time
 from random import Random
 
-from queue_engine.errors import StorageError
-from queue_engine.run import Run
-from queue_engine.storage.background import Background, InlineBackground
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.ticket import Ticket
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Run
+from queue_engine.vocabulary.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock

@@ -2,16 +2,19 @@
 
 from typing import Any
 
-from queue_engine.errors import StorageError
-from queue_engine.storage import floors, log_topic_store, progress_journal, progress_recovery, queue_index
-from queue_engine.storage.commit_log import CommitLog
-from queue_engine.storage.consume_queue import ConsumeQueue
-from queue_engine.storage.holds import Holds
-from queue_engine.storage.journal_file import JournalFile
-from queue_engine.storage.log_recovery import _Recovery
-from queue_engine.storage.open_segment import OpenSegment
-from queue_engine.storage.progress_journal import ProgressJournal
-from queue_engine.storage.progress_merge import ProgressMerge
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.open_segment import OpenSegment
+from queue_engine.commit_log.recovery import _Recovery
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.log_store import log_topic_store
+from queue_engine.progress import floors, queue_index
+from queue_engine.progress import journal as progress_journal
+from queue_engine.progress import recovery as progress_recovery
+from queue_engine.progress.journal import ProgressJournal
+from queue_engine.progress.journal_file import JournalFile
+from queue_engine.progress.merge import ProgressMerge
+from queue_engine.readers.holds import Holds
+from queue_engine.vocabulary.errors import StorageError
 from tests.faults.mutants import Mutant, Patch, _nothing
 
 # Errors of the disk.

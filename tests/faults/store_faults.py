@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from queue_engine.errors import StorageError
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_store import TopicOpening
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.log_store.log_store import TopicOpening
+from queue_engine.vocabulary.errors import StorageError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.faults.store_crash_states import RESERVED, Era, Known, StoreScript, everything_of, start_store
 from tests.support.clock import ManualClock

@@ -3,20 +3,22 @@
 from dataclasses import replace
 from typing import Any
 
-from queue_engine.storage import checkpointer, progress_journal, progress_recovery
-from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.checkpointer import Checkpointer
-from queue_engine.storage.consume_queue import ConsumeQueue
-from queue_engine.storage.holds import Holds
-from queue_engine.storage.hole_punching import HolePuncher
-from queue_engine.storage.holes import Holes
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_store import LogStore
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.progress_journal import ProgressJournal
-from queue_engine.storage.progress_merge import ProgressMerge
-from queue_engine.storage.queue_files import QueueFiles
-from queue_engine.storage.queue_recovery import QueueRecovery
+from queue_engine.commit_log.holes import Holes
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.consume_queue.queue_files import QueueFiles
+from queue_engine.log_store import checkpointer
+from queue_engine.log_store.checkpointer import Checkpointer
+from queue_engine.log_store.hole_punching import HolePuncher
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.queue_recovery import QueueRecovery
+from queue_engine.progress import journal as progress_journal
+from queue_engine.progress import recovery as progress_recovery
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.journal import ProgressJournal
+from queue_engine.progress.merge import ProgressMerge
+from queue_engine.readers.holds import Holds
 from tests.faults.mutants import Mutant, Patch, _nothing
 
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from queue_engine import topology_log
-from queue_engine.errors import TopologyError
-from queue_engine.storage.background import InlineBackground
-from queue_engine.topology import largest_msg_size_grown, numbers_reserved
-from queue_engine.topology_files import TopologyFiles
-from queue_engine.topology_log import RETRY_NS, TopologyLog
+from queue_engine.disk.background import InlineBackground
+from queue_engine.topology import log as topology_log
+from queue_engine.topology.files import TopologyFiles
+from queue_engine.topology.log import RETRY_NS, TopologyLog
+from queue_engine.topology.topology import largest_msg_size_grown, numbers_reserved
+from queue_engine.vocabulary.errors import TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.topology_crash_states import DIRECTORY, explore, names_on
 from tests.support.simulated_disk import SimulatedFiles

@@ -16,11 +16,11 @@ import logging
 import time
 from random import Random
 
-from queue_engine.errors import OutcomeUnknownError, TopologyError
-from queue_engine.storage.background import InlineBackground
-from queue_engine.topology import Change, TopicEntry, topic_created, topic_deleted
-from queue_engine.topology_files import TopologyFiles
-from queue_engine.topology_log import RETRY_NS, TopologyLog
+from queue_engine.disk.background import InlineBackground
+from queue_engine.topology.files import TopologyFiles
+from queue_engine.topology.log import RETRY_NS, TopologyLog
+from queue_engine.topology.topology import Change, TopicEntry, topic_created, topic_deleted
+from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.simulated_disk import SimulatedFiles
 

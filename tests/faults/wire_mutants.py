@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.run import Run
-from queue_engine.storage.disk_queue_store import DiskQueueBacklog
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.progress_journal import ProgressJournal
+from queue_engine.disk_queue.store import DiskQueueBacklog
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.progress.journal import ProgressJournal
+from queue_engine.vocabulary.run import Run
 
 Patch = pytest.MonkeyPatch
 # One in so many is treated wrongly: a fault that strikes always is no test of the test.

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from queue_engine.clock import SystemClock
-from queue_engine.pipeline.archive_manifest import ArchiveManifest, list_archives
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.job_state import JobState
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.part_reader import PartReader
-from queue_engine.pipeline.read_options import HTTP, ReadOptions
-from queue_engine.pipeline.read_plan import plan_parts
-from queue_engine.pipeline.wanted_range import WantedRange
+from queue_engine.pipeline.archive.manifest import ArchiveManifest, list_archives
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import JobState
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.part_reader import PartReader
+from queue_engine.pipeline.source.read_options import HTTP, ReadOptions
+from queue_engine.pipeline.source.read_plan import plan_parts
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.clock import SystemClock
 from tests.support.engine_api import EngineApi
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from queue_engine.clock import NS_PER_MS, SystemClock
-from queue_engine.pipeline.history_manifest import read_history
-from queue_engine.pipeline.history_schema import MINUTES
-from queue_engine.pipeline.job_context import JobContext
+from queue_engine.pipeline.history.manifest import read_history
+from queue_engine.pipeline.history.schema import MINUTES
+from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.jobs import JOBS
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.read_options import AUTO, HTTP
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.read_options import AUTO, HTTP
+from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from tests.pipeline.archive_reading import archive_of, cursor_of, publish, rows_of, switch_on
 from tests.pipeline.history_rows import read_rows
 from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster

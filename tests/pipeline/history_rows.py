@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from queue_engine.pipeline.history_files import HistoryFiles
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.history.files import HistoryFiles
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.lake.lake import Lake
 from tests.support.clock import ManualClock
 from tests.support.engine_samples import Key, Row
 

@@ -13,10 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
-from queue_engine.clock import SystemClock
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.vocabulary.clock import SystemClock
 from tests.pipeline.kill_moments import Death
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -74,9 +74,9 @@ def end_with_parent() -> None:
 
 
 def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
-    from queue_engine.pipeline.archive import archive_once
-    from queue_engine.pipeline.replay import run_replay
-    from queue_engine.pipeline.session import make_session
+    from queue_engine.pipeline.archive.archive import archive_once
+    from queue_engine.pipeline.replay.replay import run_replay
+    from queue_engine.pipeline.spark.session import make_session
 
     end_with_parent()
     lake = Lake(lake_path)

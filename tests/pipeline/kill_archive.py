@@ -16,11 +16,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.archive_manifest import list_archives
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.replay import ReplayRequest, plan_replay
-from queue_engine.pipeline.replay_plan import read_progress
+from queue_engine.pipeline.archive.manifest import list_archives
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.plan import read_progress
+from queue_engine.pipeline.replay.replay import ReplayRequest, plan_replay
+from queue_engine.pipeline.source.log_client import LogClient
 from tests.pipeline.archive_reading import (
     archives,
     data_files,
@@ -203,7 +203,7 @@ def run_replay(directory: Path, engine: EngineProcess, spark: object, *, message
 
 
 def main() -> None:
-    from queue_engine.pipeline.session import make_session
+    from queue_engine.pipeline.spark.session import make_session
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--messages", type=int, default=1_000_000)

@@ -6,9 +6,9 @@ python -m tests.pipeline.rollup_process LAKE SAMPLES SCRATCH
 import sys
 from pathlib import Path
 
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.rollups import start_rollup_stream
-from queue_engine.pipeline.session import make_session
+from queue_engine.pipeline.history.rollups import start_rollup_stream
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.spark.session import make_session
 from tests.pipeline.history_rows import SampleFiles, job_context
 
 

@@ -10,11 +10,11 @@ from urllib.error import HTTPError
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.errors import OffsetBeyondEndError
-from queue_engine.pipeline.archive import archive_once
-from queue_engine.pipeline.archive_manifest import ArchiveGap
-from queue_engine.pipeline.job_state import RUNNING, WAITING
-from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.archive.archive import archive_once
+from queue_engine.pipeline.archive.manifest import ArchiveGap
+from queue_engine.pipeline.job.state import RUNNING, WAITING
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import OffsetBeyondEndError
 from tests.pipeline.archive_reading import (
     archive_of,
     archives,

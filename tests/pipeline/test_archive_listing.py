@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive_listing import ArchiveListing
+from queue_engine.pipeline.archive.listing import ArchiveListing
 from tests.support.pipeline_lake import archived_topic
 
 

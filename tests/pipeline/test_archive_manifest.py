@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.errors import LakeDamagedError
-from queue_engine.pipeline.archive_manifest import (
+from queue_engine.pipeline.archive.manifest import (
     ArchivedFile,
     ArchiveGap,
     ArchiveManifest,
@@ -17,7 +16,8 @@ from queue_engine.pipeline.archive_manifest import (
     read_archive,
     write_archive,
 )
-from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import LakeDamagedError
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.errors import ArchiveMismatchError
-from queue_engine.pipeline.archive_staging import MISSING, staged_topics
-from queue_engine.pipeline.archive_step import write_rows
-from queue_engine.pipeline.schemas import MESSAGES
-from queue_engine.pipeline.wanted_range import WantedRange
+from queue_engine.pipeline.archive.staging import MISSING, staged_topics
+from queue_engine.pipeline.archive.step import write_rows
+from queue_engine.pipeline.source.schemas import MESSAGES
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.errors import ArchiveMismatchError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

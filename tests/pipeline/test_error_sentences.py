@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_engine.errors import OffsetGoneError, PipelineError
-from queue_engine.pipeline.error_sentences import SENTENCE_LENGTH_MAX, sentence_of
+from queue_engine.pipeline.job.error_sentences import SENTENCE_LENGTH_MAX, sentence_of
+from queue_engine.vocabulary.errors import OffsetGoneError, PipelineError
 
 # Errors as Spark 4 words them. Their classes are made here: processes that read sentences have no Spark.
 Py4JJavaError = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
@@ -28,7 +28,7 @@ STAGE_FAILED = (
         (
             RuntimeError(
                 "[STREAM_FAILED] Query [id = 1] terminated\n  File x\n"
-                "queue_engine.errors.OffsetGoneError: offset 7 of orders is gone\n\n\tat org.apache.spark.X"
+                "queue_engine.vocabulary.errors.OffsetGoneError: offset 7 of orders is gone\n\n\tat org.apache.spark.X"
             ),
             "offset 7 of orders is gone.",
         ),

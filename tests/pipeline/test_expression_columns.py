@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.expression_columns import spark_column
-from queue_engine.pipeline.expression_rows import row_predicate
-from queue_engine.pipeline.expressions import parse_expression
+from queue_engine.pipeline.expression.columns import spark_column
+from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.pipeline.expression.rows import row_predicate
 from tests.pipeline.test_expressions import HOSTILE
 
 SCHEMA = (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from queue_engine.errors import ExpressionError
-from queue_engine.pipeline.expression_rows import row_predicate
-from queue_engine.pipeline.expressions import parse_expression
+from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.pipeline.expression.rows import row_predicate
+from queue_engine.vocabulary.errors import ExpressionError
 
 PIPELINE = Path(__file__).resolve().parent.parent.parent / "queue_engine" / "pipeline"
 

@@ -6,14 +6,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.errors import LakeDamagedError
-from queue_engine.pipeline.compaction import compact
-from queue_engine.pipeline.history_files import HistoryFiles
-from queue_engine.pipeline.history_manifest import History, HistoryFile, change_history, read_history
-from queue_engine.pipeline.history_schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES, RETENTION_S
-from queue_engine.pipeline.history_writer import described
-from queue_engine.pipeline.lake import HISTORY_MANIFEST, Lake
-from queue_engine.pipeline.rollup_stream import merge_closed_windows
+from queue_engine.pipeline.history.compaction import compact
+from queue_engine.pipeline.history.files import HistoryFiles
+from queue_engine.pipeline.history.manifest import History, HistoryFile, change_history, read_history
+from queue_engine.pipeline.history.rollup_stream import merge_closed_windows
+from queue_engine.pipeline.history.schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES, RETENTION_S
+from queue_engine.pipeline.history.writer import described
+from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.vocabulary.errors import LakeDamagedError
 from tests.pipeline.history_rows import SampleFiles, job_context, read_rows
 from tests.support.clock import ManualClock
 from tests.support.engine_samples import EngineModel, Key, Row, minutes_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import JavaMissingError
-from queue_engine.pipeline.java import find_java
+from queue_engine.pipeline.spark.java import find_java
+from queue_engine.vocabulary.errors import JavaMissingError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -52,7 +52,7 @@ def test_without_any_the_error_tells_what_was_found_and_what_mends_it(
 @pytest.mark.timeout(300)
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from queue_engine.pipeline.session import make_session\n"
+        "import sys; from pathlib import Path; from queue_engine.pipeline.spark.session import make_session\n"
         "s = make_session('java', scratch=Path(sys.argv[1]), master='local[1]')\n"
         "print(s.range(5).count(), s._jvm.java.lang.System.getProperty('java.home'))\n"
         "s.stop()\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job_state import (
+from queue_engine.pipeline.job.state import (
     STATE_BYTES_MAX,
     STATES_MAX,
     JobState,
@@ -15,7 +15,7 @@ from queue_engine.pipeline.job_state import (
     read_states,
     write_state,
 )
-from queue_engine.pipeline.status_file import BrokenStatusFileError
+from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 
 STATE = JobState(
     job="archive",

@@ -11,16 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from queue_engine.errors import (
-    BatchConflictError,
-    NotALogTopicError,
-    PipelineError,
-    ReadOptionError,
-    TopicReplacedError,
-)
-from queue_engine.pipeline.data_source import PenstockDataSource
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.message_writer import (
+from queue_engine.pipeline.source.data_source import PenstockDataSource
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.message_writer import (
     CHUNK_BYTES_MAX,
     CHUNK_ROWS_MAX,
     MessageWriter,
@@ -29,7 +22,14 @@ from queue_engine.pipeline.message_writer import (
     chunks_of,
     write_part,
 )
-from queue_engine.pipeline.read_options import WriteOptions
+from queue_engine.pipeline.source.read_options import WriteOptions
+from queue_engine.vocabulary.errors import (
+    BatchConflictError,
+    NotALogTopicError,
+    PipelineError,
+    ReadOptionError,
+    TopicReplacedError,
+)
 from tests.support.engine_process import EngineProcess
 from tests.support.log_topics import publish, published
 

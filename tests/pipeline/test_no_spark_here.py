@@ -14,8 +14,8 @@ FOREIGN = ("pyspark", "py4j", "pyarrow", "pandas")
 
 PROGRAMS = (
     "import queue_engine.service.runner",
-    "import queue_engine.pipeline.worker_process, queue_engine.pipeline.jobs, queue_engine.pipeline.worker",
-    "import queue_engine.pipeline.archive_listing, queue_engine.pipeline.replay_listing",
+    "import queue_engine.pipeline.worker.process, queue_engine.pipeline.jobs, queue_engine.pipeline.worker.worker",
+    "import queue_engine.pipeline.archive.listing, queue_engine.pipeline.replay.listing",
     "import django; django.setup(); import admin_console.asgi, admin_console.urls",
     "import django; django.setup(); import admin_console.management.commands.serve",
     "import django; django.setup(); import admin_console.management.commands.pipeline",

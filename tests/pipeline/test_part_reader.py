@@ -11,22 +11,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from queue_engine.errors import (
-    EngineRefusedError,
-    EngineUnreachableError,
-    LeaseLostError,
-    NotALogTopicError,
-    OffsetBeyondEndError,
-    OffsetGoneError,
-    SegmentMissingError,
-    TopicMissingError,
-    TopicReplacedError,
-)
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.part_reader import PartReader
-from queue_engine.pipeline.read_options import AUTO, FILES, HTTP, REPORT, ReadOptions
-from queue_engine.pipeline.read_plan import (
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.part_reader import PartReader
+from queue_engine.pipeline.source.read_options import AUTO, FILES, HTTP, REPORT, ReadOptions
+from queue_engine.pipeline.source.read_plan import (
     LEASE_TTL_MS,
     Bounds,
     HttpPart,
@@ -37,7 +25,19 @@ from queue_engine.pipeline.read_plan import (
     plan_parts,
     plan_ranges,
 )
-from queue_engine.pipeline.record_columns import DAMAGED, MissingRange
+from queue_engine.pipeline.source.record_columns import DAMAGED, MissingRange
+from queue_engine.vocabulary.errors import (
+    EngineRefusedError,
+    EngineUnreachableError,
+    LeaseLostError,
+    NotALogTopicError,
+    OffsetBeyondEndError,
+    OffsetGoneError,
+    SegmentMissingError,
+    TopicMissingError,
+    TopicReplacedError,
+)
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 from tests.support.log_topics import Published, publish, published
 from tests.support.ports import free_ports

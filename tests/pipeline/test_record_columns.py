@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.pipeline.arrow_schemas import MESSAGES
-from queue_engine.pipeline.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
-from queue_engine.pipeline.wanted_range import WantedRange
-from queue_engine.run import Batch
-from queue_engine.storage.record import (
+from queue_engine.commit_log.record import (
     HEADER_BYTES,
     REPLAYED,
     RecordLostError,
@@ -21,7 +17,11 @@ from queue_engine.storage.record import (
     encode_seal,
     message_ids,
 )
-from queue_engine.storage.segment import encode_segment_head
+from queue_engine.commit_log.segment import encode_segment_head
+from queue_engine.pipeline.source.arrow_schemas import MESSAGES
+from queue_engine.pipeline.source.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.run import Batch
 
 POSITION = 1 << 32
 SALT = 0x1122334455667788

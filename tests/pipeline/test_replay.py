@@ -8,18 +8,18 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.errors import (
+from queue_engine.pipeline.archive.archive import archive_once
+from queue_engine.pipeline.job.state import DONE, WAITING
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.plan import STEP_BYTES_MAX, read_plan, read_progress
+from queue_engine.pipeline.replay.replay import ReplayRequest, plan_replay, run_replay
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.vocabulary.errors import (
     ExpressionError,
     NotALogTopicError,
     PipelineError,
     TopicReplacedError,
 )
-from queue_engine.pipeline.archive import archive_once
-from queue_engine.pipeline.job_state import DONE, WAITING
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.replay import ReplayRequest, plan_replay, run_replay
-from queue_engine.pipeline.replay_plan import STEP_BYTES_MAX, read_plan, read_progress
 from tests.pipeline.archive_reading import archive_of, bodies_of, job, publish, published, rows_of, switch_on
 from tests.pipeline.test_expressions import HOSTILE
 from tests.support.engine_process import EngineProcess

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.history_manifest import read_history
-from queue_engine.pipeline.history_schema import MINUTES
-from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.history.manifest import read_history
+from queue_engine.pipeline.history.schema import MINUTES
+from queue_engine.pipeline.lake.lake import Lake
 from tests.pipeline.history_rows import SampleFiles, read_rows
 from tests.support.engine_samples import EngineModel, body_of, minutes_of
 from tests.support.waiting import wait_for

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.compaction import EARLY_S
-from queue_engine.pipeline.history_manifest import FRESH, read_history
-from queue_engine.pipeline.history_schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES
-from queue_engine.pipeline.job_state import JobState
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.percentiles import percentiles_ms
-from queue_engine.pipeline.rollups import compact, start_rollup_stream
+from queue_engine.pipeline.history.compaction import EARLY_S
+from queue_engine.pipeline.history.manifest import FRESH, read_history
+from queue_engine.pipeline.history.percentiles import percentiles_ms
+from queue_engine.pipeline.history.rollups import compact, start_rollup_stream
+from queue_engine.pipeline.history.schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES
+from queue_engine.pipeline.job.state import JobState
+from queue_engine.pipeline.lake.lake import Lake
 from tests.pipeline.history_rows import SampleFiles, job_context, read_rows
 from tests.support.engine_samples import COUNTERS, GAUGES, EngineModel, Key, Row, Sample, body_of, hours_of, minutes_of
 

@@ -7,10 +7,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from queue_engine.errors import UnreadableSampleError
-from queue_engine.pipeline.history_schema import COUNTERS, GAUGES, SAMPLE_ROWS
-from queue_engine.pipeline.latency_sums import sum_lists
-from queue_engine.pipeline.sample_rows import rows_of, sample_rows
+from queue_engine.pipeline.history.latency_sums import sum_lists
+from queue_engine.pipeline.history.sample_rows import rows_of, sample_rows
+from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, SAMPLE_ROWS
+from queue_engine.vocabulary.errors import UnreadableSampleError
 from tests.support.engine_samples import EngineModel, Sample, body_of, minutes_of
 
 AT_MS = 1_800_000_007_123

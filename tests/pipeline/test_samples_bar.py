@@ -4,12 +4,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.job_state import JobState
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import TopicState
-from queue_engine.pipeline.samples_bar import SamplesBar
+from queue_engine.pipeline.history.samples_bar import SamplesBar
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import JobState
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import TopicState
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 
 RESERVED = 1 << 20

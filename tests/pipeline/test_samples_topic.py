@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.clock import NS_PER_S
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.pipeline import transforms
-from queue_engine.pipeline.history_schema import MINUTES
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.rollup_stream import CHECKPOINT, samples_offset, start_rollup_stream
-from queue_engine.pipeline.samples_topic import SamplesTopic
+from queue_engine.pipeline.history import transforms
+from queue_engine.pipeline.history.rollup_stream import CHECKPOINT, samples_offset, start_rollup_stream
+from queue_engine.pipeline.history.samples_topic import SamplesTopic
+from queue_engine.pipeline.history.schema import MINUTES
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.pipeline.history_rows import job_context, read_rows
 from tests.pipeline.sampling_process import sample_and_be_killed
 from tests.support.engine_process import EngineProcess

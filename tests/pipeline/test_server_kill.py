@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive_manifest import list_archives
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.lake_lock import holder_of
+from queue_engine.pipeline.archive.manifest import list_archives
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.lake_lock import holder_of
 from tests.pipeline.archive_reading import archive_of, bodies_of, cursor_of, data_files, named_files, publish, switch_on
 from tests.pipeline.test_worker_process import START_TIMEOUT_S, group, ready_worker
 from tests.support.server import ServerProcess

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from queue_engine.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
-from queue_engine.pipeline.log_client import LogClient, TopicState
-from queue_engine.pipeline.read_options import REPORT, ReadOptions
-from queue_engine.pipeline.read_plan import plan_parts
-from queue_engine.pipeline.record_columns import GONE, REPLACED, MissingRange
-from queue_engine.pipeline.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
-from queue_engine.pipeline.wanted_range import WantedRange
+from queue_engine.pipeline.source.log_client import LogClient, TopicState
+from queue_engine.pipeline.source.read_options import REPORT, ReadOptions
+from queue_engine.pipeline.source.read_plan import plan_parts
+from queue_engine.pipeline.source.record_columns import GONE, REPLACED, MissingRange
+from queue_engine.pipeline.source.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
 
 URL = "http://127.0.0.1:4151"
 OPTIONS = ReadOptions(URL, ("a", "b"))

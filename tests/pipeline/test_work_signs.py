@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job_requests import put_request, take_requests
-from queue_engine.pipeline.job_state import JobState, write_state
-from queue_engine.pipeline.lake import HISTORY_MANIFEST, Lake
-from queue_engine.pipeline.work_signs import HISTORY_LAG_MAX_S, WorkSigns
+from queue_engine.pipeline.job.requests import put_request, take_requests
+from queue_engine.pipeline.job.state import JobState, write_state
+from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.pipeline.worker.work_signs import HISTORY_LAG_MAX_S, WorkSigns
 from tests.support.clock import ManualClock
 
 

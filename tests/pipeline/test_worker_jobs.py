@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import Clock, SystemClock
-from queue_engine.errors import EngineUnreachableError, PipelineError
-from queue_engine.pipeline.job_context import JobContext
-from queue_engine.pipeline.job_reports import JobReports
-from queue_engine.pipeline.job_requests import ask_for_replay, has_requests, put_request, read_replay_request
-from queue_engine.pipeline.job_state import JobState, read_state, write_state
-from queue_engine.pipeline.job_thread import JobThread
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.reports import JobReports
+from queue_engine.pipeline.job.requests import ask_for_replay, has_requests, put_request, read_replay_request
+from queue_engine.pipeline.job.state import JobState, read_state, write_state
+from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.jobs import Job, job_of
-from queue_engine.pipeline.lake import Lake
-from queue_engine.pipeline.log_client import LogClient
-from queue_engine.pipeline.worker_jobs import REPLAYS_AT_WORK_MAX, Surroundings, WorkerJobs
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.worker.jobs import REPLAYS_AT_WORK_MAX, Surroundings, WorkerJobs
+from queue_engine.vocabulary.clock import Clock, SystemClock
+from queue_engine.vocabulary.errors import EngineUnreachableError, PipelineError
 from tests.support.clock import ManualClock
 from tests.support.waiting import wait_for
 

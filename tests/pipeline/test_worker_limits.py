@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from queue_engine.errors import OptionsError
-from queue_engine.options import Options
-from queue_engine.pipeline.worker_limits import DEFAULT, MEMORY, NICE, WorkerLimits, add_option
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, NICE, WorkerLimits, add_option
+from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options import Options
 
 VARIABLES = ("PENSTOCK_WORKER_NICE", "PENSTOCK_WORKER_MEMORY_BYTES")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job_requests import has_requests, put_request
-from queue_engine.pipeline.job_state import read_states
-from queue_engine.pipeline.lake_lock import holder_of
-from queue_engine.pipeline.worker_log import BYTES_MAX
-from queue_engine.pipeline.worker_state import read_worker_state
+from queue_engine.pipeline.job.requests import has_requests, put_request
+from queue_engine.pipeline.job.state import read_states
+from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.pipeline.worker.log import BYTES_MAX
+from queue_engine.pipeline.worker.state import read_worker_state
 from tests.support.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -131,7 +131,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
                 assert not [text for text in (TOKEN, DJANGO_SECRET, ADMIN_PASSWORD) if text.encode() in shown]
 
         second = subprocess.run(
-            [sys.executable, "-m", "queue_engine.pipeline.worker", f"--data-path={tmp_path / 'data'}"],
+            [sys.executable, "-m", "queue_engine.pipeline.worker.worker", f"--data-path={tmp_path / 'data'}"],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -205,7 +205,7 @@ def started_s(server: ServerProcess) -> float:
 
 def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker_log import WorkerLog\n"
+        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log import WorkerLog\n"
         "log = WorkerLog(Path(sys.argv[1]))\n"
         "for _ in range(6): os.write(2, b'x' * 999_999 + b'\\n')\n"
         "log.keep_small(); print('after', flush=True)"

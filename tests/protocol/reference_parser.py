@@ -5,9 +5,9 @@ It holds all bytes at once, reads one thing after another, takes FIN lines singl
 
 from dataclasses import dataclass
 
-from queue_engine.errors import ProtocolError
-from queue_engine.names import is_valid_name
 from queue_engine.protocol import commands as c
+from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.vocabulary.names import is_valid_name
 
 
 class Unfinished(Exception):

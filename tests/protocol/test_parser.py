@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.errors import ProtocolError
 from queue_engine.protocol import parser as parser_module
 from queue_engine.protocol.commands import (
     Auth,
@@ -24,6 +23,7 @@ from queue_engine.protocol.commands import (
     Touch,
 )
 from queue_engine.protocol.parser import LINE_BYTES_MAX, Parser
+from queue_engine.vocabulary.errors import ProtocolError
 from tests.protocol.reference_parser import Limits, one_at_a_time, parse_all
 
 LIMITS = Limits()

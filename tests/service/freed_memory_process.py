@@ -5,7 +5,7 @@ In the tests' own process, what other tests have freed before would be taken aga
 
 import sys
 
-from queue_engine.service.freed_memory import of_this_process, used_bytes
+from queue_engine.service.loop.freed_memory import of_this_process, used_bytes
 
 
 def main() -> None:

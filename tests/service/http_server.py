@@ -12,10 +12,10 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
-from queue_engine.service.act_gate import ActGate, GateOnLoop
-from queue_engine.service.http_api import HttpApi
-from queue_engine.service.http_connection import ConnectionLimits
-from queue_engine.service.turns import Turns
+from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
+from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.connection import ConnectionLimits
+from queue_engine.service.tcp.turns import Turns
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 

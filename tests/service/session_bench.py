@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from queue_engine.engine import Engine
-from queue_engine.service.body_budget import BodyBudget
-from queue_engine.service.turns import Turns
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.tcp.turns import Turns
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.delayed_store import DelayedStore

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS
-from queue_engine.service.body_budget import BodyBudget
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http_server import Server, http_server
 from tests.service.session_bench import Bench
 from tests.support.memory_session import MemorySession

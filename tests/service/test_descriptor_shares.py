@@ -2,9 +2,9 @@
 
 import pytest
 
-from queue_engine.clock import NS_PER_S
-from queue_engine.descriptor_shares import DescriptorShares
-from queue_engine.service.refused_connections import RefusedConnections
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.descriptor_shares import DescriptorShares
 from tests.support.clock import ManualClock
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from queue_engine.service.freed_memory import GROWTH_BYTES_MIN, FreedMemory
+from queue_engine.service.loop.freed_memory import GROWTH_BYTES_MIN, FreedMemory
 from tests.support.server import ROOT
 
 LEAST = 50 << 20

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.errors import StorageError
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
-from queue_engine.ticket import DONE, failed
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.ticket import DONE, failed
 from tests.service.http_server import Server, http_server
 from tests.support.delayed_store import DelayedStore
 from tests.support.engine import Client, pass_time, settle

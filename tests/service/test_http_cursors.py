@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from queue_engine.disk.background import Background
 from queue_engine.log_acts import log_store_of
-from queue_engine.storage.background import Background
 from tests.service.http_server import Server, http_server
 from tests.support.engine import settle
 

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from queue_engine.service.http_api import HttpApi
+from queue_engine.service.http.api import HttpApi
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
 

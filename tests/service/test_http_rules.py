@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.service.http_rules import RULES, Rule
+from queue_engine.service.http.rules import RULES, Rule
 from tests.service.http_server import http_server, request_bytes
 
 TOKEN = "s3cret"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from queue_engine.message import FRAME_HEADER_BYTES
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.sample_format import decode_sample
+from queue_engine.samples.sample_format import decode_sample
+from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.service.http_server import Server, http_server
 from tests.support.samples import INTERVAL_MS, take_sample, topic_row
 

@@ -7,7 +7,7 @@ import orjson
 
 from queue_engine.delivery.stats import ClientStats
 from queue_engine.engine import Engine
-from queue_engine.service.http_stats import CollectorPauses
+from queue_engine.service.http.stats import CollectorPauses
 from tests.service.http_server import http_server
 from tests.support.engine import Client, pass_time, settle
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
-from queue_engine.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
 from tests.service.session_bench import Bench, pub
 from tests.support.delayed_store import DelayedStore
 from tests.support.memory_session import MemorySession

@@ -14,13 +14,13 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine import Engine
-from queue_engine.errors import PenstockError
-from queue_engine.names import SAMPLES_TOPIC
-from queue_engine.sample_format import Sample, decode_sample
-from queue_engine.service import session
-from queue_engine.service.http_api import HttpApi
+from queue_engine.samples.sample_format import Sample, decode_sample
+from queue_engine.service.http.api import HttpApi
 from queue_engine.service.runner import EngineRunner
-from queue_engine.service.session import Session
+from queue_engine.service.tcp import session
+from queue_engine.service.tcp.session import Session
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.running_engine import RunningEngine
 from tests.support.storage_kinds import engine_options
@@ -172,7 +172,7 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
                 assert status == 500
                 assert "its log says how" in body
             with monkeypatch.context() as broken:
-                broken.setattr("queue_engine.service.http_api.stats_json", fails)
+                broken.setattr("queue_engine.service.http.api.stats_json", fails)
                 status, body = http_get(runner, "/stats?format=json")
                 assert (status, "INTERNAL_ERROR" in body) == (500, True)
             with monkeypatch.context() as broken:

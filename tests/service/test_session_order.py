@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
-from queue_engine.service.session import UNREAD_BYTES_MAX, UNSETTLED_BYTES_MAX
+from queue_engine.service.tcp.session import UNREAD_BYTES_MAX, UNSETTLED_BYTES_MAX
+from queue_engine.vocabulary.errors import StorageError
 from tests.service.session_bench import Bench, dpub, pub
 from tests.support.nsq_socket import mpub_body, sized
 from tests.support.topology import written

@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 
-from queue_engine.errors import BatchKeyConflictError, NewerFormatError
-from queue_engine.storage import batch_keys
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.batch_keys import (
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.files import Files
+from queue_engine.log_store import batch_keys
+from queue_engine.log_store.batch_keys import (
     ENTRY_BYTES,
     HEADER_BYTES,
     KEYS_AGE_NS,
@@ -21,11 +22,10 @@ from queue_engine.storage.batch_keys import (
     digest_of,
     encode_batch_keys,
 )
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.files import Files
-from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.ticket import Ticket
+from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.errors import BatchKeyConflictError, NewerFormatError
+from queue_engine.vocabulary.ticket import Ticket
 from tests.storage.test_record_reader import decoded
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock

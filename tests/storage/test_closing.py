@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import NS_PER_S
-from queue_engine.errors import StorageError
-from queue_engine.options import Options
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.closing import BATCH_QUEUES, Closing
-from queue_engine.storage.disk_queue_folder import DiskQueueFolder
-from queue_engine.storage.overflow_queue import OverflowQueue
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk_queue.closing import BATCH_QUEUES, Closing
+from queue_engine.disk_queue.folder import DiskQueueFolder
+from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.options import Options
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles, ProcessDiedError
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S
-from queue_engine.errors import StorageError
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.record import SEAL_BYTES
-from queue_engine.storage.segment import head_bytes_of
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.record import SEAL_BYTES
+from queue_engine.commit_log.segment import head_bytes_of
+from queue_engine.disk.background import InlineBackground
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.commit_log import LogBench
 from tests.support.worker_thread import WorkerThread
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from queue_engine.errors import NoRoomError, StorageError
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.segment import head_bytes_of
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.segment import head_bytes_of
+from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from tests.support.commit_log import LogBench
 from tests.support.files import ProcessDiedError
 

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from queue_engine.errors import StorageError
-from queue_engine.storage import consume_queue
-from queue_engine.storage import queue_files as queue_files_module
-from queue_engine.storage.consume_queue import FILE_UNITS, UNIT_BYTES, ConsumeQueue
-from queue_engine.storage.queue_files import DESCRIPTORS_MAX, QueueFiles
+from queue_engine.consume_queue import consume_queue
+from queue_engine.consume_queue import queue_files as queue_files_module
+from queue_engine.consume_queue.consume_queue import FILE_UNITS, UNIT_BYTES, ConsumeQueue
+from queue_engine.consume_queue.queue_files import DESCRIPTORS_MAX, QueueFiles
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.files import FaultyFiles
 from tests.support.simulated_disk import SimulatedFiles
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage.cursor_retention import UNTOLD_TICKS
-from queue_engine.storage.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
-from queue_engine.storage.log_reader import LogReader
-from queue_engine.storage.log_store import LogOpening, TopicOpening
+from queue_engine.log_store.cursor_retention import UNTOLD_TICKS
+from queue_engine.log_store.log_reader import LogReader
+from queue_engine.log_store.log_store import LogOpening, TopicOpening
+from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
 from tests.storage.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.test_hole_punching import SlowBeside
 from tests.support.log_store import Bench, everything

@@ -7,11 +7,13 @@ from random import Random
 
 import pytest
 
-from queue_engine.errors import OutcomeUnknownError
-from queue_engine.storage import cursors as cursors_module
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.cursors import (
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.disk.background import InlineBackground
+from queue_engine.log_store.log_reader import LogReader
+from queue_engine.log_store.log_store import LogStore, TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.readers import cursors as cursors_module
+from queue_engine.readers.cursors import (
     DELETED,
     RETENTION,
     TOPIC_DELETED,
@@ -22,9 +24,7 @@ from queue_engine.storage.cursors import (
     decode_cursors,
     encode_cursors,
 )
-from queue_engine.storage.log_reader import LogReader
-from queue_engine.storage.log_store import LogStore, TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.errors import OutcomeUnknownError
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles

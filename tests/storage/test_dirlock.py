@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import DirectoryLockedError, StorageError
-from queue_engine.storage.dirlock import DirectoryLock
+from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.vocabulary.errors import DirectoryLockedError, StorageError
 
 HOLD = """
 import fcntl, os, sys

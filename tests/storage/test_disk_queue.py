@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import ClosedError, StorageError
-from queue_engine.storage.disk_queue import PEEKED_BYTES_MAX, DiskQueue
+from queue_engine.disk_queue.disk_queue import PEEKED_BYTES_MAX, DiskQueue
+from queue_engine.vocabulary.errors import ClosedError, StorageError
 from tests.support.disk_queue import QueueFolder, put, take_all
 from tests.support.files import FaultyFiles
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage.descriptors import DescriptorBudget
+from queue_engine.disk.descriptors import DescriptorBudget
 from tests.support.files import FaultyFiles
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import LeaseNotFoundError
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.holds import Hold, Holds, decode_holds, encode_holds
+from queue_engine.disk.background import InlineBackground
+from queue_engine.readers.holds import Hold, Holds, decode_holds, encode_holds
+from queue_engine.vocabulary.errors import LeaseNotFoundError
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage.holds import HOLDS_NAME
-from queue_engine.storage.holes import decode_holes, encode_holes, whole_blocks
-from queue_engine.storage.log_store import LogOpening, TopicOpening
+from queue_engine.commit_log.holes import decode_holes, encode_holes, whole_blocks
+from queue_engine.log_store.log_store import LogOpening, TopicOpening
+from queue_engine.readers.holds import HOLDS_NAME
 from tests.support.log_store import Bench, bodies, everything, take
 
 FIXTURE = Path(__file__).parent / "fixtures" / "holes_v1.json"

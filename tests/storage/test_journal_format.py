@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from queue_engine.storage.journal_format import (
+from queue_engine.progress.journal_format import (
     ACK,
     DEFER,
     DELIVER,

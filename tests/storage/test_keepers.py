@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import LimitError
-from queue_engine.storage import cursors as cursors_module
-from queue_engine.storage import holds as holds_module
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.cursors import Cursor, Cursors
-from queue_engine.storage.holds import Hold, Holds
-from queue_engine.storage.keepers import Keepers
-from queue_engine.ticket import Ticket
+from queue_engine.disk.background import InlineBackground
+from queue_engine.readers import cursors as cursors_module
+from queue_engine.readers import holds as holds_module
+from queue_engine.readers.cursors import Cursor, Cursors
+from queue_engine.readers.holds import Hold, Holds
+from queue_engine.readers.keepers import Keepers
+from queue_engine.vocabulary.errors import LimitError
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles, ProcessDiedError

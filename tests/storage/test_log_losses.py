@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_store import LogOpening, TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.record import parse_header
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.record import parse_header
+from queue_engine.log_store.log_store import LogOpening, TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.storage.recovery_report import Damage
-from queue_engine.ticket import Ticket
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.files import FaultyFiles, ProcessDiedError
 from tests.support.log_store import Bench
 

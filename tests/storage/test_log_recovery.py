@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from queue_engine.errors import NewerFormatError, StorageError
-from queue_engine.run import Batch
-from queue_engine.storage.log_recovery import RecoveredLog, recover_log
-from queue_engine.storage.record import (
+from queue_engine.commit_log.record import (
     HEADER_BYTES,
     SEAL_BYTES,
     RecordHeader,
@@ -21,8 +18,11 @@ from queue_engine.storage.record import (
     encode_seal,
     message_ids,
 )
+from queue_engine.commit_log.recovery import RecoveredLog, recover_log
+from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo, head_bytes_of
 from queue_engine.storage.recovery_report import LostMessages
-from queue_engine.storage.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo, head_bytes_of
+from queue_engine.vocabulary.errors import NewerFormatError, StorageError
+from queue_engine.vocabulary.run import Batch
 from tests.support.files import FaultyFiles, ProcessDiedError
 
 # Every byte changed three ways in CI; every bit with this set.

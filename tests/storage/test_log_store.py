@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
-from queue_engine.run import Run
-from queue_engine.storage import log_backlog
-from queue_engine.storage.commit_log import SyncPolicy
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.log_store import log_backlog
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Run
 from tests.support.background import HeldBackground
 from tests.support.log_store import WRONG_UNITS, Bench, bodies, everything, take
 

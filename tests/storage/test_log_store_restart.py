@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.run import Run
-from queue_engine.storage.log_store import TopicOpening
+from queue_engine.log_store.log_store import TopicOpening
+from queue_engine.vocabulary.run import Run
 from tests.support.log_store import Bench, bodies, everything, take
 
 

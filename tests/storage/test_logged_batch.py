@@ -1,7 +1,7 @@
 """Batches of the log in memory: bounded in bytes, and not kept when nobody wants them."""
 
-from queue_engine.run import Batch
-from queue_engine.storage.logged_batch import BatchCache, LoggedBatch
+from queue_engine.log_store.logged_batch import BatchCache, LoggedBatch
+from queue_engine.vocabulary.run import Batch
 
 
 def batch_of(body_bytes: int) -> LoggedBatch:

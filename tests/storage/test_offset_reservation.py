@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S
-from queue_engine.storage.offset_reservation import OFFSETS_MAX, OFFSETS_MIN, OffsetReservation
+from queue_engine.log_store.offset_reservation import OFFSETS_MAX, OFFSETS_MIN, OffsetReservation
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
 STALL_S = 3
 

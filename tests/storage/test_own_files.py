@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import PenstockError
-from queue_engine.storage.own_files import LinkRefusedError, check_own, open_own, read_own
+from queue_engine.disk.own_files import LinkRefusedError, check_own, open_own, read_own
+from queue_engine.vocabulary.errors import PenstockError
 from tests.support.nsq_socket import NsqSocket
 from tests.support.running_engine import RunningEngine
 from tests.support.waiting import wait_for

@@ -10,20 +10,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from queue_engine.errors import StorageError
-from queue_engine.storage import progress_journal
-from queue_engine.storage.channel_progress import ChannelProgress
-from queue_engine.storage.floors import CleanStop, Floors, decode_floors, encode_floors
-from queue_engine.storage.journal_file import journal_path
-from queue_engine.storage.journal_format import HEADER_BYTES
-from queue_engine.storage.progress_journal import ENTRIES_MAX, ProgressJournal
-from queue_engine.storage.progress_recovery import RecoveredProgress, recover_progress
-from queue_engine.storage.queue_index import (
+from queue_engine.progress import journal as progress_journal
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.floors import CleanStop, Floors, decode_floors, encode_floors
+from queue_engine.progress.journal import ENTRIES_MAX, ProgressJournal
+from queue_engine.progress.journal_file import journal_path
+from queue_engine.progress.journal_format import HEADER_BYTES
+from queue_engine.progress.queue_index import (
     INDEX_OFFSETS,
     decode_index,
     encode_index,
     index_contents,
 )
+from queue_engine.progress.recovery import RecoveredProgress, recover_progress
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles, ProcessDiedError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.errors import StorageError
-from queue_engine.storage.channel_progress import ChannelProgress
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.vocabulary.errors import StorageError
 from tests.storage.test_progress_journal import Bench
 from tests.support.files import ProcessDiedError
 
@@ -188,7 +188,7 @@ def test_a_merge_whose_old_journal_can_not_be_synced_loses_nothing(bench: Bench)
 
 
 def test_entries_for_which_there_is_no_room_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.storage.progress_journal.ENTRIES_MAX", 10)
+    monkeypatch.setattr("queue_engine.progress.journal.ENTRIES_MAX", 10)
     bench.files.bytes_free = 0
     for offset in range(0, 100, 2):
         bench.ack(1, offset, 1)

@@ -9,9 +9,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.errors import NewerFormatError
-from queue_engine.run import Batch, Run
-from queue_engine.storage.record import (
+from queue_engine.commit_log.record import (
     HAS_BATCH_KEY,
     HAS_DUE,
     HAS_KEYS,
@@ -31,6 +29,8 @@ from queue_engine.storage.record import (
     ranges_of,
     record_size,
 )
+from queue_engine.vocabulary.errors import NewerFormatError
+from queue_engine.vocabulary.run import Batch, Run
 from tests.support.log_formats import record_v1
 
 SALT = 0x1122334455667788

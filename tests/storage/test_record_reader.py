@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage import record_reader
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_store import TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.storage.record import Record, decode_record
-from queue_engine.storage.record_reader import Records
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.record import Record, decode_record
+from queue_engine.log_store import record_reader
+from queue_engine.log_store.log_store import TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.record_reader import Records
 from tests.storage.test_hole_punching import SlowBeside
 from tests.support.log_store import WRONG_UNITS, Bench
 

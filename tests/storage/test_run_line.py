@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from queue_engine.byte_budget import MESSAGE_COST_BYTES, ByteBudget
-from queue_engine.run import Batch, Run
-from queue_engine.storage.run_line import MemoryLimits, RunLine, cost_of
+from queue_engine.disk_queue.run_line import MemoryLimits, RunLine, cost_of
+from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES, ByteBudget
+from queue_engine.vocabulary.run import Batch, Run
 
 
 def batch_of(random: Random, first: int, count: int) -> Batch:

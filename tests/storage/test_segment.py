@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from queue_engine.errors import NewerFormatError, StorageError
-from queue_engine.run import Batch
-from queue_engine.storage.record import RecordLostError, encode_record, message_ids
-from queue_engine.storage.segment import (
+from queue_engine.commit_log.record import RecordLostError, encode_record, message_ids
+from queue_engine.commit_log.segment import (
     SEGMENT_HEADER_BYTES,
     LogSegments,
     SegmentInfo,
@@ -18,6 +16,8 @@ from queue_engine.storage.segment import (
     parse_segment_head,
     segment_name,
 )
+from queue_engine.vocabulary.errors import NewerFormatError, StorageError
+from queue_engine.vocabulary.run import Batch
 from tests.support.files import FaultyFiles
 from tests.support.log_formats import segment_header_v1
 

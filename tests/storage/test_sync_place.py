@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S
-from queue_engine.errors import StorageError
-from queue_engine.storage.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.commit_log import LogBench
 
 SHORT_NS = NS_PER_MS // 5

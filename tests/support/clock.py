@@ -1,12 +1,12 @@
 """A clock that stands still until it is told otherwise."""
 
-from queue_engine.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
 _START_TIME_NS = 1_500_000_000 * NS_PER_S  # an arbitrary moment in 2017: nobody mistakes it for now
 
 
 class ManualClock:
-    """Both clocks of `queue_engine.clock.Clock`, moved by `advance`."""
+    """Both clocks of `queue_engine.vocabulary.clock.Clock`, moved by `advance`."""
 
     def __init__(self, *, monotonic_ns: int = NS_PER_S, time_ns: int = _START_TIME_NS) -> None:
         self._monotonic_ns = monotonic_ns

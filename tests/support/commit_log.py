@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from queue_engine.errors import StorageError
-from queue_engine.run import Batch
-from queue_engine.storage.commit_log import CommitLog, SyncPolicy
-from queue_engine.storage.record import RecordHeader, parse_header
-from queue_engine.storage.segment import LogSegments, SegmentInfo
+from queue_engine.commit_log.commit_log import CommitLog, SyncPolicy
+from queue_engine.commit_log.record import RecordHeader, parse_header
+from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Batch
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles

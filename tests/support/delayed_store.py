@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 
-from queue_engine.byte_budget import ByteBudget
-from queue_engine.clock import Clock, SystemClock
-from queue_engine.message_id import MessageIds
-from queue_engine.run import Batch, Run, join_runs
-from queue_engine.storage.deferred import DeferredMessages
+from queue_engine.disk_queue.deferred import DeferredMessages
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
-from queue_engine.ticket import DONE, Ticket, failed
+from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.clock import Clock, SystemClock
+from queue_engine.vocabulary.message_id import MessageIds
+from queue_engine.vocabulary.run import Batch, Run, join_runs
+from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 
 
 class ListBacklog:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queue_engine.storage.background import Background, InlineBackground
-from queue_engine.storage.disk_queue import DiskQueue
-from queue_engine.storage.files import Files
+from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.files import Files
+from queue_engine.disk_queue.disk_queue import DiskQueue
 from tests.support.clock import ManualClock
 
 

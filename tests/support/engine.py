@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from queue_engine.clock import NS_PER_MS
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.run import Run
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.files import Files
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.run import Run
 from tests.support.clock import ManualClock
 from tests.support.storage_kinds import engine_options
 

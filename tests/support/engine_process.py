@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from queue_engine.options import Options, flag_of, parse_option
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.options import Options, flag_of, parse_option
 from tests.support.server import ServerProcess
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.storage.checked_line import encode_line
+from queue_engine.disk.checked_line import encode_line
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "clients", "disk_bytes", "oldest_age_ms")
 COUNTERS = ("messages", "message_bytes", "finished", "requeued", "timeouts", "disconnects")

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from crc32c import crc32c
 
-from queue_engine.run import Batch
+from queue_engine.vocabulary.run import Batch
 
 _FIELDS = struct.Struct(">BBHIIQqQ16sIIIII")
 

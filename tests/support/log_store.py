@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from queue_engine.run import Run
-from queue_engine.storage.background import InlineBackground
-from queue_engine.storage.commit_log import SyncPolicy
-from queue_engine.storage.log_backlog import LogBacklog
-from queue_engine.storage.log_store import LogOpening, LogStore, TopicOpening
-from queue_engine.storage.log_topic_store import LogTopicStore
-from queue_engine.ticket import Ticket
+from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.disk.background import InlineBackground
+from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.run import Run
+from queue_engine.vocabulary.ticket import Ticket
 from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
 from tests.support.files import FaultyFiles

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from queue_engine.engine import Engine
-from queue_engine.service.body_budget import BodyBudget
-from queue_engine.service.session import Session
-from queue_engine.service.turns import Turns
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.tcp.session import Session
+from queue_engine.service.tcp.turns import Turns
 from tests.support.clock import ManualClock
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE
 

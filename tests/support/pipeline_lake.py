@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.job_requests import ask_for_replay, take_requests
-from queue_engine.pipeline.job_state import JobState, write_state
-from queue_engine.pipeline.lake import Lake
+from queue_engine.pipeline.job.requests import ask_for_replay, take_requests
+from queue_engine.pipeline.job.state import JobState, write_state
+from queue_engine.pipeline.lake.lake import Lake
 
 
 def planned_replay(lake_path: Path, replay_id: str, *, topic: str, **plan: Any) -> None:

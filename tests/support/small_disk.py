@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 
-from queue_engine.storage.files import Files
+from queue_engine.disk.files import Files
 from tests.support.server import ROOT, ServerProcess
 
 BLOCK_BYTES = 4_096

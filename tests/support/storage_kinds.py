@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
-from queue_engine.options import Options, flag_of
-from queue_engine.storage.disk_queue_store import KIND as DISK_QUEUE
-from queue_engine.storage.log_topic_store import KIND as LOG
+from queue_engine.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.vocabulary.options import Options, flag_of
 
 # Folder → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a server
 # lasts for the tests of a file and a kind, in "browser" for all of a kind.

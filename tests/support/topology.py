@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.topology_files import load_topology
+from queue_engine.topology.files import load_topology
 
 
 def written(directory: Path) -> dict[str, Any]:

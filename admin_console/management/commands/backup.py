@@ -15,11 +15,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from queue_engine.errors import DirectoryLockedError, PenstockError
-from queue_engine.storage import backup_files
-from queue_engine.storage.backup_copy import CopiedFile, check_files, copy_files, sync_directories
-from queue_engine.storage.dirlock import DirectoryLock
-from queue_engine.version import VERSION
+from queue_engine.disk import backup_files
+from queue_engine.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
+from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.vocabulary.errors import DirectoryLockedError, PenstockError
+from queue_engine.vocabulary.version import VERSION
 
 ANSWER_TIMEOUT_S = 120.0  # the server writes what its disk queues have in memory before it answers
 RENEWED_EVERY_S = 10.0

@@ -13,13 +13,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from queue_engine.errors import PenstockError
-from queue_engine.pipeline.job_state import JobState, read_states
-from queue_engine.pipeline.lake_lock import holder_of
-from queue_engine.pipeline.secret_variables import TOKEN_VARIABLE, without_secrets
-from queue_engine.pipeline.worker_state import read_worker_state
+from queue_engine.pipeline.job.state import JobState, read_states
+from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
+from queue_engine.pipeline.worker.state import read_worker_state
+from queue_engine.vocabulary.errors import PenstockError
 
-_MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker"}
+_MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker.worker"}
 _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", "ERROR")
 
 

@@ -46,10 +46,10 @@ from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.descriptor_shares import raise_limit
-from queue_engine.errors import OptionsError, PenstockError
-from queue_engine.options import Options, environment_name_of, flag_of, format_duration, parse_option
 from queue_engine.service.runner import EngineRunner, quiet_collector
+from queue_engine.vocabulary.descriptor_shares import raise_limit
+from queue_engine.vocabulary.errors import OptionsError, PenstockError
+from queue_engine.vocabulary.options import Options, environment_name_of, flag_of, format_duration, parse_option
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from queue_engine.errors import PenstockError
-from queue_engine.storage.dirlock import DirectoryLock
-from queue_engine.storage.files import Files
-from queue_engine.topology_repair import Repaired, TopologyRepair, lines_of
+from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.disk.files import Files
+from queue_engine.topology.repair import Repaired, TopologyRepair, lines_of
+from queue_engine.vocabulary.errors import PenstockError
 
 VERBS = {
     "show": "list what exists",

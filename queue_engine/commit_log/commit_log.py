@@ -1,0 +1,795 @@
+"""The commit log: what all topics share, written once, in the order it came.
+
+What is appended gathers until the turn's `commit` makes one group of it: one write and, under the policy `always`,
+one sync, away from the engine's thread, while the next group gathers. How far the log has come is four positions:
+
+    synced_end <= written_end <= end        visible_end: synced_end under `always`, else written_end
+
+`end` is where the next record goes; it runs ahead with every append, and goes back to `visible_end` when a group
+fails, since nothing behind a failed group can be kept either: a position has one place in one file, and offsets must
+have no holes. Taken-back positions are given again only after zeros over them are synced, so that no crash can bring
+back a record whose offset was given to another.
+
+Three kinds of trouble:
+
+- No room (ENOSPC, EDQUOT, a short write, no descriptor left for the next segment): the group is rejected, the log
+  `is_full`, refuses, tries the disk once a second, and goes on by itself.
+- A fault (EIO anywhere, any error of a sync or a close, anything unknown): `error` is set for good. Nothing more is
+  written or synced; what was visible stays so. Only a restart, which reads everything again, finds out what is true.
+- A record larger than a segment: refused, nothing else changes.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from queue_engine.commit_log.group import LogGroup, LogPiece, write_group
+from queue_engine.commit_log.next_segment import NextSegment
+from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
+from queue_engine.commit_log.record import SEAL_BYTES, encode_record, encode_seal
+from queue_engine.commit_log.segment import LogSegments, head_bytes_of
+from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.commit_log.work_ahead import WorkAhead
+from queue_engine.disk.background import Background
+from queue_engine.disk.errand import Errand
+from queue_engine.disk.files import Files
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import NoRoomError, StorageError
+from queue_engine.vocabulary.run import Batch
+
+logger = logging.getLogger(__name__)
+
+PROBE_INTERVAL_NS = NS_PER_S
+# Under `os` nothing waits for a sync. Who reads beside the channels gets only what is synced: while there are such, one
+# is made so often.
+READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
+FILL_AHEAD_BYTES = 4 << 20
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether it is the disk that has no room."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) and is_passing(error)
+
+
+class SyncPolicy(StrEnum):
+    """When the system is asked to put what was written on the disk itself."""
+
+    ALWAYS = "always"  # before it counts: safe against a power cut
+    INTERVAL = "interval"  # every so many bytes or milliseconds: a power cut costs that much of the end
+    OS = "os"  # when a segment is full, and at the end: safe against the end of the process alone
+
+
+@dataclass(slots=True)
+class SyncCounts:
+    """What the log has done since it was opened; zero-filling is not counted."""
+
+    groups: int = 0  # writes that succeeded: one per turn at most
+    written_bytes: int = 0
+    syncs: int = 0  # of files: a group over two segments makes two
+    synced_bytes: int = 0
+    syncs_by_bytes: int = 0  # begun by `interval` since so many bytes were unsynced
+    syncs_by_time: int = 0  # begun by `interval` since the oldest byte had waited so long
+    syncs_by_roll: int = 0  # begun since a segment was full
+    inline_syncs: int = 0  # on the engine's thread
+    failed_groups: int = 0
+
+
+class CommitLog:
+    """Appends records and makes them durable. Belongs to the engine's thread.
+
+    end, written_end, synced_end: positions, see above. error: what stopped the log for good, None while it works.
+    is_full: refuses for want of room, for now. last_time_ns: the greatest time of a record, Unix ns; whoever makes
+    a batch takes care that its time is not less.
+    """
+
+    def __init__(
+        self,
+        segments: LogSegments,
+        *,
+        start_position: int,
+        durable_upto: int,
+        files: Files,
+        clock: Clock,
+        policy: SyncPolicy,
+        sync_interval_ms: int,
+        sync_interval_bytes: int,
+        segment_bytes: int,
+        sync_background: Background,
+        worker: Background,
+        on_visible: Callable[[int], None],
+        on_failed: Callable[[StorageError], None],
+        last_time_ns: int = 0,
+        fill_ahead_bytes: int = FILL_AHEAD_BYTES,
+        room_bytes_min: int = 0,
+        sync_place: SyncPlace | None = None,
+        before_first: Callable[[], None] = lambda: None,
+    ) -> None:
+        """start_position: where the first new segment begins; all before it is synced. durable_upto: the mark
+        that recovery found, not behind it.
+
+        sync_background: a thread for this alone. on_visible: called with each new `visible_end`. on_failed:
+        everything behind `visible_end` was not taken and its positions are taken back; is called once with the
+        error that stops the log even if there was nothing. Both are called on the engine's thread, also from
+        within `commit` and `close`. fill_ahead_bytes: how far zeros are written ahead under `always`; 0 for not.
+        room_bytes_min: what must be free beside, after the disk was full, before anything is taken again.
+        sync_place: chooses which thread syncs a group under `always`; None: the sync thread, always. before_first:
+        called before the first segment is made, on any thread, and again when it raised OSError.
+        """
+        self._segments = segments
+        self._files = files
+        self._clock = clock
+        self.policy = policy
+        self.has_readers = False  # beside the channels: pipeline cursors, leases
+        self._interval_ns = sync_interval_ms * NS_PER_MS
+        self._interval_bytes = sync_interval_bytes
+        self._segment_bytes = segment_bytes
+        self._sync_background = sync_background
+        self._sync_place = sync_place
+        self._on_visible = on_visible
+        self._on_failed = on_failed
+        self.last_time_ns = last_time_ns
+        self._before_first = before_first
+        self._start_position = start_position
+        self._room_bytes_min = room_bytes_min
+
+        self.end = self.written_end = self.synced_end = self._told_end = durable_upto
+        self.error: StorageError | None = None
+        self.is_full = False
+        self.counts = SyncCounts()
+        self._refusal: str | None = "commit log: not open"
+
+        # In order: sealed and not yet synced, the one that is written to, those made ahead.
+        self._open: list[OpenSegment] = []
+        self._current: OpenSegment
+        self._limit = 0  # where records must end, so that the seal fits
+
+        # What gathers.
+        self._pieces: list[LogPiece] = []
+        self._parts: list[bytes] = []
+        self._piece_start = 0
+        self._piece_time_ns = 0
+        self._gathered_since_ns: int | None = None
+        self._is_committed = False
+
+        # What the sync thread is at: one job at a time.
+        self._job: Errand | None = None
+        self._job_done: Callable[[Exception | None], None] | None = None
+        self._job_since_ns: int | None = None
+        self._unsynced_since_ns: int | None = None  # written, and not in the job
+        self._is_sync_wanted = False
+        self._is_all_wanted = False  # under `os`: not full segments alone
+
+        # What the worker is at.
+        self._ahead = WorkAhead(
+            segments,
+            self._open,
+            files=files,
+            clock=clock,
+            worker=worker,
+            segment_bytes=segment_bytes,
+            # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
+            fill_ahead_bytes=fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0,
+            created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
+            room_bytes_min=room_bytes_min,
+            on_filled=self._keep_ahead,
+            on_fault=self._fail,
+        )
+
+        # After such a failure.
+        self._to_clean: list[OpenSegment] = []
+        self._refused_bytes = 0
+        self._probe_at_ns = 0
+        self._is_closing = False
+        self.next_position = start_position
+
+    # What others ask.
+
+    @property
+    def visible_end(self) -> int:
+        """Nothing behind it may be read, delivered or counted."""
+        return self.synced_end if self.policy is SyncPolicy.ALWAYS else self.written_end
+
+    @property
+    def first_position(self) -> int:
+        """Where the log begins: all before was removed."""
+        segments = self._segments.list
+        return segments[0].position if segments else self.next_position
+
+    @property
+    def first_open_position(self) -> int:
+        """Segments from here on belong to the log: none of them may be removed."""
+        return self._open[0].info.position if self._open else self.next_position
+
+    def oldest_unsynced_ns(self) -> int:
+        """How long the oldest byte that is not known to be on the disk has waited; 0 when all are."""
+        for since_ns in (self._job_since_ns, self._unsynced_since_ns, self._gathered_since_ns):
+            if since_ns is not None:
+                return self._clock.monotonic_ns() - since_ns
+        return 0
+
+    # What the engine does.
+
+    def open(self) -> None:
+        """Make the first segment, in this thread. A disk without room for it ends no start: the log `is_full`, and
+        makes it when there is room. Raises StorageError; it may be called again."""
+        try:
+            self._check_room()
+            self._before_first()
+        except OSError as exc:
+            self._fill_up(exc, 0)
+            return
+        error = self._ahead.make_first(self._start_position)
+        if error is None:
+            self._begin()
+        elif _is_full(error):
+            self._fill_up(error, 0)
+        else:
+            raise StorageError(f"commit log: first segment at {self._start_position}: {error}") from error
+
+    def _begin(self) -> None:
+        """The first segment is there."""
+        first = self._open[0]
+        self._write_to(first)
+        self.end = self.written_end = first.start
+        # Recovery synced all before this segment, and its header was synced when it was made.
+        self.synced_end = self._told_end = self.end
+        self.is_full = False
+        self._refusal = "commit log: closed" if self._is_closing else None
+        self._keep_ahead()
+
+    def append(
+        self,
+        topic_number: int,
+        first_offset: int,
+        batch: Batch,
+        *,
+        flags: int = 0,
+        batch_key: bytes = b"",
+        dues_ns: Sequence[int] | None = None,
+        keys: Sequence[bytes] | None = None,
+    ) -> tuple[int, int]:
+        """Gather a batch as one record; returns its position and size. It counts from the `commit` that
+        follows, once `visible_end` is behind it.
+
+        Raises StorageError when the log is full, has failed, or can't ever hold such a record: nothing is taken.
+        """
+        if self._refusal is not None:
+            raise self._refused() from self.error
+        position = self.end
+        parts = encode_record(
+            batch,
+            position=position,
+            salt=self._current.info.salt,
+            topic_number=topic_number,
+            first_offset=first_offset,
+            durable_upto=self.synced_end,
+            flags=flags,
+            batch_key=batch_key,
+            dues_ns=dues_ns,
+            keys=keys,
+        )
+        size = len(parts[0]) + len(parts[1]) + len(parts[2])
+        if position + size > self._limit:
+            self._roll(size)
+            # Once more, for another place: its checksum is bound to it.
+            position = self.end
+            parts = encode_record(
+                batch,
+                position=position,
+                salt=self._current.info.salt,
+                topic_number=topic_number,
+                first_offset=first_offset,
+                durable_upto=self.synced_end,
+                flags=flags,
+                batch_key=batch_key,
+                dues_ns=dues_ns,
+                keys=keys,
+            )
+        if not self._parts:
+            self._piece_time_ns = batch.timestamp_ns
+            if self._gathered_since_ns is None:
+                self._gathered_since_ns = self._clock.monotonic_ns()
+        self._parts += parts
+        self.end = position + size
+        if batch.timestamp_ns > self.last_time_ns:
+            self.last_time_ns = batch.timestamp_ns
+        return position, size
+
+    def commit(self) -> None:
+        """The turn has ended: what was appended becomes one group.
+
+        Under `always` it is written and synced: here while syncs are short (`SyncPlace`), else by the sync thread, at
+        once or together with what else gathers until that thread is free. Under the other policies it is written
+        here, and synced later. What fails is told by `on_failed`.
+        """
+        if self._gathered_since_ns is None:
+            return
+        if self.policy is not SyncPolicy.ALWAYS:
+            self._write_group()
+        else:
+            self._is_committed = True
+            if self._job is None:
+                self._start_group()
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good, because something failed unexpectedly where all of the log is concerned."""
+        self._fail(error)
+
+    def tick(self, now_ns: int) -> None:
+        """What is due: an interval's sync, a look whether a full disk has room, work ahead. now_ns: monotonic."""
+        if self.error is not None or self._is_closing:
+            return
+        if not self._open:
+            if self.is_full and self._job is None and now_ns >= self._probe_at_ns:
+                self._start_first()
+            return
+        if self._job is None:
+            since_ns = self._unsynced_since_ns
+            is_due = since_ns is not None and now_ns - since_ns >= self._interval_ns
+            if is_due and self.policy is SyncPolicy.INTERVAL:
+                self.counts.syncs_by_time += 1
+                self._is_sync_wanted = True
+            is_read = self.has_readers and since_ns is not None and now_ns - since_ns >= READERS_SYNC_INTERVAL_NS
+            if is_read and self.policy is SyncPolicy.OS:
+                self.counts.syncs_by_time += 1
+                self._is_sync_wanted = self._is_all_wanted = True
+            if self.is_full and now_ns >= self._probe_at_ns and self._gathered_since_ns is None:
+                self._start_probe()
+            elif self._is_sync_wanted:
+                self._start_sync()
+        self._keep_ahead()
+
+    def close(self) -> None:
+        """Write, seal and sync everything, in this thread if need be.
+
+        Raises StorageError when not all that was visible is known to be on the disk, or the last segment could
+        not be sealed: the next start must be one as after a crash. What was appended and could not be written is
+        told by `on_failed`. Calling it again does nothing.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._refusal = self._refusal or "commit log: closed"
+        self._ahead.call_off()
+        if self._job is not None:
+            self._answer(self._job, self._job.finish())
+        self.commit()
+        if self._open and self.error is None:
+            try:
+                self._seal()
+            except Exception as exc:
+                self._fail(exc)
+        if not self._open:
+            self._ahead.remove([])
+        for segment in self._open:
+            segment.close_quietly()
+        self._open.clear()
+        if self.error is not None:
+            raise self.error
+
+    # Groups.
+
+    def _end_piece(self, *, is_last: bool) -> None:
+        data = b"".join(self._parts)
+        self._parts = []
+        piece = LogPiece(self._current, self._piece_start, data, is_last, self._piece_time_ns, self.last_time_ns)
+        self._pieces.append(piece)
+        self._piece_start += len(data)
+
+    def _take_group(self) -> LogGroup:
+        assert self._gathered_since_ns is not None
+        if self._parts:
+            self._end_piece(is_last=False)
+        pieces = self._pieces
+        group = LogGroup(pieces, self.end, sum([len(piece.data) for piece in pieces]), self._gathered_since_ns)
+        self._pieces = []
+        self._gathered_since_ns = None
+        self._is_committed = False
+        return group
+
+    def _start_group(self) -> None:
+        group = self._take_group()
+        good_end = self.visible_end
+        place = self._sync_place
+        is_inline = place is not None and _may_be_inline(group) and place.is_inline(self._clock.monotonic_ns())
+
+        def work() -> None:
+            write_group(group, good_end)
+            began_ns = self._clock.monotonic_ns()
+            for piece in group.pieces:
+                piece.segment.sync()
+            if place is not None:
+                ended_ns = self._clock.monotonic_ns()
+                if is_inline:
+                    place.note_inline(ended_ns - began_ns, ended_ns)
+                else:
+                    place.note_on_thread(ended_ns - began_ns)
+            for piece in group.pieces:
+                if piece.is_last:
+                    piece.segment.close()
+
+        self._job_since_ns = group.since_ns
+        self.counts.inline_syncs += is_inline
+        self._start_job(work, lambda error: self._group_ended(group, error), is_inline=is_inline)
+
+    def _group_ended(self, group: LogGroup, error: Exception | None) -> None:
+        self._job_since_ns = None
+        if self.error is not None:
+            return  # rejected already, when the log failed for another reason
+        if error is not None:
+            self._group_failed(group, error)
+            return
+        self.written_end = self.synced_end = group.end
+        self._group_written(group)
+        self.counts.syncs += len(group.pieces)
+        self.counts.synced_bytes += group.size
+        self._forget_closed(self._current_at(group.end))
+        if self._is_committed:
+            self._start_group()  # before anybody is told: the disk need not wait for that
+        self._tell_visible()
+        self._keep_ahead()
+
+    def _write_group(self) -> None:
+        group = self._take_group()
+        try:
+            write_group(group, self.visible_end)
+        except Exception as exc:
+            self._group_failed(group, exc)
+            return
+        self.written_end = group.end
+        self._group_written(group)
+        if self._unsynced_since_ns is None:
+            self._unsynced_since_ns = group.since_ns
+        if any(piece.is_last for piece in group.pieces):
+            self.counts.syncs_by_roll += 1
+            self._is_sync_wanted = True
+        elif self._has_interval_bytes() and self._job is None:
+            self.counts.syncs_by_bytes += 1
+            self._is_sync_wanted = True
+        if self._is_sync_wanted and self._job is None:
+            self._start_sync()
+        self._tell_visible()
+        self._keep_ahead()
+
+    def _group_written(self, group: LogGroup) -> None:
+        self.counts.groups += 1
+        self.counts.written_bytes += group.size
+        for piece in group.pieces:
+            info = piece.segment.info
+            info.first_time_ns = info.first_time_ns or piece.first_time_ns
+            info.last_time_ns = max(info.last_time_ns, piece.last_time_ns)
+            if piece.is_last:
+                info.end = piece.position + len(piece.data) - SEAL_BYTES
+                info.is_sealed = True
+
+    def _group_failed(self, group: LogGroup, error: Exception) -> None:
+        self.counts.failed_groups += 1
+        if not is_passing(error):
+            self._fail(error)
+            return
+        self._to_clean = [piece.segment for piece in group.pieces]
+        self._fill_up(error, group.size)
+        self._take_back()
+        self._on_failed(self._refused())
+
+    def _tell_visible(self) -> None:
+        # A callback may come through here before its elder was told.
+        if self._told_end < self.visible_end:
+            self._told_end = self.visible_end
+            self._on_visible(self._told_end)
+
+    # Trouble.
+
+    def _take_back(self) -> None:
+        """Forget all behind `visible_end`. Segments that were begun there are made ahead again."""
+        self._pieces = []
+        self._parts = []
+        self._gathered_since_ns = None
+        self._is_committed = False
+        self.end = self.visible_end
+        if self._open:
+            self._write_to(self._open[self._current_at(self.end)])
+
+    def _fill_up(self, error: Exception, refused_bytes: int) -> None:
+        """There is no room: refuse, and look again in a second."""
+        if not self.is_full:
+            logger.warning("commit log refuses for want of room position=%d error=%s", self.visible_end, error)
+        self.is_full = True
+        self._refused_bytes = refused_bytes
+        self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """Say why, and look again in a second."""
+        self._probe_at_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
+        goes_on = "Finishing, emptying and deleting go on; publishing goes on by itself once there is room"
+        if not _is_full(error):
+            self._refusal = f"publish refused: {error}. Nothing was stored. {goes_on}."
+            return
+        directory = self._segments.directory
+        try:
+            free, total = self._files.free_bytes(directory) / 1e6, self._files.total_bytes(directory) / 1e6
+        except OSError:
+            how_full = ""
+        else:
+            how_full = f" ({free:.1f} of {total:,.0f} MB free)"
+        if self._room_bytes_min:
+            goes_on += f" ({self._room_bytes_min / 1e6:.1f} MB)"
+        self._refusal = f"publish refused, the disk is full{how_full}. Nothing was stored. {goes_on}."
+
+    def _refused(self) -> StorageError:
+        """What a publish is told now."""
+        assert self._refusal is not None
+        return NoRoomError(self._refusal) if self.is_full else StorageError(self._refusal)
+
+    @property
+    def refusal(self) -> StorageError | None:
+        """Why nothing is taken for want of room; None while there is."""
+        return self._refused() if self.is_full else None
+
+    def _check_room(self) -> None:
+        """Raises OSError when less is free than must be."""
+        free = self._files.free_bytes(self._segments.directory) if self._room_bytes_min else 0
+        if free < self._room_bytes_min:
+            raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._room_bytes_min} must be")
+
+    def _start_first(self) -> None:
+        """Try to make the first segment, for which there was no room at the start."""
+        maker = self._ahead.making(self._start_position)
+
+        def work() -> None:
+            self._check_room()
+            self._before_first()
+            error = maker.errand.finish()
+            if error is not None:
+                raise error
+
+        def done(error: Exception | None) -> None:
+            if maker.errand.is_over:
+                self._ahead.take(maker, maker.errand.error)
+            if self.error is not None:
+                return
+            if error is None:
+                logger.info("commit log goes on position=%d", self._start_position)
+                self._begin()
+            elif is_passing(error):
+                self._refuse(error)
+            else:
+                self._fail(error)
+
+        self._start_job(work, done)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop for good. What is under way is rejected with the rest: there is no OK after this."""
+        if self.error is not None:
+            return
+        logger.error("commit log failed position=%d error=%s", self.visible_end, error)
+        self._refusal = f"commit log: takes nothing more until the next start: {error}"
+        self.error = StorageError(self._refusal)
+        self.error.__cause__ = error
+        self.is_full = False
+        self._ahead.is_stopped = True
+        self._take_back()
+        self._on_failed(self.error)
+
+    def _start_probe(self) -> None:
+        """Put zeros over what was taken back, then try whether what was refused would have room."""
+        good_end = self.visible_end
+        to_clean = self._to_clean
+        size = self._refused_bytes
+        target: OpenSegment | None = self._current
+        maker: NextSegment | None = None
+        if good_end + size > self._limit:
+            at = self._current_at(good_end) + 1
+            target = self._open[at] if at < len(self._open) else None
+            if target is None:
+                maker = self._ahead.making(self._current.stop)
+
+        def work() -> None:
+            for segment in reversed(to_clean):
+                segment.take_back(good_end)
+            for segment in to_clean:
+                segment.sync()
+            self._check_room()
+            room = target
+            if maker is not None:
+                error = maker.errand.finish()
+                if error is not None:
+                    raise error
+                room = maker.made
+            assert room is not None
+            try:
+                room.fill(min(size, FILL_STEP_BYTES))
+            except OSError:
+                room.give_back_room(good_end)
+                raise
+
+        def done(error: Exception | None) -> None:
+            if self.error is not None:
+                return
+            if maker is not None and maker.errand.is_over:
+                self._ahead.take(maker, maker.errand.error)
+            if error is None:
+                logger.info("commit log goes on position=%d", good_end)
+                self.is_full = False
+                self._refusal = "commit log: closed" if self._is_closing else None
+                self._to_clean = []
+                self._keep_ahead()
+            elif is_passing(error):
+                self._refuse(error)
+            else:
+                self._fail(error)
+
+        self._start_job(work, done)
+
+    # Syncs of `interval` and `os`.
+
+    def _has_interval_bytes(self) -> bool:
+        is_interval = self.policy is SyncPolicy.INTERVAL
+        return is_interval and self.written_end - self.synced_end >= self._interval_bytes
+
+    def _start_sync(self) -> None:
+        """Sync what is written: full segments alone under `os` while nobody reads along, else all of it."""
+        is_all = self._is_all_wanted or self.policy is SyncPolicy.INTERVAL
+        self._is_sync_wanted = self._is_all_wanted = False
+        current_at = self._current_at(self.written_end)
+        current = self._open[current_at]
+        sealed = self._open[:current_at]
+        if is_all:
+            synced_end = self.written_end
+            to_sync = [*sealed, current]
+        else:
+            # What is left began with the group that filled the last segment.
+            synced_end = current.start
+            to_sync = sealed
+        size = synced_end - self.synced_end
+
+        def work() -> None:
+            for segment in to_sync:
+                segment.sync()
+            for segment in sealed:
+                segment.close()
+
+        def done(error: Exception | None) -> None:
+            self._job_since_ns = None
+            if self.error is not None:
+                return
+            if error is not None:
+                self._fail(error)
+                return
+            self.synced_end = synced_end
+            self.counts.syncs += len(to_sync)
+            self.counts.synced_bytes += size
+            self._forget_closed(len(sealed))
+            if self._has_interval_bytes() and not self._is_sync_wanted:
+                self.counts.syncs_by_bytes += 1
+                self._is_sync_wanted = True
+
+        self._job_since_ns = self._unsynced_since_ns
+        self._unsynced_since_ns = self._clock.monotonic_ns() if synced_end < self.written_end else None
+        self._start_job(work, done)
+
+    # The sync thread.
+
+    def _start_job(
+        self, work: Callable[[], None], done: Callable[[Exception | None], None], *, is_inline: bool = False
+    ) -> None:
+        errand = Errand(work)
+        self._job = errand
+        self._job_done = done
+        if is_inline or self._is_closing:
+            self._answer(errand, errand.finish())
+        else:
+            self._sync_background.submit(errand.run, lambda error: self._answer(errand, error))
+
+    def _answer(self, errand: Errand, error: Exception | None) -> None:
+        if errand is not self._job:
+            return  # `close` did not wait for this answer
+        done = self._job_done
+        assert done is not None
+        # Not kept until the next job: it holds all that was written.
+        self._job = self._job_done = None
+        try:
+            done(error)
+        except Exception as exc:
+            # A mistake of ours, and what it left is not known: nothing more is taken, and all that waits is told so.
+            logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
+            self._fail(exc)
+        if self._is_sync_wanted and self._job is None and self.error is None:
+            self._start_sync()
+
+    # Segments.
+
+    def _current_at(self, end: int) -> int:
+        """Index of the open segment in which `end` lies."""
+        at = len(self._open) - 1
+        while self._open[at].start > end:
+            at -= 1
+        return at
+
+    def _write_to(self, segment: OpenSegment) -> None:
+        """The next record goes to `end` in `segment`, or to its start."""
+        self._current = segment
+        self._limit = segment.stop - SEAL_BYTES
+        self.end = max(self.end, segment.start)
+        self._piece_start = self.end
+        self.next_position = segment.stop
+
+    def _roll(self, size: int) -> None:
+        """Go on in the next segment, for a record of `size` bytes. Raises StorageError; then nothing changed."""
+        size_max = self._segment_bytes - head_bytes_of(self._segment_bytes) - SEAL_BYTES
+        if size > size_max:
+            raise StorageError(f"record of {size} bytes does not fit into a log segment, which holds {size_max}")
+        at = self._open.index(self._current) + 1
+        if at == len(self._open):
+            error = self._ahead.make_now(self._current.stop)
+            if error is not None and self.error is None:
+                self._fill_up(error, size)
+            if self._refusal is not None:
+                raise self._refused() from self.error
+        self._parts.append(
+            encode_seal(
+                position=self.end,
+                salt=self._current.info.salt,
+                durable_upto=self.synced_end,
+                time_ns=self.last_time_ns,
+            )
+        )
+        if self._gathered_since_ns is None:
+            self._gathered_since_ns = self._clock.monotonic_ns()
+        if len(self._parts) == 1:
+            self._piece_time_ns = self.last_time_ns
+        self._end_piece(is_last=True)
+        self._write_to(self._open[at])
+
+    def _forget_closed(self, count: int) -> None:
+        """The first `count` open segments are sealed, synced and closed."""
+        del self._open[:count]
+
+    def _seal(self) -> None:
+        """The log ends here: everything is put on the disk, in the order of the segments."""
+        for segment in reversed(self._to_clean):
+            segment.take_back(self.end)
+        at = self._current_at(self.end)
+        last = self._open[at]
+        if self.end == last.start and at == 0 and len(self._segments.list) > len(self._open):
+            # Nothing was ever written to it: a start that is followed by a stop leaves no segment behind.
+            self._ahead.remove(self._open)
+            self._open.clear()
+            self.end = self.written_end = self.synced_end = last.info.position
+            return
+        seal = encode_seal(
+            position=self.end, salt=last.info.salt, durable_upto=self.synced_end, time_ns=self.last_time_ns
+        )
+        last.write(seal, self.end, is_last=True)
+        unsynced = self.end - self.synced_end
+        for segment in self._open[: at + 1]:
+            segment.sync()
+            self.counts.syncs += 1
+        last.cut_off(self.end + SEAL_BYTES)
+        for segment in self._open[: at + 1]:
+            segment.close()
+        self.counts.synced_bytes += unsynced
+        self.synced_end = self.written_end = self.end
+        self._job_since_ns = self._unsynced_since_ns = None
+        last.info.end = self.end
+        last.info.is_sealed = True
+        self._tell_visible()
+        self._ahead.remove(self._open[at + 1 :])
+
+    def _keep_ahead(self) -> None:
+        if self._refusal is None:
+            self._ahead.keep(self._current, self.end)
+
+
+def _may_be_inline(group: LogGroup) -> bool:
+    """Whether the engine's thread may write and sync a group: it is small, fills no segment, and has zeros under it.
+
+    Closing a full segment and meeting the filler would mean waiting for the disk thread.
+    """
+    if len(group.pieces) != 1 or group.size > INLINE_BYTES_MAX:
+        return False
+    piece = group.pieces[0]
+    return not piece.is_last and piece.segment.has_room_ahead(group.end)

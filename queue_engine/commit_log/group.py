@@ -1,0 +1,40 @@
+"""A group: what one turn, or several that gathered, append to the commit log; written all or nothing."""
+
+from typing import NamedTuple
+
+from queue_engine.commit_log.open_segment import OpenSegment, is_passing
+
+
+class LogPiece(NamedTuple):
+    """What one group writes to one segment, in one call."""
+
+    segment: OpenSegment
+    position: int
+    data: bytes
+    is_last: bool  # ends with the seal
+    first_time_ns: int
+    last_time_ns: int
+
+
+class LogGroup(NamedTuple):
+    pieces: list[LogPiece]
+    end: int
+    size: int
+    since_ns: int  # monotonic, of its first append
+
+
+def write_group(group: LogGroup, good_end: int) -> None:
+    """Write a group, all of it or, as far as the disk lets us, nothing. Raises OSError."""
+    try:
+        for piece in group.pieces:
+            piece.segment.write(piece.data, piece.position, is_last=piece.is_last)
+    except OSError as exc:
+        if is_passing(exc):
+            for piece in reversed(group.pieces):
+                try:
+                    piece.segment.take_back(good_end)
+                except OSError as exc_back:
+                    if not is_passing(exc_back):
+                        raise
+                    # No room for zeros either: it is tried again before anything else is written.
+        raise

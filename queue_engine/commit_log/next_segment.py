@@ -1,0 +1,28 @@
+"""The segment that the commit log will need next: made by the worker ahead, or by whoever can't wait for it."""
+
+from queue_engine.commit_log.open_segment import OpenSegment
+from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+from queue_engine.disk.errand import Errand
+from queue_engine.disk.files import Files
+
+
+class NextSegment:
+    """Makes one segment, in whichever thread; a second try goes on where the first one failed."""
+
+    def __init__(self, segments: LogSegments, files: Files, position: int, segment_bytes: int, now_ns: int) -> None:
+        self._segments = segments
+        self._files = files
+        self.position = position
+        self._segment_bytes = segment_bytes
+        self._now_ns = now_ns
+        self.info: SegmentInfo | None = None
+        self.made: OpenSegment | None = None
+        self.errand = Errand(self._make)
+
+    def _make(self) -> None:
+        if self.info is None:
+            self.info = self._segments.create(self.position, self._segment_bytes, self._now_ns)
+        self.made = OpenSegment(self.info, self._files)
+
+    def try_again(self) -> None:
+        self.errand = Errand(self._make)

@@ -1,0 +1,119 @@
+"""Which messages were in places of the log that nothing in the log tells of: a segment that is missing, an end that is
+cut off, records of which neither header nor trailer holds.
+
+The consume queues know, as the last checkpoint left them: they are set aside while others are made anew from the log.
+Of what is newer than the checkpoint, a jump in a topic's offsets over such a place tells; of a topic that has nothing
+behind it, nothing does.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from queue_engine.commit_log.segment import LogSegments
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.storage.recovery_report import Damage, LostMessages
+from queue_engine.vocabulary.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+# Of so many places each topic is asked what it had there; a log that is damaged in more is told without numbers.
+PLACES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetJump:
+    """The topic's record at `position` begins at `next_offset`, and the one before it, at `position_before`, ended at
+    `first_offset`."""
+
+    topic_number: int
+    first_offset: int
+    next_offset: int
+    position_before: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLosses:
+    """known: consume queues by topic number, with all records below `known_upto` of the log. jumps: in what was read of
+    the log."""
+
+    known: Mapping[int, ConsumeQueue]
+    known_upto: int
+    jumps: Sequence[OffsetJump]
+    segments: LogSegments
+    _jumps_of: dict[int, list[OffsetJump]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for jump in self.jumps:
+            self._jumps_of.setdefault(jump.topic_number, []).append(jump)
+
+    def tell(self, damages: Sequence[Damage], names: Mapping[int, str]) -> list[Damage]:
+        """The damages, with the messages that each of them cost. names: of topics by number; the others are gone."""
+        left = PLACES_MAX
+        counted: list[Damage] = []
+        for one in damages:
+            if not one.is_exact and left:
+                left -= 1
+                counted.append(self._counted(one, names))
+            else:
+                counted.append(one)
+        # Files that are missing and had nothing that counts: they were told of before, or were not needed.
+        told = [one for one in counted if one.lost != 0 or one.kept or not one.is_absent]
+        return [self._named(one, names) for one in told]
+
+    def _counted(self, damage: Damage, names: Mapping[int, str]) -> Damage:
+        start, end = damage.position, damage.position + damage.size
+        losses: list[LostMessages] = []
+        is_known = end <= self.known_upto
+        for number in names:
+            try:
+                losses += self._losses_of(number, start, end)
+            except StorageError as exc:
+                # What tells of it is derived: no reason not to start.
+                logger.warning("what the log has lost of a topic can't be told topic=%s: %s", names[number], exc)
+                is_known = False
+        return replace(damage, losses=tuple(sorted(losses, key=lambda one: -one.count)), is_exact=is_known)
+
+    def _losses_of(self, number: int, start: int, end: int) -> list[LostMessages]:
+        """What a topic had in a range of the log."""
+        losses: list[LostMessages] = []
+        told = 0
+        queue = self.known.get(number)
+        if queue is not None:
+            told = queue.end_offset
+            first = first_offset_at(queue, start)
+            after = first_offset_at(queue, end)
+            count = queue.count_between(first, after)
+            if count > 0:
+                losses.append(LostMessages(number, first, after, count))
+        for jump in self._jumps_of.get(number, ()):
+            if not jump.position_before < start < end <= jump.position:
+                continue
+            first = max(jump.first_offset, told)
+            if first < jump.next_offset and self._is_one_life(jump):
+                losses.append(LostMessages(number, first, jump.next_offset, jump.next_offset - first))
+        return losses
+
+    def _is_one_life(self, jump: OffsetJump) -> bool:
+        """Whether one process wrote both records: offsets that it had reserved are skipped by the next one."""
+        return self.segments.segment_of(jump.position_before) is self.segments.segment_of(jump.position)
+
+    @staticmethod
+    def _named(damage: Damage, names: Mapping[int, str]) -> Damage:
+        losses = tuple(replace(one, topic=names.get(one.topic_number, "")) for one in damage.losses)
+        return replace(damage, losses=losses)
+
+
+def first_offset_at(queue: ConsumeQueue, position: int) -> int:
+    """The first offset whose record is not before `position` of the log; the end when none is. Raises StorageError."""
+    first, end = queue.oldest_offset, queue.end_offset
+    while first < end:
+        middle = (first + end) // 2
+        present = queue.next_present(middle)
+        place = None if present is None else queue.locate(present)
+        if present is None or place is None or place[0] >= position:
+            end = middle
+        else:
+            first = present + 1
+    return first

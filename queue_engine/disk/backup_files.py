@@ -1,0 +1,204 @@
+"""The files of a data directory as of one moment: which of them a backup needs, and how they are kept meanwhile.
+
+A file that only grows, or is only ever replaced as a whole, gets a second name (a hard link) in the staging directory,
+and its length is noted: what is appended later is not copied. The few that are written in their midst are small, and
+are read at once. Consume queues and checkpoints are derived from the log, and made anew by the start.
+
+    DATA/backup-staging/ID.request            there while somebody wants it; whoever wants it touches it now and then
+    DATA/backup-staging/ID.error              one sentence: why it can't be had
+    DATA/backup-staging/ID/files/…            the files, by their paths in the data directory
+    DATA/backup-staging/ID/files.json         written last: {"version": 1, "files": [[path, length], …]}
+
+To change files.json: the next version number; a version that is not known is refused.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from queue_engine.vocabulary.errors import StorageError
+
+DIRECTORY = "backup-staging"
+LIST_NAME = "files.json"
+FILES = "files"
+VERSION = 1
+INCOMPLETE_NAME = "BACKUP-INCOMPLETE"
+COMPLETE_NAME = "backup.json"
+DATABASE_NAME = "console.sqlite3"
+# A file of ours that is read at once is no larger than this: the largest are the batch keys, 16 MB.
+READ_BYTES_MAX = 64 << 20
+
+_NOT_KEPT = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME, "pipeline/scratch")
+_PIPELINE = "pipeline"
+# By the moment itself: the one has rules of its own, the others are derived, and a folder for each topic.
+_NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues")
+_DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|checkpoint|progress/reserve)")
+_LINKED = re.compile(
+    r"(?:log|samples)/(?:segments/.*|quarantine/.*|progress/.*\.index(?:\.unread\d+)?)|pipeline/.*|.*\.bad"
+)
+_OURS = re.compile(r"[0-9a-f]{16}(\.request|\.error|\.error\.tmp)?")
+_QUEUE_FILE = re.compile(r"[^/]*\.diskqueue\.[^/]*")
+
+
+def remove_left(directory: str) -> None:
+    """Remove what a process staged that is gone; nothing that is not ours."""
+    try:
+        names = os.listdir(os.path.join(directory, DIRECTORY))
+    except OSError:
+        return  # there is none, as nearly always
+    for name in names:
+        place = os.path.join(directory, DIRECTORY, name)
+        if _OURS.fullmatch(name) and os.path.isdir(place):
+            shutil.rmtree(place, ignore_errors=True)
+        elif _OURS.fullmatch(name):
+            with suppress(OSError):
+                os.unlink(place)
+
+
+def refuse_incomplete(directory: str) -> None:
+    """Raises StorageError when `directory` is a backup that never came to its end."""
+    if os.path.lexists(os.path.join(directory, INCOMPLETE_NAME)):
+        raise StorageError(
+            f"{directory} is a backup that was not finished ({INCOMPLETE_NAME} is in it): files are missing. "
+            "Nothing was changed; take another backup"
+        )
+
+
+def wanted_files(directory: str, *, is_running: bool, below: str = "", left_out: tuple[str, ...] = ()) -> Iterator[str]:
+    """The files that a backup of `directory` needs, as paths in it, the console's database left out.
+
+    is_running: a server changes them, so that derived files are left out, and disk queues, which are told by it.
+    below: look in this folder of it alone. left_out: folders that are not looked in.
+    """
+    for folder, folders, names in os.walk(os.path.join(directory, below)):
+        inside = os.path.relpath(folder, directory)
+        prefix = "" if inside == "." else f"{inside}/"
+        folders[:] = [name for name in folders if f"{prefix}{name}" not in (*_NOT_KEPT, *left_out)]
+        for name in names:
+            path = f"{prefix}{name}"
+            if path in _NOT_KEPT or path.startswith(f"{DATABASE_NAME}-") or name.endswith(".tmp"):
+                continue
+            if is_running and (_DERIVED.fullmatch(path) or (_QUEUE_FILE.fullmatch(path) and not path.endswith(".bad"))):
+                continue
+            if stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
+                yield path
+
+
+class Staging:
+    """One staging directory: filled at one moment, while nothing else writes; then finished."""
+
+    def __init__(self, data_path: str, name: str) -> None:
+        self._data_path = data_path
+        self.directory = os.path.join(data_path, DIRECTORY, name)
+        self.files_path = os.path.join(self.directory, FILES)
+        self._lengths: dict[str, int] = {}
+        os.makedirs(self.files_path, mode=0o700)
+
+    def take(self, log_ends: Mapping[str, int]) -> None:
+        """Take all files as they are now, but for disk queues. log_ends: of each log, by its directory in the data
+        directory, the position behind what is to be kept. Raises OSError."""
+        for path in wanted_files(self._data_path, is_running=True, left_out=_NOT_LOOKED_IN):
+            self._take_one(path, log_ends)
+        self._take_pipeline()
+
+    def _take_one(self, path: str, log_ends: Mapping[str, int]) -> None:
+        log, _, rest = path.partition("/segments/")
+        if rest and log in log_ends and rest.endswith(".log"):
+            left = log_ends[log] - int(rest.removesuffix(".log"))
+            if left > 0:
+                self.link(path, left)
+        elif _LINKED.fullmatch(path) or os.lstat(os.path.join(self._data_path, path)).st_size > READ_BYTES_MAX:
+            self.link(path)  # a large one is somebody else's
+        else:
+            self._read_now(path)
+
+    def _take_pipeline(self) -> None:
+        """The worker is a process of its own. Its files never change, but some replace others: tried again when they
+        were not the same before and after."""
+        for _ in range(10):
+            before = self._pipeline_listing()
+            for path in before:
+                try:
+                    self.link(path)
+                except FileNotFoundError:
+                    break
+            if self._pipeline_listing() == before:
+                return
+            for path in before:
+                if self._lengths.pop(path, None) is not None:
+                    os.unlink(os.path.join(self.files_path, path))
+        raise OSError("the pipeline's files do not come to rest")
+
+    def _pipeline_listing(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for path in wanted_files(self._data_path, is_running=True, below=_PIPELINE):
+            told = os.lstat(os.path.join(self._data_path, path))
+            found[path] = (told.st_ino, told.st_mtime_ns)
+        return found
+
+    def link(self, path: str, length_max: int | None = None) -> None:
+        """Give a file a second name here, and note how long it is, at most `length_max`. Raises OSError."""
+        target = self._place(path)
+        os.link(os.path.join(self._data_path, path), target, follow_symlinks=False)
+        size = os.lstat(target).st_size
+        self._lengths[path] = size if length_max is None else min(size, length_max)
+
+    def _read_now(self, path: str) -> None:
+        with open(os.path.join(self._data_path, path), "rb") as source:
+            self.write(path, source.read())
+
+    def write(self, path: str, content: bytes) -> None:
+        """Make a file of its own. Raises OSError."""
+        with open(self._place(path), "wb", opener=_private) as target:
+            target.write(content)
+        self._lengths[path] = len(content)
+
+    def part(self, path: str) -> None:
+        """Make a linked file a copy of its own, as long as was noted. Raises OSError."""
+        place = os.path.join(self.files_path, path)
+        if os.lstat(place).st_nlink == 1:
+            return
+        left = self._lengths[path]
+        with open(place, "rb") as source, open(f"{place}.tmp", "wb", opener=_private) as target:
+            while left and (data := source.read(min(left, 1 << 20))):
+                target.write(data)
+                left -= len(data)
+        os.rename(f"{place}.tmp", place)
+
+    def note(self, path: str) -> None:
+        """A file was made in `files_path` by somebody else."""
+        self._lengths[path] = os.lstat(os.path.join(self.files_path, path)).st_size
+
+    def _place(self, path: str) -> str:
+        place = os.path.join(self.files_path, path)
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        return place
+
+    def finish(self) -> None:
+        """Everything is there: say so. Raises OSError."""
+        path = os.path.join(self.directory, LIST_NAME)
+        with open(f"{path}.tmp", "w", opener=_private) as target:
+            json.dump({"version": VERSION, "files": sorted(self._lengths.items())}, target)
+        os.rename(f"{path}.tmp", path)
+
+
+def read_list(directory: str) -> list[tuple[str, int]] | None:
+    """The files of a finished staging directory, with their lengths; None while there is no list. Raises
+    StorageError."""
+    path = os.path.join(directory, LIST_NAME)
+    try:
+        with open(path, "rb") as source:
+            document = json.load(source)
+    except FileNotFoundError:
+        return None
+    if document["version"] != VERSION:
+        raise StorageError(f"{path} has version {document['version']}, and this version of Penstock knows {VERSION}")
+    return [(path, length) for path, length in document["files"]]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

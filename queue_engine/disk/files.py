@@ -1,0 +1,257 @@
+"""The one seam between the engine and the file system: every operation on a file is a method here.
+
+Tests put another `Files` in its place that fails the n-th call, writes short, or remembers what was done.
+All methods raise the plain OSError of the system; whoever knows what it means for the data translates it.
+"""
+
+import ctypes
+import errno
+import itertools
+import os
+from bisect import bisect_left
+
+from queue_engine.disk.descriptors import DescriptorBudget
+from queue_engine.disk.own_files import open_own
+
+# fallocate(2) knows how to punch a hole; Python's os module does not.
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
+_syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+_syncfs.argtypes = [ctypes.c_int]
+
+# No two writers of a process, on whichever thread, ever share a temporary name.
+_temporary_numbers = itertools.count()
+
+
+def temporary_name(path: str) -> str:
+    """A name beside `path` that nobody else in this process uses."""
+    return f"{path}.{next(_temporary_numbers)}.tmp"
+
+
+def is_no_fault_of_disk(error: BaseException) -> bool:
+    """Whether a file can't be read for another reason than a bad place: the process lacks descriptors or memory, or a
+    link stands there.
+
+    error: an OSError, or what was raised from one."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ELOOP)
+
+
+class NameNotSyncedError(OSError):
+    """A file was replaced, and syncing its directory failed: a power cut may bring the old one back, or not."""
+
+
+class Files:
+    """File operations by descriptor and by path. Descriptors are never inherited by child processes.
+
+    One instance serves the engine's thread and its worker. `budget` and the kept listing belong to the former.
+    """
+
+    def __init__(self, budget: DescriptorBudget | None = None) -> None:
+        self.budget = budget or DescriptorBudget()
+        # Each value is given out once, so an equal number means that nothing changed in between.
+        self._stamps = itertools.count(1)
+        self._stamp = 0
+        self._listings: dict[str, tuple[int, int, list[str]]] = {}
+
+    # By path.
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of `path`; a new file is readable and writable by its owner alone. A link is refused."""
+        fd = open_own(path, flags)
+        if flags & os.O_CREAT:
+            self._stamp = next(self._stamps)
+        return fd
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+        self._stamp = next(self._stamps)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+        self._stamp = next(self._stamps)
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of the file at `path`, None when there is none."""
+        try:
+            return os.lstat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def free_bytes(self, directory: str) -> int:
+        """What may still be written to the file system of `directory`; a quota is not seen."""
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, directory: str) -> int:
+        """What the file system of `directory` holds in all, used or free."""
+        found = os.statvfs(directory)
+        return found.f_blocks * found.f_frsize
+
+    def modified_ns(self, path: str) -> int | None:
+        """When the file at `path` was last written, Unix ns; None when there is none."""
+        try:
+            return os.lstat(path).st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def make_directory(self, path: str) -> None:
+        """Make `path` a directory, its parents included, open to its owner alone; it may be one already."""
+        if not os.path.isdir(path):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            self._stamp = next(self._stamps)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+        self._stamp = next(self._stamps)
+
+    def listdir(self, directory: str) -> list[str]:
+        return os.listdir(directory)
+
+    def sync_directory(self, directory: str) -> None:
+        """Make creations, renames and removals in `directory` durable."""
+        fd = self.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.sync(fd)
+        finally:
+            self.close(fd)
+
+    def sync_file_system(self, directory: str) -> None:
+        """Make all that was written to the file system of `directory` durable, names included: dear once, and cheaper
+        than thousands of files one by one."""
+        fd = self.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if _syncfs(fd) != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error))
+        finally:
+            self.close(fd)
+
+    # By descriptor.
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file or when the system gives fewer."""
+        return os.pread(fd, size, position)
+
+    def write_at(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """Bytes written: may be fewer than given, as when the disk fills up."""
+        return os.pwrite(fd, data, position)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Data and metadata to the disk."""
+        os.fsync(fd)
+
+    def sync_data(self, fd: int) -> None:
+        """Data to the disk, and of the metadata what reading it back needs: the size."""
+        os.fdatasync(fd)
+
+    def punch_hole(self, fd: int, position: int, size: int) -> None:
+        """Give the disk back what lies in this range; it reads as zeros, and the file keeps its size."""
+        if _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, position, size) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+
+    def advise_read(self, fd: int, position: int, size: int) -> None:
+        """Tell the system that this range will be read soon."""
+        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
+
+    def dup(self, fd: int) -> int:
+        return os.dup(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    # Made of the above.
+
+    def names_starting_with(self, directory: str, prefix: str) -> list[str]:
+        """The names in `directory` that start with `prefix`, sorted.
+
+        The listing is kept until something in the directory changes (through this object, or by its
+        modification time): thousands of queues are opened one behind the other at start.
+        """
+        stamp, modified_ns = self._stamp, os.stat(directory).st_mtime_ns
+        kept = self._listings.get(directory)
+        if kept is None or kept[0] != stamp or kept[1] != modified_ns:
+            kept = self._listings[directory] = (stamp, modified_ns, sorted(self.listdir(directory)))
+        names = kept[2]
+        first = last = bisect_left(names, prefix)
+        while last < len(names) and names[last].startswith(prefix):
+            last += 1
+        return names[first:last]
+
+    def read_whole(self, path: str, size_max: int) -> bytes | None:
+        """The bytes of a small file, at most `size_max` of them; None when there is no such file."""
+        try:
+            fd = self.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return self.read_at(fd, size_max, 0)
+        except OSError as exc:
+            exc.filename = exc.filename or path  # the system knows only the descriptor
+            raise
+        finally:
+            self.close(fd)
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        """Make `path` a file of exactly `data`, on the disk but for its name. Nothing stays when it fails."""
+        fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            try:
+                self.write_all(fd, data, 0)
+                self.sync(fd)
+            finally:
+                self.close(fd)
+        except OSError:
+            self.unlink_quietly(path)
+            raise
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `path` hold exactly `data`, durably, or leave it as it was: a reader or a crash sees the old
+        content or the new one, never a mixture. Raises OSError; NameNotSyncedError when readers see the new one."""
+        temporary = temporary_name(path)
+        self.write_synced(temporary, data)
+        try:
+            self.rename(temporary, path)
+        except OSError:
+            self.unlink_quietly(temporary)
+            raise
+        try:
+            self.sync_directory(os.path.dirname(path) or ".")
+        except OSError as exc:
+            raise NameNotSyncedError(exc.errno, exc.strerror) from exc
+
+    def write_all(self, fd: int, data: bytes | memoryview, position: int) -> None:
+        """Write all of `data`. Raises OSError; then part of it may be there."""
+        written = self.write_at(fd, data, position)
+        if written == len(data):
+            return
+        # A short write: the next call goes on, or tells the reason.
+        view = memoryview(data)
+        while written < len(data):
+            step = self.write_at(fd, view[written:], position + written)
+            if step <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += step
+
+    def close_quietly(self, fd: int) -> None:
+        """Close a descriptor whose data is synced, read only, or thrown away: an error has no consequence."""
+        try:
+            self.close(fd)
+        except OSError:
+            pass
+
+    def unlink_quietly(self, path: str) -> None:
+        """Remove what an error left; that error is the one to tell."""
+        try:
+            self.unlink(path)
+        except OSError:
+            pass

@@ -1,0 +1,103 @@
+"""A small file that is replaced as a whole by the worker, so that a crash leaves the old content or the new one.
+
+Changes during a write share the next one.
+"""
+
+import logging
+from collections.abc import Callable
+
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files, NameNotSyncedError
+from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+logger = logging.getLogger(__name__)
+
+Composed = tuple[bytes, Callable[[], None]]
+
+
+class ReplacedFile:
+    """Belongs to the engine's thread.
+
+    compose: the content as of now, and what is to be called once exactly that is durable. error: why the file does not
+    say what it should; None when it does, or will with the write under way.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        compose: Callable[[], Composed],
+        *,
+        files: Files,
+        worker: Background,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_refused: called when a write failed, before those who wait are told: what they did is to be undone."""
+        self._on_refused = on_refused
+        self.path = path
+        self.error: StorageError | None = None
+        self._compose = compose
+        self._files = files
+        self._worker = worker
+        self._is_writing = False
+        self._is_changed = False
+        self._unwritten: list[Ticket] = []  # of what is not in the write under way
+
+    def save(self) -> Ticket:
+        """The present state is to be written; the ticket is done when it is durable."""
+        self._is_changed = True
+        ticket = Ticket()
+        self._unwritten.append(ticket)
+        if not self._is_writing:
+            self._write()
+        return ticket
+
+    def saved(self) -> Ticket:
+        """Done when all that was changed so far is durable; what could not be written is tried again."""
+        return self.save() if self._is_changed or self._is_writing else DONE
+
+    def note_changed(self) -> None:
+        """The present state is to be written, at the next `retry` at the latest."""
+        self._is_changed = True
+
+    def retry(self) -> None:
+        """Write what could not be written, or was only noted."""
+        if self._is_changed and not self._is_writing:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is unwritten, in this thread. Raises OSError."""
+        if self._is_changed:
+            self._files.replace(self.path, self._compose()[0])
+            self._is_changed = False
+
+    def _write(self) -> None:
+        waiting, self._unwritten = self._unwritten, []
+        content, durable = self._compose()
+        self._is_writing, self._is_changed = True, False
+
+        def done(error: Exception | None) -> None:
+            self._is_writing = False
+            if error is None:
+                self.error = None
+                durable()
+                for ticket in waiting:
+                    ticket.resolve()
+                if self._unwritten and not self._is_writing:
+                    self._write()
+                return
+            self.error = StorageError(f"{self.path} can't be written: {error}")
+            logger.error("file not replaced path=%s error=%s", self.path, error)
+            self._is_changed = True  # tried again by `retry`
+            failed, self._unwritten = [*waiting, *self._unwritten], []
+            refusal: StorageError = self.error
+            if isinstance(error, NameNotSyncedError):
+                refusal = OutcomeUnknownError(
+                    f"outcome unknown: {self.path} was replaced, and syncing its directory failed ({error}). The "
+                    "server goes on as before it"
+                )
+            self._on_refused()
+            for ticket in failed:
+                ticket.reject(refusal)
+
+        self._worker.submit(lambda: self._files.replace(self.path, content), done)

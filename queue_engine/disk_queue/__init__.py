@@ -1,0 +1,1 @@
+"""Storage kind `diskqueue`: memory first, then a queue in files."""

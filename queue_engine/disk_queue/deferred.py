@@ -1,0 +1,63 @@
+"""Messages that must not be delivered yet, by the time they are due (LMQ's and NSQ's deadline heap)."""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from queue_engine.disk_queue.run_line import cost_of
+from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.run import Run
+
+
+class DeferredMessages:
+    """A heap of single messages by due time; those due at the same time leave in the order they came."""
+
+    def __init__(self, budget: ByteBudget) -> None:
+        """budget: counts the memory they take."""
+        self._budget = budget
+        self._heap: list[tuple[int, int, Run]] = []
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, run: Run, due_ns: int) -> None:
+        """Defer every message of `run` until `due_ns` (monotonic)."""
+        self._budget.add(cost_of(run))
+        for index in range(len(run)):
+            self._order += 1
+            heappush(self._heap, (due_ns, self._order, run.slice(index, index + 1)))
+
+    def next_due_ns(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, Run]]:
+        """Remove and return what is due, earliest first, at most `count_max`: (due_ns, message). O(k log n)."""
+        due: list[tuple[int, Run]] = []
+        while self._heap and len(due) < count_max and self._heap[0][0] <= now_ns:
+            due_ns, _, run = heappop(self._heap)
+            due.append((due_ns, run))
+        self._free(run for _, run in due)
+        return due
+
+    def _free(self, runs: Iterable[Run]) -> None:
+        cost = sum(map(cost_of, runs))
+        if cost:
+            self._budget.free(cost)
+
+    def pop(self, count_max: int) -> list[tuple[int, Run]]:
+        """Remove and return the earliest, due or not, at most `count_max`: (due_ns, message)."""
+        count = min(count_max, len(self._heap))
+        earliest = [(due_ns, run) for due_ns, _, run in (heappop(self._heap) for _ in range(count))]
+        self._free(run for _, run in earliest)
+        return earliest
+
+    def runs(self) -> list[Run]:
+        """Everything, earliest first; it stays."""
+        return [run for _, _, run in sorted(self._heap, key=lambda entry: entry[:2])]
+
+    def drain(self) -> list[tuple[int, Run]]:
+        """Remove everything: (due_ns, message), earliest first."""
+        drained = [(due_ns, run) for due_ns, _, run in sorted(self._heap, key=lambda entry: entry[:2])]
+        self._heap.clear()
+        self._free(run for _, run in drained)
+        return drained

@@ -1,0 +1,517 @@
+"""A FIFO of messages in numbered files: go-diskqueue's, byte for byte, so that nsqd's data can be taken over.
+
+Everything is in bulk, because Python pays per call and not per byte: `put` is one write, `take` slices what one
+read brought. It belongs to the engine's thread; syncs happen on the worker (see disk_queue_sync.py). The format,
+and what is promised, are in the README beside this file.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.disk_queue.counts import FileCounts
+from queue_engine.disk_queue.files import QueueFiles
+from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
+from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
+from queue_engine.disk_queue.recovery import Recovered, Recovery
+from queue_engine.disk_queue.sync import Fence, SyncJob, WrittenFile
+from queue_engine.disk_queue.writer import DiskQueueWriter
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.errors import ClosedError, StorageError
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, failed, follow
+
+logger = logging.getLogger(__name__)
+
+PEEKED_BYTES_MAX = 1 << 10  # a message up to this size is kept in memory once it was peeked at
+
+
+class DiskQueue:
+    """Messages in order, each put once and taken once.
+
+    name: the files' prefix, a valid topic or `topic:channel`. pattern: what every message starts with, where
+    that is known; it only serves to find the next message behind damaged bytes.
+    """
+
+    is_readable = True
+    """Whether what is in its files can be taken."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        *,
+        files: Files,
+        background: Background,
+        clock: Clock,
+        max_bytes_per_file: int,
+        message_bytes_min: int,
+        message_bytes_max: int,
+        sync_every: int,
+        sync_timeout_ms: int,
+        pattern: re.Pattern[bytes] | None = None,
+    ) -> None:
+        """Opens what is there and changes nothing on disk. Raises StorageError when it can't be read."""
+        self.name = name
+        self._directory = directory
+        self._files = files
+        self._background = background
+        self._clock = clock
+        self._size_min = message_bytes_min
+        self._size_max = message_bytes_max
+        self._sync_every = sync_every
+        self._sync_timeout_ns = sync_timeout_ms * NS_PER_MS
+
+        self._recovery = Recovery(name, directory, files, message_bytes_min, message_bytes_max, pattern)
+        state = self._recovered()
+        self._fence = Fence()
+        self._own = QueueFiles(name, directory, files, self)
+        self._counts = FileCounts(name, state.counts, lost=state.lost_count, found=state.found_count)
+        self._writer = DiskQueueWriter(
+            self._own,
+            self._fence,
+            file=state.write_file,
+            position=state.write_position,
+            unsynced=state.unsynced,
+            max_bytes_per_file=max_bytes_per_file,
+            want_sync=self._want_sync,
+        )
+        self._reader = DiskQueueReader(
+            self._own,
+            self._writer,
+            self._counts,
+            file=state.read_file,
+            position=state.read_position,
+            message_bytes_min=message_bytes_min,
+            message_bytes_max=message_bytes_max,
+            pattern=pattern,
+            want_sync=self._want_sync,
+        )
+        self._reader.passed += state.leftover
+        self._has_files = state.has_files
+        self._closed = False
+        self._is_deleted = False
+        self._peeked: tuple[int, int, bytes] | None = None  # file, position, and the message there
+        self._tidied_at = (-1, -1)  # where the reader stood at the last `tidy`
+
+        # When the next sync is due.
+        self._change_count = 0  # messages put and taken since the last sync began
+        self._changed_at_ns = 0
+        self._is_sync_wanted = state.is_dirty
+        self._retry_at_ns = 0
+        self._job: SyncJob | None = None
+        # Who wants to hear when the state is on the disk: that of `_job`, and that of the next one.
+        self._heard_by_job: list[Ticket] = []
+        self._heard_by_next: list[Ticket] = []
+        self._removal = DONE  # names that are gone are gone on the disk
+        self._sync_error: StorageError | None = None
+
+    def _recovered(self) -> Recovered:
+        """What the files say, with nothing changed. Raises StorageError."""
+        try:
+            return self._recovery.run()
+        except OSError as exc:
+            where = f" ({exc.filename})" if exc.filename is not None else ""
+            raise StorageError(
+                f"cannot open disk queue {self.name} in {self._directory}: {exc.strerror}{where}; nothing was changed. "
+                f"When the disk can't be mended, move {self.name}.diskqueue.* out of the way: the queue is empty then"
+            ) from exc
+
+    # Figures.
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait; still answered after close."""
+        return self._counts.depth
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of its files, what was not taken yet."""
+        return max(0, self._writer.bytes_from(self._reader.file) - self._reader.position)
+
+    @property
+    def lost_count(self) -> int:
+        """Messages that were counted and turned out unreadable, since this object was made."""
+        return self._counts.lost
+
+    @property
+    def found_count(self) -> int:
+        """Messages that the meta file had not counted and that were there: what a kill leaves."""
+        return self._counts.found
+
+    @property
+    def bad_file_count(self) -> int:
+        """Damaged files that were set aside as .bad, since this object was made."""
+        return self._reader.set_aside_count
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
+        return self._fence.data_error is not None
+
+    @property
+    def sync_error(self) -> StorageError | None:
+        """Why the disk does not have everything; None when it does, or will with the next sync."""
+        if self._fence.data_error is not None:
+            return StorageError(f"cannot sync disk queue {self.name}: {self._fence.data_error}")
+        return self._sync_error
+
+    def place(self) -> tuple[Meta, dict[int, int | None]]:
+        """What the meta file would say now, and the data files that are needed with the length of each; None: all."""
+        reader, writer = self._reader, self._writer
+        lengths = {number: writer.ends.get(number) for number in range(reader.file, writer.file)}
+        lengths[writer.file] = writer.position
+        return Meta(self.depth, reader.file, reader.position, writer.file, writer.position), lengths
+
+    # Putting and taking.
+
+    def put(self, records: bytes, sizes: Sequence[int]) -> None:
+        """Add messages at the end, all or none.
+
+        records: one record behind the other, each with its 4-byte length; sizes: the bytes of each, length
+        included. They are in the file when this returns, and on the disk after the next sync.
+        Raises StorageError for a size out of range or when the disk refuses; ClosedError after close.
+        """
+        if self._closed:
+            raise ClosedError
+        if not sizes:
+            return
+        self._check_sizes(sizes)
+        if self._fence.data_error is not None:
+            reason = self._fence.data_error.strerror
+            raise StorageError(f"disk queue {self.name} takes nothing more, a sync of its data failed: {reason}")
+        self._has_files = True
+        try:
+            parts = self._writer.append(records, sizes)
+        except OSError as exc:
+            path = self._own.path(self._writer.file)
+            raise StorageError(f"cannot write {len(records)} bytes to {path}: {exc.strerror}") from exc
+        for number, count in parts:
+            self._counts.add(number, count)
+        self._changed(len(sizes))
+
+    def _check_sizes(self, sizes: Sequence[int]) -> None:
+        extremes = sizes if len(sizes) == 1 else (min(sizes), max(sizes))
+        for extreme in extremes:
+            size = extreme - LENGTH_BYTES
+            if not self._size_min <= size <= self._size_max:
+                raise StorageError(
+                    f"invalid message write size ({size}) minMsgSize={self._size_min} maxMsgSize={self._size_max}"
+                )
+
+    def take(self, count_max: int, bytes_max: int) -> list[bytes]:
+        """Remove messages from the front: at most `count_max`, at most `bytes_max` bytes of them but at least one.
+
+        Empty when nothing is left, also when what was counted turned out unreadable. Raises StorageError when
+        the system refuses to read (nothing is lost, a later call goes on), ClosedError after close.
+        """
+        taken: list[bytes] = []
+        self.take_into(taken, count_max, bytes_max)
+        return taken
+
+    def take_into(self, taken: list[bytes], count_max: int, bytes_max: int) -> None:
+        """The same into an empty list of the caller's: should this fail unexpectedly, what was removed is there."""
+        if self._closed:
+            raise ClosedError
+        reader = self._reader
+        bytes_left = bytes_max
+        while len(taken) < count_max and (bytes_left > 0 or not taken):
+            try:
+                size = reader.front()
+            except OSError as exc:
+                if taken:
+                    break  # what is in hand goes out; the next call tells
+                raise self._read_error(exc) from exc
+            if size is None or (taken and size > bytes_left):
+                break
+            bytes_left = reader.take_from_chunk(taken, count_max, bytes_left, size)
+        if taken:
+            self._changed(len(taken))
+            if self.depth == 0:
+                self._check_drained()
+
+    def peek(self) -> bytes | None:
+        """The message at the front, or the beginning of a large one, which stays there; None when nothing is left.
+        Raises as `take` does."""
+        if self._closed:
+            raise ClosedError
+        reader = self._reader
+        if self._peeked is not None and self._peeked[:2] == (reader.file, reader.position):
+            return self._peeked[2]
+        self._peeked = None
+        try:
+            size = reader.front(PEEK_CHUNK_BYTES)
+        except OSError as exc:
+            raise self._read_error(exc) from exc
+        if size is None:
+            return None
+        message = reader.message(size)[:PEEKED_BYTES_MAX]
+        self._peeked = (reader.file, reader.position, message)
+        if size > PEEKED_BYTES_MAX:
+            reader.drop_chunk()  # as many queues as there are may be looked at, and not read for long
+        return message
+
+    def tidy(self) -> None:
+        """Let go of what was read ahead, if nothing was taken since the last call. Called every few seconds."""
+        at = self._reader.file, self._reader.position
+        if at == self._tidied_at:
+            self._reader.drop_chunk()
+        self._tidied_at = at
+
+    def _check_drained(self) -> None:
+        """All that was counted was taken. If there is more, the count was wrong (nsqd's may be): count again."""
+        if self._reader.is_at_end:
+            return
+        try:
+            if self._reader.front() is not None:
+                self._counts.recount(self._recovery.count_from((self._reader.file, self._reader.position)))
+        except OSError:
+            pass  # the next call meets it again and tells
+
+    def _read_error(self, exc: OSError) -> StorageError:
+        path = self._own.path(self._reader.file)
+        return StorageError(f"cannot read {path} at {self._reader.position}: {exc.strerror}")
+
+    # Syncing.
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is not yet on the disk, or about to be."""
+        return self._change_count > 0 or self._is_sync_wanted or self._job is not None
+
+    def sync_due(self, now_ns: int) -> bool:
+        """Whether `start_sync` has something to do: so many changes, so long ago, or a file to roll or remove."""
+        if self._closed or self._job is not None or now_ns < self._retry_at_ns:
+            return False
+        if self._is_sync_wanted or self._change_count >= self._sync_every:
+            return True
+        return self._change_count > 0 and now_ns - self._changed_at_ns >= self._sync_timeout_ns
+
+    def durable(self) -> Ticket:
+        """Done when the present state is on the disk, and what was removed is gone from it: nothing that was taken,
+        emptied or deleted so far comes again. Made so on the worker. Rejected with StorageError when the disk refuses;
+        ClosedError after close."""
+        if self._removal.error is not None and not self._is_deleted:
+            self._sync_removal()
+        return after(self._removal, self._state_durable)
+
+    def _state_durable(self) -> Ticket:
+        if self._is_deleted or not self.is_dirty:
+            return DONE
+        if self._closed:
+            return failed(ClosedError())
+        ticket = Ticket()
+        self._heard_by_next.append(ticket)
+        self.start_sync()
+        return ticket
+
+    def start_sync(self) -> None:
+        """Begin to make the present state durable, on the worker. Does nothing while a sync is under way, or when
+        the disk has everything."""
+        job = self.begin_sync()
+        if job is not None:
+            self._background.submit(job.run, lambda error: self.sync_ended(job, error))
+
+    def begin_sync(self) -> SyncJob | None:
+        """What makes the present state durable, for the caller to run on any thread and then to call `sync_ended`.
+        None while one is under way, when the disk has everything, and when there is no descriptor for it."""
+        if self._closed or self._job is not None or not self.is_dirty:
+            return None
+        self._reader.leave_finished_file()
+        try:
+            present = self._writer.take_dirty()
+        except OSError as exc:
+            self._sync_failed(exc)
+            return None
+        written, self._writer.written = self._writer.written, []
+        job = self._job = self._sync_job([*written, present] if present else written)
+        self._is_sync_wanted = False
+        self._change_count = 0
+        self._heard_by_job, self._heard_by_next = self._heard_by_next, []
+        return job
+
+    def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
+        reader, writer = self._reader, self._writer
+        return SyncJob(
+            self.name,
+            self._directory,
+            self._files,
+            self._fence,
+            meta=Meta(self.depth, reader.file, reader.position, writer.file, writer.position),
+            written=written,
+            passed=list(reader.passed),
+            set_aside=list(reader.set_aside),
+        )
+
+    def sync_ended(self, job: SyncJob, error: Exception | None) -> None:
+        """`job` was run, and raised `error` if it failed."""
+        if self._job is job:
+            self._job = None
+        heard, self._heard_by_job = self._heard_by_job, []
+        if job.generation != self._fence.generation:
+            # Emptied, deleted or closed meanwhile: there is another state.
+            heard += self._heard_by_next
+            self._heard_by_next = []
+            for ticket in heard:
+                follow(self.durable(), ticket)
+            return
+        reader = self._reader
+        reader.passed = [name for name in reader.passed if name not in job.removed]
+        reader.set_aside = [name for name in reader.set_aside if name not in job.removed]
+        self._writer.written = job.unsynced + self._writer.written
+        if error is not None:
+            self._sync_failed(error)
+        else:
+            self._sync_error = None
+        for ticket in heard:
+            if error is None or job.is_durable:
+                ticket.resolve()
+            else:
+                ticket.reject(self._not_synced(error))
+        if self._heard_by_next:
+            self.start_sync()
+
+    def _sync_failed(self, error: Exception) -> None:
+        """Say so, and try again when the timeout has passed; data that failed to sync stays an error for good."""
+        self._sync_error = self._not_synced(error)
+        logger.error("disk queue not synced queue=%s error=%s", self.name, error)
+        self._retry_at_ns = self._clock.monotonic_ns() + self._sync_timeout_ns
+        self._is_sync_wanted = True
+        heard, self._heard_by_next = self._heard_by_next, []
+        for ticket in heard:
+            ticket.reject(self._sync_error)
+
+    def _not_synced(self, error: Exception) -> StorageError:
+        return StorageError(f"cannot sync disk queue {self.name}: {error}")
+
+    def _changed(self, count: int) -> None:
+        if self._change_count == 0:
+            self._changed_at_ns = self._clock.monotonic_ns()
+        self._change_count += count
+
+    def _want_sync(self) -> None:
+        self._is_sync_wanted = True
+
+    # Ending.
+
+    def release_descriptors(self, *, is_forced: bool = False) -> bool:
+        """Close what an idle queue need not hold; returns whether nothing is held any more. What is closed opens
+        again by itself. An unsynced file stays open, unless forced: then it is synced first, in this thread."""
+        self._reader.release()
+        return self._writer.release(is_forced=is_forced)
+
+    def empty(self) -> int:
+        """Drop every message and remove all files, the meta file last; returns how many were dropped."""
+        if self._closed:
+            raise ClosedError
+        dropped = self.depth
+        self._fence.raise_wall()
+        if self._has_files:
+            self._remove_files()
+        return dropped
+
+    def delete(self) -> None:
+        """Drop every message, remove all files, and close. Files that were set aside as .bad stay."""
+        if self._closed:
+            return
+        self._fence.raise_wall()
+        if self._has_files:
+            self._remove_files()
+        self._files.budget.forget(self)
+        self._closed = self._is_deleted = True
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._is_deleted
+
+    def _remove_files(self) -> None:
+        reader, writer = self._reader, self._writer
+        if reader.is_damaged:
+            reader.pass_file()
+        writer.restart()
+        left: list[str] = []
+        names = [data_file_name(self.name, number) for number in self._own.numbers()]
+        for name in names:
+            if not self._remove(name, is_kept=name in reader.set_aside):
+                left.append(name)
+        has_meta = not self._remove(meta_file_name(self.name))
+        for name in self._own.temporary_names():
+            self._remove(name)
+        reader.restart()
+        reader.set_aside = []
+        # A file that would not go is below the read position: the next meta file says so, and it is tried again.
+        reader.passed = left
+        self._counts.clear()
+        self._peeked = None
+        self._is_sync_wanted = self._has_files = bool(left) or has_meta
+        self._change_count = 0
+        self._fence.forget_data()
+        self._sync_error = None
+        self._sync_removal()
+
+    def _remove(self, name: str, *, is_kept: bool = False) -> bool:
+        """Remove a file, or rename it to .bad; whether the name is free now."""
+        path = os.path.join(self._directory, name)
+        try:
+            if is_kept:
+                self._files.rename(path, f"{path}.bad")
+            else:
+                self._files.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            logger.error("disk queue file not removed path=%s error=%s", path, exc)
+            return False
+        return True
+
+    def _sync_removal(self) -> None:
+        """Make it durable that names are gone; `_removal` tells when it is."""
+        removal = self._removal = Ticket()
+
+        def synced(error: Exception | None) -> None:
+            if error is not None:
+                logger.error("directory not synced after removal queue=%s error=%s", self.name, error)
+                removal.reject(StorageError(f"cannot sync {self._directory} after removing files: {error}"))
+            elif self._is_deleted and self._has_files:
+                removal.reject(StorageError(f"not all files of disk queue {self.name} could be removed"))
+            else:
+                removal.resolve()
+
+        self._background.submit(lambda: self._files.sync_directory(self._directory), synced)
+
+    def let_go(self) -> None:
+        """Close, and change nothing on the disk: its files are left as a kill leaves them, for another to open."""
+        self._fence.raise_wall()
+        self._closed = True
+        self._change_count, self._is_sync_wanted = 0, False
+        for file in self._writer.let_go():
+            if file.fd is not None:
+                self._files.close_quietly(file.fd)
+        self._reader.forget()
+        self._files.budget.forget(self)
+
+    def close(self) -> None:
+        """Sync everything, in this thread, and let go of the files. Raises StorageError when that fails."""
+        if self._closed:
+            return
+        self._reader.leave_finished_file()
+        running, is_dirty = self._job, self.is_dirty
+        self._fence.raise_wall()
+        self._closed = True
+        written = self._writer.let_go()
+        if running is not None:
+            # What the worker has begun to sync is not yet known to be on the disk.
+            written += [WrittenFile(file.number, None) for file in running.written]
+        try:
+            if is_dirty:
+                self._sync_job(written).run()
+        except OSError as exc:
+            raise StorageError(f"cannot sync disk queue {self.name} at close: {exc.strerror}") from exc
+        finally:
+            self._reader.forget()
+            self._files.budget.forget(self)
+        if self._fence.data_error is not None:
+            reason = self._fence.data_error.strerror
+            raise StorageError(f"disk queue {self.name} may lose messages, a sync of its data failed: {reason}")

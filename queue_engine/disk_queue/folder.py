@@ -1,0 +1,206 @@
+"""All disk queues of one data directory: how they are made, and when those that were used are synced."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+
+from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.files import Files
+from queue_engine.disk.kept_descriptors import IDLE_INTERVAL_NS
+from queue_engine.disk_queue.backup import QueueCopy, UnsyncedFiles
+from queue_engine.disk_queue.closing import AT_ONCE, Closing, close_queues
+from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.disk_queue.run_line import MemoryLimits
+from queue_engine.disk_queue.unread import UnreadDiskQueue, reason_of
+from queue_engine.vocabulary.byte_budget import MemoryBudgets
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
+from queue_engine.vocabulary.message_id import MessageIds
+from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.run import Batch, Run
+from queue_engine.vocabulary.stop_progress import StopProgress
+
+# Bodies of at least this size are expected on disk, whatever may be published now: nsqd does not tell what its
+# --max-msg-size was when it wrote them.
+LARGEST_MSG_SIZE_MIN = 16 << 20
+# Syncs given to the worker at once. Each holds a descriptor, and whoever else needs the worker waits behind them.
+SYNCS_OUTSTANDING_MAX = 16
+# Disk queues that are asked at once, each some ticks, to close what they have not used.
+IDLE_ASKED_AT_ONCE = 50
+
+
+class DiskQueueFolder:
+    """All disk queues of one data directory: makes them, and syncs in time those that were used.
+
+    Implements `Background` for them."""
+
+    def __init__(
+        self,
+        directory: str,
+        options: Options,
+        files: Files,
+        background: Background,
+        clock: Clock,
+        budgets: MemoryBudgets | None = None,
+    ) -> None:
+        self._directory = directory
+        self._options = options
+        self._files = files
+        self._background = background
+        self.clock = clock
+        self.budgets = budgets or MemoryBudgets(options)
+        self.limits = MemoryLimits(options.mem_queue_size, self.budgets.queue_bytes_max, self.budgets.queues)
+        self._node_id = options.effective_node_id
+        self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
+        self._used: dict[DiskQueue, None] = {}  # those that waited longest first
+        self._due: deque[DiskQueue] = deque()
+        self._outstanding = 0  # jobs of ours that the worker has not done yet
+        self._is_starting = False
+        self._failing: set[DiskQueue] = set()  # whose last sync failed
+        self._ending: list[OverflowQueue] = []
+        self._close_idle_at_ns = clock.monotonic_ns() + IDLE_INTERVAL_NS
+
+    @property
+    def sync_error(self) -> StorageError | None:
+        """Why some queue is not on disk as it should be by now; None when all are."""
+        return next((queue.sync_error for queue in self._failing), None)
+
+    def set_largest_msg_size(self, largest_msg_size: int) -> None:
+        """Tell the bytes of the largest body that may be on disk: a longer record is taken for damage."""
+        self._largest_msg_size = max(largest_msg_size, LARGEST_MSG_SIZE_MIN)
+
+    def batch_maker(self) -> Callable[[Sequence[bytes]], Batch]:
+        """What makes one topic's batches."""
+        ids, clock = MessageIds(self.clock, self._node_id), self.clock
+        return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
+
+    def open(self, name: str) -> OverflowQueue:
+        """The queue called `name` (a topic, or topic:channel), with what it has on disk. Where that can't be read it
+        takes what is put all the same, and `unread_reason` tells why it gives nothing until `reopen`."""
+        disk: DiskQueue | None = None
+        if not is_ephemeral(name):
+            try:
+                disk = self._disk_queue(name, self._directory, self._files, self)
+            except Exception as exc:
+                make = partial(UnreadDiskQueue, reason_of(name, exc))
+                disk = self._disk_queue(name, self._directory, self._files, self, make)
+            if disk.is_dirty:
+                self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
+        return OverflowQueue(self.limits, disk, self._note_used)
+
+    def let_go(self, queue: OverflowQueue) -> None:
+        """Nobody is to use this queue: what it has on disk stays there."""
+        if queue.disk is not None:
+            self._used.pop(queue.disk, None)
+            queue.disk.let_go()
+
+    def reopen(self, queue: OverflowQueue) -> None:
+        """Read the files of a queue that could not be read, if they can be by now. Raises StorageError."""
+        unread = queue.disk
+        if not isinstance(unread, UnreadDiskQueue) or unread.is_readable:
+            return
+        try:
+            disk = self._disk_queue(unread.name, self._directory, self._files, self)
+        except Exception as exc:
+            unread.reason = reason_of(unread.name, exc)
+            raise unread.reason from exc
+        if unread.is_failed:
+            disk.let_go()
+            raise StorageError(f"{unread.sync_error}: what came since the start may not be on the disk")
+        unread.let_go()
+        queue.replace_disk(disk)
+
+    def _disk_queue(
+        self,
+        name: str,
+        directory: str,
+        files: Files,
+        background: Background,
+        make: Callable[..., DiskQueue] = DiskQueue,
+    ) -> DiskQueue:
+        options = self._options
+        return make(
+            name,
+            directory,
+            files=files,
+            background=background,
+            clock=self.clock,
+            max_bytes_per_file=options.max_bytes_per_file,
+            message_bytes_min=STORED_HEADER_BYTES,
+            message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
+            sync_every=options.sync_every,
+            sync_timeout_ms=options.sync_timeout_ms,
+            pattern=STORED_MESSAGE_START,
+        )
+
+    def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:
+        """A queue for a backup, with what it has in memory; None for one that has no disk."""
+
+        def open_queue(name: str, directory: str) -> DiskQueue:
+            return self._disk_queue(name, directory, UnsyncedFiles(), InlineBackground())
+
+        return None if queue.disk is None else QueueCopy(queue.disk, runs, open_queue)
+
+    def close_with_others(self, queues: Sequence[OverflowQueue]) -> None:
+        """Nothing comes to these queues or goes any more: `closing` puts them on disk."""
+        self._ending += queues
+
+    def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
+        """Put all queues on disk that were given to `close_with_others`, as `close_queues` does."""
+        queues, self._ending = self._ending, []
+        return close_queues(queues, self._directory, self._files, self.clock, how)
+
+    def close_only(self, queues: Sequence[OverflowQueue]) -> None:
+        """Put some of them on disk, in one try. Raises StorageError, naming what could not be kept."""
+        self._ending = [queue for queue in self._ending if queue not in queues]
+        for _ in close_queues(queues, self._directory, self._files, self.clock, AT_ONCE):
+            pass
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """The `Background` of our queues: the worker, with its jobs counted."""
+
+        def ended(error: Exception | None) -> None:
+            self._outstanding -= 1
+            done(error)
+            self._start_due()
+
+        self._outstanding += 1
+        self._background.submit(job, ended)
+
+    def _note_used(self, queue: DiskQueue) -> None:
+        self._used[queue] = None
+
+    def sync_used(self, now_ns: int) -> None:
+        """Sync every queue whose count or time has come: a few at once, the others as those are done."""
+        if now_ns >= self._close_idle_at_ns:
+            self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            self._files.budget.begin_idle_pass()
+        self._files.budget.close_idle(IDLE_ASKED_AT_ONCE)
+        self._due.clear()
+        for queue in list(self._used):
+            if queue.sync_error is not None:
+                self._failing.add(queue)
+            if queue.sync_due(now_ns):
+                self._due.append(queue)
+            elif not queue.is_dirty:
+                del self._used[queue]
+        if self._failing:
+            self._failing = {queue for queue in self._failing if queue.sync_error is not None}
+        self._start_due()
+
+    def _start_due(self) -> None:
+        if self._is_starting:
+            return  # a job that was done at once; the loop below goes on
+        self._is_starting = True
+        try:
+            while self._due and self._outstanding < SYNCS_OUTSTANDING_MAX:
+                queue = self._due.popleft()
+                if queue in self._used:
+                    del self._used[queue]
+                    self._used[queue] = None  # behind those that still wait
+                queue.start_sync()
+        finally:
+            self._is_starting = False

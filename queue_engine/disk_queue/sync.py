@@ -1,0 +1,197 @@
+"""Makes one state of a disk queue durable: data first, then the meta file, and only then old files go.
+
+Away from the engine's thread for a running queue, in it when the queue closes. While a job runs, the engine
+may go on writing, and may even empty, delete or close the queue: the job has descriptors of its own, and a
+`Fence` that turns into a wall between it and the directory when its state is no longer the queue's.
+"""
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+from queue_engine.disk.files import Files, temporary_name
+from queue_engine.disk_queue.format import Meta, data_file_name, meta_file_name
+
+logger = logging.getLogger(__name__)
+
+
+class Fence:
+    """Says which jobs may still change names in the directory, and keeps the two threads from doing so at once.
+
+    Held for one rename or unlink at a time, so the engine never waits longer than that.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.generation = 0
+        # The first error of a data file's sync: what was written there may not be on the disk, and the system does
+        # not tell a second time.
+        self.data_error: OSError | None = None
+        self._data_since = 0
+
+    def raise_wall(self) -> None:
+        """From here on no job that was made before changes a name."""
+        with self.lock:
+            self.generation += 1
+
+    def data_failed(self, error: OSError, generation: int) -> None:
+        """A data file could not be synced, as `generation` had it."""
+        with self.lock:
+            if generation >= self._data_since:
+                self.data_error = self.data_error or error
+
+    def forget_data(self) -> None:
+        """All data files are gone, and with them what went wrong or will yet be told of them."""
+        with self.lock:
+            self._data_since = self.generation
+            self.data_error = None
+
+
+@dataclass(slots=True)
+class WrittenFile:
+    """A data file whose last bytes are not known to be on the disk.
+
+    fd: owned by whoever holds this; None where it is to be opened by name. cut_to: its valid length when
+    bytes behind that could not be removed so far.
+    """
+
+    number: int
+    fd: int | None
+    cut_to: int | None = None
+
+
+class SyncJob:
+    """One sync. `run` may be called from any thread, once; it closes every descriptor it was given.
+
+    After it: `is_durable`, whether its state is on the disk, whatever became of old files; `unsynced`, the files that
+    are to be tried again; and `removed`, the names that are gone (or were not there).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        files: Files,
+        fence: Fence,
+        *,
+        meta: Meta,
+        written: list[WrittenFile],
+        passed: list[str],
+        set_aside: list[str],
+    ) -> None:
+        """written: data files to sync. passed: names to remove once the meta file no longer needs them.
+        set_aside: names to keep under another name, `.bad`."""
+        self._name = name
+        self._directory = directory
+        self._files = files
+        self._fence = fence
+        self.generation = fence.generation
+        self._meta = meta
+        self.written = written
+        self._passed = passed
+        self._set_aside = set_aside
+        self._is_meta_kept = False
+        self.is_durable = False
+        self.unsynced: list[WrittenFile] = []
+        self.removed: set[str] = set()
+
+    def keep_meta(self) -> None:
+        """Sync the data, and change no name: nobody knows what the meta file says."""
+        self._is_meta_kept = True
+        self._passed, self._set_aside = [], []
+
+    def run(self) -> None:
+        """All of it. Raises OSError: the first that happened. What can be done in spite of it is done."""
+        if self.write():
+            self._files.sync_directory(self._directory)
+            self.is_durable = True
+        self.remove()
+
+    def write(self) -> bool:
+        """The first part: the data and the meta file, all but the directory, which many jobs may have synced together;
+        then comes `remove`. Returns whether the directory is to be synced. Raises OSError."""
+        self._sync_data()
+        return self._is_meta_kept or self._write_meta()
+
+    def _sync_data(self) -> None:
+        error: OSError | None = None
+        for file in self.written:
+            fd = file.fd
+            try:
+                if fd is None:
+                    path = os.path.join(self._directory, data_file_name(self._name, file.number))
+                    fd = self._files.open(path, os.O_RDWR)
+                if file.cut_to is not None:
+                    error = error or self._cut(fd, file)
+                self._files.sync_data(fd)
+            except FileNotFoundError:
+                pass  # removed meanwhile: emptied, or read to its end
+            except OSError as exc:
+                error = error or exc
+                if fd is None:
+                    self.unsynced.append(file)
+                else:
+                    # Never tried again on this descriptor: the system may have dropped the bytes already.
+                    self._fence.data_failed(exc, self.generation)
+            finally:
+                if fd is not None:
+                    self._files.close_quietly(fd)
+        if error is not None:
+            # The meta file must not count on bytes that may not be there.
+            raise error
+
+    def _cut(self, fd: int, file: WrittenFile) -> OSError | None:
+        """Remove the bytes of a failed write. Where that fails again they stay, behind the file's known end."""
+        assert file.cut_to is not None
+        try:
+            self._files.truncate(fd, file.cut_to)
+        except OSError as exc:
+            self.unsynced.append(WrittenFile(file.number, None, file.cut_to))
+            return exc
+        return None
+
+    def _write_meta(self) -> bool:
+        path = os.path.join(self._directory, meta_file_name(self._name))
+        temporary = temporary_name(path)
+        if self._fence.generation != self.generation:
+            return False
+        self._files.write_synced(temporary, self._meta.encode())
+        is_renamed = False
+        try:
+            with self._fence.lock:
+                if self._fence.generation == self.generation:
+                    self._files.rename(temporary, path)
+                    is_renamed = True
+        finally:
+            if not is_renamed:
+                self._discard(temporary)
+        return is_renamed
+
+    def _discard(self, path: str) -> None:
+        try:
+            self._files.unlink(path)
+        except OSError:
+            pass  # gone with an emptied queue, or found and removed at the next start
+
+    def remove(self) -> None:
+        """The last part, once the directory is synced: what the meta file no longer needs. Raises OSError."""
+        error: OSError | None = None
+        for name in self._passed + self._set_aside:
+            path = os.path.join(self._directory, name)
+            with self._fence.lock:
+                if self._fence.generation != self.generation:
+                    return
+                try:
+                    if name in self._set_aside:
+                        self._files.rename(path, f"{path}.bad")
+                    else:
+                        self._files.unlink(path)
+                except FileNotFoundError:
+                    pass
+                except OSError as exc:
+                    error = error or exc
+                    continue
+            self.removed.add(name)
+        if error is not None:
+            raise error

@@ -1,0 +1,66 @@
+"""A disk queue whose files can't be read: what is put goes to a new file behind them, and nothing else is touched.
+
+So its directory looks as after a kill: data files that the meta file does not know yet. Once the files can be read,
+`DiskQueue` opens all of them, and the order is kept.
+"""
+
+from typing import Any
+
+from queue_engine.disk.files import is_no_fault_of_disk
+from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.format import Meta
+from queue_engine.disk_queue.recovery import Recovered
+from queue_engine.disk_queue.sync import SyncJob, WrittenFile
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.faults import told
+
+
+class UnreadDiskQueue(DiskQueue):
+    """reason: why it can't be read. It takes messages, and gives none until `empty` has removed the files.
+
+    `depth` counts what it took; nobody knows how many there are before.
+    """
+
+    def __init__(self, reason: StorageError, *args: Any, **kwargs: Any) -> None:
+        self.reason = reason
+        self.is_readable = False
+        super().__init__(*args, **kwargs)
+
+    def _recovered(self) -> Recovered:
+        return self._recovery.behind_all()
+
+    def take_into(self, taken: list[bytes], count_max: int, bytes_max: int) -> None:
+        if not self.is_readable:
+            raise self.reason
+        super().take_into(taken, count_max, bytes_max)
+
+    def peek(self) -> bytes | None:
+        if not self.is_readable:
+            raise self.reason
+        return super().peek()
+
+    def place(self) -> tuple[Meta, dict[int, int | None]]:
+        if not self.is_readable:
+            raise self.reason
+        return super().place()
+
+    def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
+        job = super()._sync_job(written)
+        if not self.is_readable:
+            job.keep_meta()
+        return job
+
+    def _remove_files(self) -> None:
+        super()._remove_files()
+        self.is_readable = not self._has_files
+
+
+def reason_of(name: str, error: Exception) -> StorageError:
+    """Why queue `name` can't be read. Raises `error` when that is no matter of the queue."""
+    if is_no_fault_of_disk(error):
+        raise error
+    if isinstance(error, StorageError):
+        return error
+    reason = StorageError(f"opening disk queue {name} failed unexpectedly: {told(error)}; nothing was changed")
+    reason.__cause__ = error
+    return reason

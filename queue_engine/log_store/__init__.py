@@ -1,0 +1,1 @@
+"""Storage kind `log`: topics and channels over the commit log."""

@@ -1,0 +1,162 @@
+"""Checkpoints while the log works: the consume queues' files and that of the batch keys are synced, then the checkpoint
+tells how far they go."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint, read_checkpoint
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.consume_queue.queue_files import QueueFiles
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.log_store.batch_keys import BatchKeys
+from queue_engine.log_store.log_topic_store import LogTopicStore
+
+logger = logging.getLogger(__name__)
+
+# Consume queues that a checkpoint writes out at most; it reaches only as far as the others have been.
+FLUSHES_MAX = 256
+
+
+class Checkpointer:
+    """Writes the checkpoint of one log. Belongs to the engine's thread.
+
+    is_stopped: none is begun any more, but for that of `close`.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        files: Files,
+        queue_files: QueueFiles,
+        worker: Background,
+        interval_ns: int,
+        batch_keys: BatchKeys,
+        log: Callable[[], CommitLog],
+        topics: Callable[[], dict[int, LogTopicStore]],
+    ) -> None:
+        self.is_stopped = False
+        self.numbers: frozenset[int] = frozenset()  # of the topics that the one on the disk may name
+        self._directory = directory
+        self._path = os.path.join(directory, CHECKPOINT_NAME)
+        self._files = files
+        self._queue_files = queue_files
+        self._worker = worker
+        self._interval_ns = interval_ns
+        self._batch_keys = batch_keys
+        self._log = log
+        self._topics = topics
+        self._at_ns = 0
+        self._position = -1  # of the one on the disk
+        self._is_writing = False
+        self._are_queues_known = True  # no sync of theirs has failed
+
+    def read(self) -> Checkpoint | None:
+        """What the last process left; None when there is none that holds. Raises OSError and NewerFormatError."""
+        found = read_checkpoint(self._files, self._directory)
+        if found is not None:
+            self.numbers = frozenset(found.queues)
+        return found
+
+    def remove(self) -> None:
+        """It is gone when this returns, also after a power cut. Raises OSError."""
+        self._files.unlink(self._path)
+        self._files.sync_directory(self._directory)
+
+    def soon(self) -> None:
+        """What the last one tells is not so any more."""
+        self._position = -1
+        self._at_ns = 0
+
+    def tick(self, now_ns: int) -> None:
+        """Begin one when it is time. now_ns: monotonic."""
+        if now_ns >= self._at_ns and not self.is_stopped and not self._is_writing:
+            self._at_ns = now_ns + self._interval_ns
+            self._start()
+
+    def close(self) -> None:
+        """Write the last one, in this thread; the consume queues are written and synced. Without it the next start
+        takes longer, and that is all."""
+        if self._log().error is not None or not self._are_queues_known:
+            return
+        self._batch_keys.finish_write()
+        checkpoint = self._compose()
+        keys = self._batch_keys.start_write(checkpoint.durable_upto)
+        checkpoint = replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file)
+        try:
+            if keys is not None:
+                try:
+                    keys.run()
+                finally:
+                    self._batch_keys.settle(keys)
+            self._files.replace(self._path, encode_checkpoint(checkpoint))
+        except OSError as exc:
+            logger.warning("checkpoint not written path=%s error=%s", self._path, exc)
+
+    def _compose(self) -> Checkpoint:
+        """As of now; true once the consume queues' files are synced."""
+        log, topics = self._log(), self._topics()
+        position = log.synced_end
+        for topic in topics.values():
+            for unknown in (topic.queue.first_unwritten_position, topic.first_unnoted_position):
+                if unknown is not None and unknown < position:
+                    position = unknown
+        states = {number: topic.queue.state() for number, topic in topics.items()}
+        return Checkpoint(position, log.synced_end, log.last_time_ns, states, first_position=log.first_position)
+
+    def _start(self) -> None:
+        """Have the worker sync the consume queues and write how far they go."""
+        flushed = 0
+        for topic in self._topics().values():
+            if topic.queue.first_unwritten_position is not None and flushed < FLUSHES_MAX:
+                topic.queue.flush()
+                flushed += 1
+        checkpoint = self._compose()
+        if checkpoint.position == self._position:
+            return
+        unsynced = self._queue_files.take_unsynced()
+        keys = self._batch_keys.start_write(checkpoint.durable_upto)
+        content = encode_checkpoint(replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file))
+        self._is_writing = True
+        self.numbers |= checkpoint.queues.keys()
+        is_synced = False
+
+        def job() -> None:
+            nonlocal is_synced
+            self._queue_files.sync(unsynced)
+            is_synced = True
+            if keys is not None:
+                keys.run()
+            self._files.replace(self._path, content)
+
+        def done(error: Exception | None) -> None:
+            self._is_writing = False
+            if keys is not None:
+                self._batch_keys.settle(keys)
+            if error is None:
+                self._position = checkpoint.position
+                self.numbers = frozenset(checkpoint.queues)
+                self._tell_queues(checkpoint)
+                return
+            logger.warning("checkpoint not written path=%s error=%s", self._path, error)
+            if not is_synced:
+                # What the files hold is unknown from here on: the next start makes them anew.
+                self.is_stopped = True
+                self._are_queues_known = False
+
+        self._worker.submit(job, done)
+
+    def _tell_queues(self, checkpoint: Checkpoint) -> None:
+        topics = self._topics()
+        for number, state in checkpoint.queues.items():
+            topic = topics.get(number)
+            if topic is None:
+                continue
+            try:
+                topic.queue.checkpointed(state.oldest_offset)
+            except OSError as exc:
+                # The file only stays longer than it need be.
+                logger.warning("due times not compacted topic=%s error=%s", topic.name, exc)

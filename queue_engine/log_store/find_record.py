@@ -1,0 +1,93 @@
+"""Where a message's record is by the log itself, when the unit of the consume queue can't be believed.
+
+A consume queue is derived: what it says wrongly costs a search, and no message.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from queue_engine.commit_log.holes import Holes
+from queue_engine.commit_log.record import HEADER_BYTES, KIND_SEAL, RecordHeader, parse_header, parse_trailer
+from queue_engine.commit_log.record_scan import records_from
+from queue_engine.commit_log.segment import LogSegments
+
+if TYPE_CHECKING:
+    from queue_engine.log_store.log_topic_store import LogTopicStore
+
+logger = logging.getLogger(__name__)
+
+# Units looked at, before and behind the one that can't be believed, for one that can.
+UNITS_MAX = 3_000
+
+
+def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", offset: int) -> tuple[int, int] | None:
+    """Position and size of the topic's record that holds `offset`; None when the log has none that can be trusted.
+    Raises StorageError when something can't be read.
+
+    Reads the headers from the last record before it that a unit leads to, or else from the log's beginning, to the
+    next one behind it, or else to the log's end. A record that can't be trusted on the way is passed over.
+    """
+    if not segments.list:
+        return None
+    before = range(offset - 1, max(topic.oldest_offset, offset - UNITS_MAX) - 1, -1)
+    behind = range(offset + 1, min(topic.end_offset, offset + UNITS_MAX))
+    first, last = _trusted(segments, topic, before), _trusted(segments, topic, behind)
+    start = segments.list[0].start if first is None else first
+    end = topic.visible_end if last is None else last + 1
+    for position, header in headers_between(segments, holes, start, end):
+        if header.topic_number != topic.number:
+            continue
+        if header.first_offset <= offset < header.end_offset:
+            logger.warning("consume queue is wrong topic=%s offset=%d position=%d", topic.name, offset, position)
+            return position, header.size
+        if header.first_offset > offset:
+            return None
+    return None
+
+
+def _trusted(segments: LogSegments, topic: "LogTopicStore", offsets: Iterable[int]) -> int | None:
+    """The position of the record of the first of these offsets whose unit the log confirms."""
+    for offset in offsets:
+        place = topic.queue.locate(offset)
+        header = None if place is None else header_at(segments, *place)
+        if place is None or header is None or header.topic_number != topic.number:
+            continue
+        if header.first_offset <= offset < header.end_offset:
+            return place[0]
+    return None
+
+
+def headers_between(segments: LogSegments, holes: Holes, position: int, end: int) -> Iterator[tuple[int, RecordHeader]]:
+    """The records of all topics that begin before `end`, each with its position; what can't be trusted is passed over.
+
+    position: a record's, or a segment's start. Raises StorageError when something can't be read.
+    """
+    while position < end:
+        position = holes.end_at(position) or position
+        segment = segments.segment_of(position)
+        header = header_at(segments, position)
+        if segment is not None and header is None:
+            # Damaged, or its end: the next one that can be told.
+            position, header = next(records_from(segments, segment, position), (position, None))
+        if segment is None or header is None or header.kind == KIND_SEAL:
+            following = segments.first_behind(position)
+            if following is None:
+                return
+            position = following.start
+        elif position < end:
+            yield position, header
+            position += header.size
+
+
+def header_at(segments: LogSegments, position: int, size: int = 0) -> RecordHeader | None:
+    """The header of the record at `position`, or its trailer's word where its size is given; None when none that holds
+    is there. Raises StorageError."""
+    segment = segments.segment_of(position)
+    if segment is None:
+        return None
+    header = parse_header(segments.read(position, HEADER_BYTES), 0, position=position, salt=segment.salt)
+    if header is None and size > HEADER_BYTES and segments.segment_of(position + size - 1) is segment:
+        trailer = segments.read(position + size - HEADER_BYTES, HEADER_BYTES)
+        header = parse_trailer(trailer, 0, position=position, salt=segment.salt)
+    return header

@@ -1,0 +1,150 @@
+"""Giving blocks back from the middle of the log: a complete segment that is kept for few messages keeps only those.
+
+One slow channel would otherwise hold what all other topics published beside its messages. The records that some topic
+still needs are found by the consume queues; everything else in the segment goes, in whole blocks, and positions stay as
+they are. First the consume queues forget it, then `holes.json` tells of it, durably, then the blocks go.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from queue_engine.commit_log.holes import Holes, Ranges
+from queue_engine.commit_log.segment import SegmentInfo
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+
+if TYPE_CHECKING:
+    from queue_engine.log_store.log_topic_store import LogTopicStore
+
+logger = logging.getLogger(__name__)
+
+LOOK_INTERVAL_NS = 10 * NS_PER_S
+FULL_INTERVAL_NS = NS_PER_S  # while the disk is full
+# A segment that was complete a moment ago may be wanted by nobody in another moment.
+AGE_NS_MIN = 60 * NS_PER_S
+# More is not few: looking each up takes about a microsecond of the engine's thread.
+LIVE_MESSAGES_MAX = 2_000
+# What a segment must give back, beyond what it has, to be worth a new `holes.json`: one part in so many.
+GAIN_PART = 16
+SEGMENTS_A_LOOK = 4
+
+
+class HolePuncher:
+    """Looks for such segments now and then. Belongs to the engine's thread.
+
+    is_punching: the worker is at it; no segment may be removed. topics: all topics of the log. candidates: complete
+    segments, oldest first, that no retention asks to keep and no reader has a lease on.
+    """
+
+    def __init__(
+        self,
+        holes: Holes,
+        *,
+        files: Files,
+        clock: Clock,
+        worker: Background,
+        topics: Callable[[], list["LogTopicStore"]],
+        candidates: Callable[[], list[SegmentInfo]],
+    ) -> None:
+        self._holes = holes
+        self._files = files
+        self._clock = clock
+        self._worker = worker
+        self._topics = topics
+        self._candidates = candidates
+        self._look_at_ns = 0
+        self._next_position = 0  # the look goes on from here
+        self.is_punching = False
+
+    def tick(self, now_ns: int, *, is_full: bool) -> None:
+        """Look when it is time. now_ns: monotonic. Raises StorageError when a consume queue can't be read."""
+        if self.is_punching or now_ns < self._look_at_ns:
+            return
+        self._look_at_ns = now_ns + (FULL_INTERVAL_NS if is_full else LOOK_INTERVAL_NS)
+        candidates = self._candidates()
+        if not is_full:
+            oldest_ns = self._clock.time_ns() - AGE_NS_MIN
+            candidates = [one for one in candidates if one.last_time_ns < oldest_ns]
+        following = [one for one in candidates if one.position >= self._next_position] or candidates
+        if not following:
+            return
+        topics = self._topics()
+        for segment in following[:SEGMENTS_A_LOOK]:
+            self._next_position = segment.next_position
+            holes = self._holes_of(segment, topics)
+            if holes is not None:
+                self._punch(segment, holes, topics)
+                return
+
+    def _holes_of(self, segment: SegmentInfo, topics: list["LogTopicStore"]) -> Ranges | None:
+        """What nobody needs of a segment; None when that is too little, or when it can't be told for sure."""
+        records: Ranges = []
+        count = 0
+        for topic in topics:
+            if topic.needs_nothing_before(segment.next_position):
+                continue
+            first = topic.first_offset_at(segment.position, topic.hold_offset, topic.end_offset)
+            if first > topic.hold_offset:
+                # Found by halves among units: the one before must be before the segment by the log's own word.
+                before = topic.confirmed_record(first - 1) if topic.next_present(first - 1) == first - 1 else None
+                if before is None or before[0] >= segment.position:
+                    return None
+            present = topic.next_present(first)
+            while present is not None:
+                record = topic.confirmed_record(present)
+                if record is None:
+                    return None
+                position, header = record
+                if position >= segment.next_position:
+                    break
+                count += header.count
+                if count > LIVE_MESSAGES_MAX:
+                    return None
+                records.append((position, position + header.size))
+                present = topic.next_present(header.end_offset)
+        holes: Ranges = []
+        at = segment.start
+        for start, end in [*sorted(records), (segment.end, segment.end)]:
+            if self._holes.blocks(segment.position, at, start)[1]:
+                holes.append((at, start))
+            at = end
+        gain = self._size(segment, holes) - self._size(segment, self._holes.of_segment(segment.position))
+        return holes if gain * GAIN_PART >= segment.segment_bytes else None
+
+    def _punch(self, segment: SegmentInfo, holes: Ranges, topics: list["LogTopicStore"]) -> None:
+        for topic in topics:
+            topic.forget_before(segment.next_position)
+        oldest = {topic.number: topic.oldest_offset for topic in topics if topic.oldest_offset}
+        content = self._holes.with_segment(segment.position, holes, oldest)
+        self.is_punching = True
+        is_named = False
+
+        def job() -> None:
+            nonlocal is_named
+            self._files.replace(self._holes.path, content)
+            is_named = True
+            fd = self._files.open(segment.path, os.O_RDWR)
+            try:
+                for start, end in holes:
+                    self._files.punch_hole(fd, *self._holes.blocks(segment.position, start, end))
+            finally:
+                self._files.close(fd)
+
+        def done(error: Exception | None) -> None:
+            self.is_punching = False
+            if is_named:
+                self._holes.put(segment.position, holes, oldest)
+            else:
+                self._next_position = segment.position
+            if error is None:
+                logger.info("segment punched position=%d bytes=%d", segment.position, self._size(segment, holes))
+            else:
+                logger.warning("segment not punched position=%d error=%s", segment.position, error)
+
+        self._worker.submit(job, done)
+
+    def _size(self, segment: SegmentInfo, holes: Ranges) -> int:
+        return sum([self._holes.blocks(segment.position, start, end)[1] for start, end in holes])

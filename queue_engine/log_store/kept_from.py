@@ -1,0 +1,43 @@
+"""How much of the log is there for somebody: asked for every second, looked up only when the answer may be another."""
+
+from typing import TYPE_CHECKING
+
+from queue_engine.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from queue_engine.log_store.log_topic_store import LogTopicStore
+
+
+class KeptFrom:
+    """Where in the log the record of an offset begins: looked up once while the offset stays."""
+
+    __slots__ = ("_offset", "_position")
+
+    def __init__(self) -> None:
+        self._offset = self._position = -1
+
+    def position_from(self, topic: "LogTopicStore", offset: int) -> int:
+        """The position of the first record with an offset from `offset` on; the log's end when there is none."""
+        if offset >= topic.end_offset:
+            return topic.visible_end
+        if offset != self._offset:
+            try:
+                self._position = self._looked_up(topic, offset)
+            except StorageError:
+                return topic.visible_end  # it can't be told now
+            self._offset = offset
+        return self._position
+
+    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+        return topic.needed_position_from(offset, topic.visible_end)
+
+
+class ConfirmedFrom(KeptFrom):
+    """The same by the log's own word: for what is given up when it is too much."""
+
+    __slots__ = ()
+
+    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+        present = topic.next_present(offset)
+        record = None if present is None else topic.confirmed_record(present)
+        return super()._looked_up(topic, offset) if record is None else record[0]

@@ -1,0 +1,694 @@
+"""One channel's view of a `log` topic: a cursor over the consume queue, and what became of what it passed.
+
+An offset of the channel is in one of these places, and every move is one call:
+
+    ahead       at or beyond the cursor, not aside: counted in `depth`
+    aside       beyond the cursor but not for it: deferred at publication, or handed out before its turn
+    unsent      taken and not sent: at the very front
+    returned    given back, or due: a line of its own, and `ReturnOrder` says when it goes before the cursor
+    deferred    until a time
+    in flight   sent; belongs to delivery
+    settled     done for good
+
+What has to outlive the process is noted in the progress journal before a message leaves, and at the end of the turn
+for what needs no such hurry. An ephemeral channel has no journal.
+"""
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from queue_engine.commit_log.record import offsets_of, ranges_of
+from queue_engine.log_store.kept_from import KeptFrom
+from queue_engine.log_store.logged_batch import LoggedBatch
+from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.journal import ProgressJournal
+from queue_engine.progress.oldest_offset import OldestOffset
+from queue_engine.storage.most_attempts import ATTEMPTS_MIN, MostAttempts
+from queue_engine.storage.return_order import ReturnOrder
+from queue_engine.storage.store import EmptyResult
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
+from queue_engine.vocabulary.run import Run, SentRun, join_runs
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+if TYPE_CHECKING:
+    from queue_engine.log_store.log_topic_store import LogTopicStore
+
+# So many messages given back wait beside the cursor; above that the cursor rests until they are fewer. Each may cost
+# an entry of its own.
+RETURNED_MAX = 65_536
+# A channel keeps the batch its cursor is in when it is so small; a larger one is in the cache, which is bounded for all
+# channels together.
+KEPT_BATCH_BYTES_MAX = 16 << 10
+# To tell how large messages in flight are, records up to this size are read again.
+FIGURES_RECORD_BYTES_MAX = 256 << 10
+
+
+class LogBacklog:
+    """Implements `Backlog` on a topic of the log. `journal` is None for an ephemeral channel."""
+
+    can_reread = True
+
+    def __init__(
+        self, topic: "LogTopicStore", number: int, progress: ChannelProgress, journal: ProgressJournal | None
+    ) -> None:
+        self.number = number
+        self.progress = progress
+        self.damaged_count = 0  # messages passed over because their bodies are lost
+        self.dropped_count = 0  # messages an ephemeral channel was too slow for
+        self._topic = topic
+        self._journal = journal
+        self._kept = KeptFrom()
+        self._cursor = progress.floor
+        self._released_before = topic.released_count
+        self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
+        self._aside_count = 0
+        self._unsent = OffsetLine()
+        self._returned = OffsetLine()
+        self._order = ReturnOrder(topic.memory_count_max)
+        self._due = DueOffsets(topic.deferred_budget)
+        self._batch: LoggedBatch | None = None  # where the cursor is
+        self._taken: tuple[Run, list[Range]] | None = None
+        self._ages = OldestOffset(topic, progress)
+        self._attempts: MostAttempts[int] = MostAttempts()
+        self._oldest: tuple[int, int] | None = None  # an offset and its publish time
+        self._on_fault: Callable[[str, Exception], object] | None = None
+        self._fault: tuple[str, Exception] | None = None  # that nobody was told
+        try:
+            self._resume()
+        except StorageError:
+            raise
+        except Exception as exc:
+            # What it has done stands in `progress`, and the log keeps what it needs.
+            self._note_fault("sorting what it has", exc)
+        if journal is not None and (unread := journal.unread.reason(number)) is not None:
+            self._note_fault("reading its progress", unread)
+
+    def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
+        self._on_fault = on_fault
+        if self._fault is not None:
+            on_fault(*self._fault)
+            self._fault = None
+
+    def _note_fault(self, doing: str, error: Exception) -> None:
+        if self._on_fault is None:
+            self._fault = doing, error
+        else:
+            self._on_fault(doing, error)
+
+    def start_over(self) -> bool:
+        if self._journal is not None:
+            self._journal.read_unread(self.number, self.progress)
+        self._forget_all()
+        self._cursor = self.progress.floor
+        self._resume()
+        self._topic.note_work()
+        return True
+
+    def detach(self) -> None:
+        """The channel was deleted: nothing that is still done to it is noted."""
+        self._journal = None
+
+    # What a restart finds.
+
+    def _resume(self) -> None:
+        """Sort what the channel had before a restart into its places."""
+        topic, progress = self._topic, self.progress
+        floor = progress.floor = max(progress.floor, topic.oldest_offset)
+        passed_end = min(max(progress.cursor, floor), topic.end_offset)
+        # Segments may be gone whose settling a power cut has undone, and offsets were skipped: no message is there.
+        for first, count in topic.gaps_between(floor, passed_end):
+            progress.settled(first, count)
+        floor = progress.floor
+        deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
+        undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
+        self._cursor = undelivered[0][0] if undelivered else passed_end
+        for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
+            self._attempts.note(first, made)
+            self._place_again(first, count)
+        # What the cursor will meet though it is not for it.
+        at = self._cursor
+        for first, count in undelivered:
+            if first > at:
+                self._put_aside(at, first - at)
+            at = first + count
+        if undelivered and passed_end > at:
+            self._put_aside(at, passed_end - at)
+        moved = progress.deferred
+        waiting = [
+            (offset, moved.get(offset, due_ns))
+            for offset, due_ns in deferred_at_publish.items()
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset)
+        ]
+        for offset, _ in waiting:
+            if offset >= self._cursor:
+                self._insert_aside(offset)
+        self._wait_or_return(waiting)
+        self._ages.begin(topic.time_ns())
+
+    def _place_again(self, first: int, count: int) -> None:
+        deferred = self.progress.deferred
+        if not deferred:
+            self._return_first(first, count)
+            return
+        self._wait_or_return([(offset, deferred.get(offset, 0)) for offset in range(first, first + count)])
+
+    def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
+        """(offset, due Unix ns) of what a restart found: what is due waits, the rest is deferred. There may be a
+        million."""
+        now_ns, monotonic_ns = self._topic.time_ns(), self._topic.monotonic_of(0)
+        for offset, due_ns in dues:
+            if due_ns <= now_ns:
+                self._return_first(offset, 1)
+        self._due.put_all([(due_ns + monotonic_ns, offset, 1) for offset, due_ns in dues if due_ns > now_ns])
+
+    def _return_first(self, first: int, count: int) -> None:
+        """What was handed out before a restart, or was due by then, comes before what was not."""
+        self._returned.append(first, count)
+        self._order.came_back(count, 0)
+
+    def _return(self, first: int, count: int) -> None:
+        """It stands behind what waits."""
+        self._order.came_back(count, self._ahead_count)
+        self._returned.append(first, count)
+
+    def _put_aside(self, first: int, count: int) -> None:
+        """The cursor is to pass over these, which lie behind all that is aside already."""
+        self._aside.append((first, count))
+        self._aside_count += self._topic.count_between(first, first + count)
+
+    def _note_deferred(self, offset: int, due_ns: int) -> None:
+        """An offset that was published with a due time (Unix ns): it is deferred, and those who count releases hear of
+        it when they look what is due."""
+        if offset >= self._cursor:
+            self._insert_aside(offset)
+        self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
+
+    def _insert_aside(self, offset: int) -> None:
+        last, length = self._aside[-1] if self._aside else (-1, 0)
+        if last + length <= offset:
+            if length and last + length == offset:
+                self._aside[-1] = (last, length + 1)
+            else:
+                self._aside.append((offset, 1))
+        else:
+            if any(first <= offset < first + count for first, count in self._aside):
+                return
+            self._aside = deque(sorted([*self._aside, (offset, 1)]))
+        self._aside_count += 1
+
+    def came(self, deferred: Iterable[tuple[int, int]]) -> None:
+        """The topic released more; of that, these (offset, due Unix ns) are deferred."""
+        progress = self.progress
+        try:
+            for offset, due_ns in deferred:
+                # A start may find less released than before: what was done since has its place already.
+                if progress.made_at(offset) == 0 and not progress.is_settled(offset):
+                    self._note_deferred(offset, due_ns)
+        except Exception as exc:
+            # The other channels are to have it all the same; `start_over` finds it in the topic.
+            self._note_fault("taking what was published", exc)
+
+    # Figures.
+
+    @property
+    def _ahead_count(self) -> int:
+        topic = self._topic
+        if self._cursor >= topic.released:
+            return 0
+        return max(0, topic.count_between(self._cursor, topic.released) - self._aside_count)
+
+    @property
+    def depth(self) -> int:
+        if self._journal is None:
+            self._drop_surplus()
+        return self._ahead_count + self._unsent.count + self._returned.count
+
+    @property
+    def backend_depth(self) -> int:
+        return self.depth if self._journal is not None else 0
+
+    @property
+    def deferred_count(self) -> int:
+        return self._due.count
+
+    def disk_bytes(self) -> int:
+        if self._journal is None:
+            return 0
+        return self._topic.kept_bytes(self._kept, self.hold_offset)
+
+    @property
+    def message_count(self) -> int:
+        return self._topic.released_count - self._released_before
+
+    @property
+    def next_offset(self) -> int:
+        """The offset the cursor stands at."""
+        return self._cursor
+
+    @property
+    def hold_offset(self) -> int:
+        """The first offset this channel still needs the log for."""
+        return self.progress.floor if self._journal is not None else self._topic.end_offset
+
+    # Handing out.
+
+    def take(self, count_max: int, bytes_max: int) -> Run | None:
+        if self._journal is None:
+            self._drop_surplus()
+        if self._unsent:
+            run = self._take_line(self._unsent, count_max, bytes_max)
+            if run is not None:
+                return run
+        order = self._order
+        ahead_max = count_max
+        if self._returned:
+            is_first = self._returned.count > RETURNED_MAX or not self._ahead_count
+            due_count = self._returned.count if is_first else order.due_count()
+            if due_count:
+                run = self._take_returned(min(due_count, count_max), bytes_max)
+                if run is not None:
+                    return run
+            if self._returned:
+                ahead_max = min(max(order.ahead_count(), 1), count_max)
+        run = self._take_ahead(ahead_max, bytes_max)
+        if run is not None:
+            order.took_waiting(len(run))
+        elif self._returned:
+            run = self._take_returned(count_max, bytes_max)
+        return run
+
+    def _take_returned(self, count_max: int, bytes_max: int) -> Run | None:
+        before = self._returned.count
+        try:
+            return self._take_line(self._returned, count_max, bytes_max)
+        finally:
+            # Lost ones are gone as well.
+            self._order.took_returned(before - self._returned.count)
+
+    def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
+        topic = self._topic
+        runs: list[Run] = []
+        ranges: list[Range] = []
+        count_left, bytes_left = count_max, bytes_max
+        # A message that is larger than the budget comes alone; it leaves the budget below 0.
+        while count_left > 0 and (bytes_left > 0 or not runs) and self._cursor < topic.released:
+            cursor = self._cursor
+            if self._aside and self._aside[0][0] <= cursor:
+                self._pass_aside()
+                continue
+            batch = self._batch
+            if batch is None or not batch.first <= cursor < batch.end:
+                batch = topic.batch_at(cursor)
+                if batch is None:
+                    self._batch = None
+                    self._pass_missing(cursor)
+                    continue
+                self._batch = batch if batch.cost_bytes <= KEPT_BATCH_BYTES_MAX else None
+            stop = min(batch.end, topic.released, cursor + count_left)
+            if self._aside and self._aside[0][0] < stop:
+                stop = self._aside[0][0]
+            if batch.damaged:
+                if cursor in batch.damaged:
+                    self._pass_damaged(cursor, 1)
+                    continue
+                stop = min([stop, *(offset for offset in batch.damaged if offset > cursor)])
+            start = cursor - batch.first
+            count = min(stop - cursor, batch.run.count_within(start, bytes_left))
+            if count == 0:
+                if runs:
+                    break
+                count = 1
+            run = batch.run.slice(start, start + count)
+            runs.append(run)
+            ranges.append((cursor, count))
+            self._cursor = cursor + count
+            count_left -= count
+            bytes_left -= len(run.frames)
+        return self._joined(runs, ranges)
+
+    def _pass_aside(self) -> None:
+        first, count = self._aside.popleft()
+        self._aside_count -= self._topic.count_between(first, first + count)
+        self._cursor = max(self._cursor, first + count)
+
+    def _pass_missing(self, offset: int) -> None:
+        """No message is there: a gap, or a record that was lost altogether."""
+        topic = self._topic
+        present = topic.next_present(offset)
+        if present == offset:
+            end = min(topic.lost_until(offset), topic.released)
+            self._pass_damaged(offset, end - offset)
+            return
+        self._cursor = topic.released if present is None else min(present, topic.released)
+        self.progress.settled(offset, self._cursor - offset)
+
+    def _pass_damaged(self, first: int, count: int) -> None:
+        self.damaged_count += count
+        self._topic.note_damaged(first, count)
+        self._cursor = max(self._cursor, first + count)
+        self._settle_range(first, count)
+
+    def _take_line(self, line: OffsetLine, count_max: int, bytes_max: int) -> Run | None:
+        """From the front of a line. None when what was there is lost; then the line is empty."""
+        runs: list[Run] = []
+        ranges: list[Range] = []
+        count_left, bytes_left = count_max, bytes_max
+        while line and count_left > 0 and (bytes_left > 0 or not runs):
+            first, count = line.first()
+            batch = self._topic.batch_at(first)
+            if batch is None or first in batch.damaged:
+                line.drop(1)
+                if batch is not None or self._topic.next_present(first) == first:
+                    self.damaged_count += 1
+                    self._topic.note_damaged(first, 1)
+                self._settle_range(first, 1)
+                continue
+            count = min(count, batch.end - first, count_left)
+            if batch.damaged:
+                count = min([count, *(offset - first for offset in batch.damaged if offset > first)])
+            start = first - batch.first
+            made, count = self._alike(first, count)
+            count = min(count, batch.run.count_within(start, bytes_left))
+            if count == 0:
+                if runs:
+                    break
+                count = 1
+            run = batch.run.slice(start, start + count)
+            if made:
+                run = _with_attempts(run, made + 1)
+            runs.append(run)
+            ranges.append((first, count))
+            line.drop(count)
+            count_left -= count
+            bytes_left -= len(run.frames)
+        return self._joined(runs, ranges)
+
+    def _alike(self, first: int, count: int) -> tuple[int, int]:
+        """Deliveries made of `first`, and how many from there on, at most `count`, had as many."""
+        made_at = self.progress.made_at
+        made = made_at(first)
+        alike = 1
+        while alike < count and made_at(first + alike) == made:
+            alike += 1
+        return made, alike
+
+    def _joined(self, runs: list[Run], ranges: list[Range]) -> Run | None:
+        if not runs:
+            return None
+        run = join_runs(runs)
+        self._taken = run, ranges
+        return run
+
+    def sent(self, run: Run) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None and taken[0] is run:
+            ranges = taken[1]
+        else:
+            ranges = ranges_of(offsets_of(run.ids, self._topic.id_base))
+        journal = self._journal
+        progress = self.progress
+        for first, count in ranges:
+            while count:
+                made, alike = (0, count) if first >= progress.cursor else self._alike(first, count)
+                made = min(made + 1, ATTEMPTS_MAX)
+                if made >= ATTEMPTS_MIN:
+                    self._attempts.note(first, made)
+                if progress.deferred:
+                    self._ages.delivered(first, alike)
+                progress.delivered(first, alike, made)
+                if journal is not None:
+                    journal.deliver(self.number, first, alike, made)
+                first += alike
+                count -= alike
+        if journal is not None:
+            # Before the bytes leave: an attempt that a consumer saw is never forgotten by kill -9.
+            journal.flush()
+
+    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+        offsets = offsets_of(ids, self._topic.id_base)
+        return [(self.progress.made_at(offset), self._body_bytes(run, offset)) for offset in offsets]
+
+    def _body_bytes(self, run: Run, offset: int) -> int | None:
+        if isinstance(run, SentRun) and len(run) == 1:
+            return run.frames_bytes - FRAME_HEADER_BYTES
+        try:
+            batch = self._topic.batch_near(offset, FIGURES_RECORD_BYTES_MAX)
+        except StorageError:
+            return None
+        return None if batch is None else len(batch.run.frame_at(offset - batch.first)) - FRAME_HEADER_BYTES
+
+    # Taking back.
+
+    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+        ranges = ranges_of(offsets_of(ids, self._topic.id_base))
+        if due_ns is not None:
+            for first, count in ranges:
+                self._defer(first, count, due_ns)
+        elif counted:
+            for first, count in ranges:
+                self._return(first, count)
+                self.progress.requeued(first, count)
+                if self._journal is not None:
+                    self._journal.requeue(self.number, first, count)
+        else:
+            for first, count in reversed(ranges):
+                self._unsent.prepend(first, count)
+        self._topic.note_work()
+
+    def _defer(self, first: int, count: int, due_ns: int) -> None:
+        self._due.put(first, count, due_ns)
+        if self._ages.since:
+            self._ages.forget(first, count)
+        due_time_ns = self._topic.time_of(due_ns)
+        while count:
+            made, alike = self._alike(first, count)
+            self.progress.deferred_until(first, alike, made, due_time_ns)
+            if self._journal is not None:
+                self._journal.defer(self.number, first, alike, made, due_time_ns)
+            first += alike
+            count -= alike
+
+    def settle(self, ids: Sequence[bytes]) -> None:
+        if ids:
+            for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
+                self._settle_range(first, count)
+            self._topic.note_work()
+
+    def _settle_range(self, first: int, count: int) -> None:
+        self.progress.settled(first, count)
+        if self._ages.since:
+            self._ages.forget(first, count)
+        if self._attempts.made:
+            self._attempts.forget_range(first, first + count)
+        if self._journal is not None:
+            self._journal.ack(self.number, first, count)
+
+    def _drop_surplus(self) -> None:
+        """An ephemeral channel holds no segment: what lies too far behind, or is gone from the log, is dropped."""
+        topic = self._topic
+        oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
+        while self._cursor < oldest:
+            first, _ = self._aside[0] if self._aside else (oldest, 0)
+            if first <= self._cursor:
+                self._pass_aside()
+                continue
+            stop = min(first, oldest)
+            self.dropped_count += topic.count_between(self._cursor, stop)
+            self._settle_range(self._cursor, stop - self._cursor)
+            self._cursor = stop
+
+    # Time.
+
+    def tidy(self) -> None:
+        self._batch = None  # it is in the cache while it is wanted
+
+    def next_due_ns(self) -> int | None:
+        return self._due.next_due_ns()
+
+    def release_due(self, now_ns: int, count_max: int) -> int:
+        due = self._due.pop_due(now_ns, count_max)
+        zero_ns = self._topic.time_of(0)
+        for due_ns, first, count in due:
+            self._ages.became_due(first, count, zero_ns + due_ns)
+        return self._return_all([(first, count) for _, first, count in due])
+
+    def release_all_deferred(self) -> int:
+        ranges = self._due.drain()
+        now_ns = self._topic.time_ns()
+        for first, count in ranges:
+            self._ages.released_early(first, count, now_ns)
+            # Due long ago: a restart must not defer it again.
+            self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
+            if self._journal is not None:
+                self._journal.defer(self.number, first, count, self.progress.made_at(first), 0)
+        self._topic.note_work()
+        return self._return_all(ranges)
+
+    def _return_all(self, ranges: list[Range]) -> int:
+        total = 0
+        for first, count in ranges:
+            self._return(first, count)
+            total += count
+        return total
+
+    def oldest_ns(self) -> int | None:
+        if self._journal is None:
+            self._drop_surplus()
+        due_ns = self._ages.oldest_due_ns()
+        try:
+            offset = self._ages.first_never_deferred()
+        except LookupError:
+            return None
+        if offset is None:
+            return due_ns
+        if self._oldest is None or self._oldest[0] != offset:
+            batch = self._batch
+            if batch is None or not batch.first <= offset < batch.end:
+                batch = self._topic.batch_at(offset)
+            if batch is None:
+                return None
+            self._oldest = offset, batch.time_ns
+        return self._oldest[1] if due_ns is None else min(self._oldest[1], due_ns)
+
+    aged_by_due: Container[bytes] = ()
+
+    def most_attempts(self) -> tuple[int, bytes]:
+        most = self._attempts.most()
+        return (0, b"") if most is None else (most[1], b"%016x" % (self._topic.id_base + most[0]))
+
+    def deferred_offsets(self) -> dict[int, int]:
+        """Offset → due time (Unix ns) of what is deferred."""
+        time_at = self._topic.time_of
+        return {
+            offset: time_at(due_ns)
+            for due_ns, first, count in self._due.entries()
+            for offset in range(first, first + count)
+        }
+
+    def heads(self, count_max: int) -> list[int]:
+        """The offsets that come next, in the order they would be taken; nothing moves."""
+        return list(islice(self._in_order(), count_max))
+
+    def _in_order(self) -> Iterator[int]:
+        yield from self._unsent.offsets()
+        returned, ahead = self._returned.offsets(), self._offsets_ahead()
+        passed = 0
+        for ahead_count, count in self._order.plan():
+            yield from islice(ahead, ahead_count - passed)
+            yield from islice(returned, count)
+            passed = ahead_count
+        yield from ahead
+
+    def _offsets_ahead(self) -> Iterator[int]:
+        at = self._cursor
+        aside = iter([*self._aside, (self._topic.released, 0)])
+        first, count = next(aside)
+        while at < self._topic.released:
+            if at >= first:
+                at = max(at, first + count)
+                first, count = next(aside, (self._topic.released, 0))
+                continue
+            present = self._topic.next_present(at)
+            if present is None or present >= self._topic.released:
+                break
+            if present > at:
+                at = present
+                continue
+            yield at
+            at += 1
+
+    # Acts.
+
+    def empty(self) -> EmptyResult:
+        dropped = EmptyResult(self.depth, self._due.count)
+        upto = self._topic.released
+        self._forget_all()
+        self._cursor = max(self._cursor, upto)
+        self.progress.emptied(upto)
+        if self._journal is not None:
+            self._journal.empty(self.number, upto)
+        self._topic.note_work()
+        return dropped
+
+    def skip_to(self, offset: int) -> None:
+        """The topic drops what it did not release: up to `offset`, none of it is for this channel."""
+        first = max(self._topic.released, self._cursor)
+        if self._cursor >= self._topic.released:
+            self._cursor = max(self._cursor, offset)
+        else:
+            self._put_aside(first, offset - first)
+        self._settle_range(first, offset - first)
+        self._topic.note_work()
+
+    def prepare_empty(self) -> Ticket:
+        """Done when the journal says, durably, that all that is released now is done; then `empty` does it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_empty([self.number], self._topic.released)
+
+    def prepare_seek(self, offset: int) -> Ticket:
+        """Done when the journal says, durably, that the cursor is at `offset`; then `seek` moves it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_seek(self.number, self._clamped(offset), self.progress.epoch + 1)
+
+    def prepare_skip(self, offset: int) -> Ticket:
+        """Done when the journal says, durably, that all before `offset` is done; then `skip_before` does it."""
+        if self._journal is None:
+            return DONE
+        return self._journal.prepare_empty([self.number], self._clamped(offset))
+
+    def skip_before(self, offset: int) -> None:
+        """All before `offset` is done; what was done behind it stays so. What is in flight was taken from its
+        consumers before, and comes again."""
+        offset = self._clamped(offset)
+        self.progress.emptied(offset)
+        if self._journal is not None:
+            # Once more: what came to pass since it was prepared is before it.
+            self._journal.empty(self.number, offset)
+        self.start_over()
+
+    def _clamped(self, offset: int) -> int:
+        return min(max(offset, self._topic.oldest_offset), self._topic.released)
+
+    def seek(self, offset: int) -> None:
+        """Move the cursor: all from `offset` on comes (again), all before it is done. What is in flight was taken
+        from its consumers before."""
+        topic = self._topic
+        self._forget_all()
+        offset = self._clamped(offset)
+        self.progress.sought(offset, self.progress.epoch + 1)
+        if self._journal is not None:
+            self._journal.unread.forget(self.number)
+        self._cursor = offset
+        now_ns = topic.time_ns()
+        for one, due_ns in topic.deferred_between(offset, topic.released):
+            if due_ns > now_ns:
+                self._note_deferred(one, due_ns)
+        self._ages.begin(now_ns)
+        topic.note_work()
+        if self._journal is not None:
+            # Once more: what came to pass since it was prepared is before it.
+            self._journal.seek(self.number, offset, self.progress.epoch)
+
+    def _forget_all(self) -> None:
+        self._aside.clear()
+        self._aside_count = 0
+        self._unsent.clear()
+        self._returned.clear()
+        self._order.clear()
+        self._due.drain()
+        self._ages.forget_all()
+        self._attempts.forget_all()
+        self._batch = self._taken = self._oldest = None
+
+
+def _with_attempts(run: Run, attempts: int) -> Run:
+    """The same messages as a later delivery."""
+    number = min(attempts, ATTEMPTS_MAX).to_bytes(2, "big")
+    frames = [run.frame_at(index) for index in range(len(run))]
+    return Run(b"".join([one[:ATTEMPTS_AT] + number + one[ID_AT:] for one in frames]), run.ids, run.published_ns)

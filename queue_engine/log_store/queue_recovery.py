@@ -1,0 +1,261 @@
+"""A start's consume queues: from the checkpoint where all that it tells is borne out, otherwise anew from the log.
+
+Batch keys of what is read anew are found on the way.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from queue_engine.commit_log.checkpoint import Checkpoint, QueueState
+from queue_engine.commit_log.holes import Holes
+from queue_engine.commit_log.missing_ranges import missing_ranges
+from queue_engine.commit_log.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
+from queue_engine.commit_log.recovery import RecoveredLog, recover_log
+from queue_engine.commit_log.segment import LogSegments
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.consume_queue.losses import LogLosses, OffsetJump, first_offset_at
+from queue_engine.consume_queue.queue_files import QueueFiles
+from queue_engine.disk.files import Files
+from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, BatchKeys, KeyedRecord, digest_of
+from queue_engine.log_store.checkpointer import Checkpointer
+from queue_engine.storage.recovery_report import Damage
+from queue_engine.vocabulary.errors import NewerFormatError, SegmentUnreadableError, StorageError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredQueues:
+    """What a start found. queues: one of each topic, by number. unknown_records: of topics that are gone."""
+
+    queues: dict[int, ConsumeQueue]
+    log: RecoveredLog
+    unknown_records: int
+
+
+class QueueRecovery:
+    """Makes the consume queues of one log's topics, once.
+
+    directory: of the queues. new_queue(topic number, first offset): makes an empty one.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        files: Files,
+        segments: LogSegments,
+        holes: Holes,
+        batch_keys: BatchKeys,
+        checkpointer: Checkpointer,
+        queue_files: QueueFiles,
+        new_queue: Callable[[int, int], ConsumeQueue],
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._segments = segments
+        self._holes = holes
+        self._batch_keys = batch_keys
+        self._checkpointer = checkpointer
+        self._queue_files = queue_files
+        self._new_queue = new_queue
+
+    def run(self, names: Mapping[int, str], damaged_holes: str) -> RecoveredQueues:
+        """Read what there is and put it right. names: of all topics that exist, by number. damaged_holes: what became
+        of the file of holes, "" when it was read.
+
+        Raises StorageError or OSError.
+        """
+        queues: dict[int, ConsumeQueue] = {}
+        counts = {"unknown": 0}
+        jumps: list[OffsetJump] = []
+        last_positions: dict[int, int] = {}
+
+        def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
+            number = header.topic_number
+            if number not in names:
+                counts["unknown"] += 1  # of a topic that was deleted
+                return
+            queue = queues.get(number)
+            if queue is None:
+                queue = queues[number] = self._new_queue(number, header.first_offset)
+            if header.first_offset > queue.end_offset and number in last_positions:
+                before = last_positions[number]
+                jumps.append(OffsetJump(number, queue.end_offset, header.first_offset, before, position))
+            last_positions[number] = position
+            queue.append(header.first_offset, header.count, position, header.size, dues_ns)
+            if header.flags & HAS_BATCH_KEY:
+                self._recover_key(header, position)
+
+        try:
+            found = self._checkpointer.read()
+        except OSError as exc:
+            logger.warning("the log is read from its beginning, since the checkpoint can't be read: %s", exc)
+            found = None
+        wanting = self._batch_keys.open(names, is_expected=found is not None and found.has_batch_keys)
+        checkpoint: Checkpoint | None = None
+        known: dict[int, ConsumeQueue] = {}
+        if found is not None and not wanting:
+            try:
+                is_trusted = self._is_trusted(found, names, queues)
+            except NewerFormatError:
+                raise
+            except (StorageError, OSError) as exc:
+                # Of what is derived: all of it is made anew.
+                logger.warning("consume queues are made anew from the log, since they can't be read: %s", exc)
+                is_trusted = False
+            checkpoint = found if is_trusted else None
+        if checkpoint is None:
+            # Made anew from the log, whatever they held. What they held tells what the log has lost.
+            queues.clear()
+            self._queue_files.close()
+            if found is not None:
+                known = self._set_aside(found, names)
+            else:
+                self._queue_files.remove_tree(self._directory)
+        recovered = recover_log(
+            self._segments,
+            files=self._files,
+            from_position=checkpoint.position if checkpoint is not None else 0,
+            # This much was synced, whatever became of the consume queues.
+            durable_upto=found.durable_upto if found is not None else 0,
+            on_record=on_record,
+            is_dead=lambda header: header.topic_number not in names,
+            hole_end_at=self._holes.end_at,
+            first_position=found.first_position if found is not None else None,
+        )
+        losses = LogLosses(known, found.position if known and found is not None else 0, jumps, self._segments)
+        recovered.damages[:] = losses.tell(recovered.damages, names)
+        if damaged_holes:
+            recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
+        if wanting:
+            kept = "the keys of batches are those that it still told, and those of the log's records"
+            recovered.damages.append(Damage(0, 0, wanting, kept=kept))
+        self._batch_keys.opened(wanting)
+        if checkpoint is not None:
+            recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
+        elif found is not None:
+            # What is lost was told now, and its positions may be given again.
+            self._checkpointer.remove()
+            for number in reversed(known):
+                self._queue_files.remove_aside(self._directory_of(number))
+        for number in names:
+            self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, 0)))
+        return RecoveredQueues(queues, recovered, counts["unknown"])
+
+    def _set_aside(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
+        """The consume queues that a checkpoint tells of, of topics that exist, out of the way of those to be made.
+        Raises OSError."""
+        known: dict[int, ConsumeQueue] = {}
+        for number, state in checkpoint.queues.items():
+            if number in names:
+                self._queue_files.set_aside(self._directory_of(number))
+                known[number] = self._queue_of(number, state, is_aside=True)
+        self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, known)))
+        return known
+
+    def _directory_of(self, number: int) -> str:
+        return os.path.join(self._directory, str(number))
+
+    def _queue_of(self, number: int, state: QueueState, *, is_aside: bool = False) -> ConsumeQueue:
+        return ConsumeQueue(
+            self._directory_of(number),
+            self._queue_files,
+            oldest_offset=state.oldest_offset,
+            end_offset=state.end_offset,
+            gaps=state.gaps,
+            is_aside=is_aside,
+        )
+
+    def _recover_key(self, header: RecordHeader, position: int) -> None:
+        """A record with a batch key was read. Raises StorageError."""
+        keyed = KeyedRecord(
+            header.topic_number,
+            header.batch_key,
+            header.first_offset,
+            header.count,
+            header.time_ns,
+            position,
+            header.size,
+        )
+        if self._batch_keys.has(keyed):
+            return
+        digest = UNKNOWN_DIGEST
+        try:
+            record = self._segments.read_record(position, header.size)
+        except RecordLostError:
+            pass
+        else:
+            if record.is_content_whole:
+                digest = digest_of([record.body_at(index) for index in range(header.count)], record.keys())
+        self._batch_keys.put(keyed, digest)
+
+    def _is_trusted(self, checkpoint: Checkpoint, names: Mapping[int, str], queues: dict[int, ConsumeQueue]) -> bool:
+        """Whether all that the checkpoint tells agrees with the log and the files; puts its queues into `queues`.
+
+        Raises StorageError or OSError when something can't be read."""
+        listed = self._segments.list
+        if not listed or checkpoint.position > listed[-1].next_position:
+            return False
+        used = (number for number, one in checkpoint.queues.items() if one.oldest_offset < one.end_offset)
+        first = next((number for number in used if number in names), None)
+        if first is not None and self._queue_files.has_aside(self._directory_of(first)):
+            return False  # all were being made anew: the first is set aside first, and comes back last
+        for number, state in checkpoint.queues.items():
+            if number not in names:
+                continue
+            queue = queues[number] = self._queue_of(number, state)
+            if queue.first_missing() is not None:
+                return False
+            self._trim_to_holes(number, queue)
+            # Where it is cut is found by its units: the last one must hold before that, too.
+            is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
+            is_cut = is_good and queue.cut_at(checkpoint.position, partial(self._confirms, number))
+            if not is_cut or not self._agrees(number, queue):
+                logger.warning("consume queue disagrees with the log topic=%s", names[number])
+                return False
+        try:
+            missing = list(missing_ranges(self._segments, checkpoint, self._files))
+        except SegmentUnreadableError as exc:
+            # Reading all of the log would end at the same place.
+            logger.warning("it is not looked whether the log lacks something, since %s", exc)
+            missing = []
+        for start, end in missing:
+            for number, queue in queues.items():
+                if first_offset_at(queue, start) < first_offset_at(queue, end):
+                    logger.warning("the log lacks messages topic=%s from=%d to=%d", names[number], start, end)
+                    return False
+        self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, queues)))
+        return True
+
+    def _trim_to_holes(self, number: int, queue: ConsumeQueue) -> None:
+        """What was left out of a topic when holes were made is not there, whatever its files tell. Raises OSError."""
+        queue.trim(min(self._holes.oldest.get(number, 0), queue.end_offset))
+
+    def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
+        """Whether the first and the last unit are where the log says."""
+        last = queue.last_unit()
+        first = queue.next_present(queue.oldest_offset)
+        if last is None or first is None:
+            return queue.end_offset == queue.oldest_offset
+        return all(
+            place is not None and self._confirms(number, offset, place)
+            for offset, place in ((first, queue.locate(first)), (last[0], last[1:]))
+        )
+
+    def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
+        """Whether the log has a topic's message at a place, as far as it can be read: made anew from a place that can't
+        be, a queue would know less."""
+        try:
+            header = self._segments.read_record(*place).header
+        except RecordLostError:
+            return False
+        except StorageError as exc:
+            if self._segments.segment_of(place[0]) is None:
+                return False
+            logger.warning("consume queue not checked against the log topic=%d offset=%d: %s", number, offset, exc)
+            return True
+        return header.topic_number == number and header.first_offset <= offset < header.end_offset

@@ -1,0 +1,398 @@
+"""The archive: messages of chosen topics become Parquet files, each exactly once, however often this process dies.
+
+A topic is archived while it has a pipeline cursor named `archive`. One step takes ranges of offsets of one or several
+topics and does, in this order:
+
+    1. one Spark job writes them to staging          killed here: staging is removed by the next holder of the lake
+    2. what was written is checked, message by message
+    3. files are synced and renamed to their places   killed here: no manifest names them; removed by the next holder
+    4. each topic's manifest is replaced             from here on they count
+    5. each topic's cursor is moved                  killed before it: moved by the next run, from the manifest
+
+The manifest says where the next step begins; the cursor only keeps the log from being removed. Offsets that are not to
+be had any more (the cursor was cut off, the topic was not archived for a while) are recorded as gaps, with the reason.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from queue_engine.pipeline.archive.manifest import (
+    DAMAGED,
+    ArchivedFile,
+    ArchiveGap,
+    ArchiveManifest,
+    joined_gaps,
+    list_archives,
+    passed_on,
+    read_archive,
+    write_archive,
+)
+from queue_engine.pipeline.archive.staging import StagedFile, StagedTopic, staged_topics
+from queue_engine.pipeline.archive.step import write_step
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
+from queue_engine.pipeline.source.log_client import TopicState
+from queue_engine.pipeline.source.record_columns import ABSENT
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.errors import OffsetBeyondEndError, PipelineError, TopicMissingError, TopicReplacedError
+
+logger = logging.getLogger(__name__)
+
+CURSOR = "archive"
+JOB = "archive"
+# A step costs a second of its own: so many that this is little, so few that little is done again after a kill.
+STEP_ROWS = 1_000_000
+STEP_BYTES = 256 << 20
+# So much of a topic is looked at to tell how large its messages are.
+SAMPLED_BYTES = 256 << 10
+STEP_TOPICS = 200
+# How often topics that change under a run are looked at anew within it.
+_LOOKS_MAX = 5
+
+
+def archive_once(
+    context: JobContext,
+    *,
+    topics: Collection[str] | None = None,
+    include_replayed: Collection[str] = (),
+    step_rows: int = STEP_ROWS,
+    step_bytes: int = STEP_BYTES,
+) -> int:
+    """Archive what is synced now, until all is done or context.stop is set. Returns the rows archived.
+
+    topics: only these; None for all that have the cursor. include_replayed: topics of which replayed messages are
+    archived again. step_rows, step_bytes: the most of one step, about. A topic that fails does not keep the others from
+    their turn; then its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
+    """
+    run = _Run(context, topics, frozenset(include_replayed), step_rows, step_bytes)
+    for _ in range(_LOOKS_MAX):
+        if not run.pass_over():
+            break
+    run.tell(WAITING)
+    if run.errors and not context.stop.is_set():
+        raise run.errors[0]
+    return run.rows
+
+
+@dataclass(slots=True)
+class _Work:
+    """A topic on its way. state: up to where this run takes it, and which offsets have messages. rows_max: of one step.
+    done: messages that the archive has passed."""
+
+    manifest: ArchiveManifest
+    state: TopicState
+    rows_max: int
+    done: int
+    is_done: bool = False
+
+    @property
+    def next_range(self) -> WantedRange:
+        at = self.manifest.next_offset
+        return self.state.wanted(at, self.state.messages.offset_behind(at, self.rows_max))
+
+    @property
+    def left(self) -> int:
+        """Messages."""
+        return self.state.messages.count_between(self.manifest.next_offset, self.state.synced_offset)
+
+    @property
+    def share(self) -> float:
+        """How much of a step the next range is."""
+        return self.next_range.count / self.rows_max
+
+
+class _Run:
+    def __init__(
+        self,
+        context: JobContext,
+        topics: Collection[str] | None,
+        include_replayed: frozenset[str],
+        step_rows: int,
+        step_bytes: int,
+    ) -> None:
+        self._context = context
+        self._topics = topics
+        self._include_replayed = include_replayed
+        self._step_rows = step_rows
+        self._step_bytes = step_bytes
+        self._started_ns = context.clock.monotonic_ns()
+        self._started_ms = self._now_ms()
+        self._works: dict[tuple[str, int], _Work] = {}
+        self._failed: set[tuple[str, int]] = set()
+        self._step_count = 0
+        self._has_told = False
+        self.rows = 0
+        self.errors: list[BaseException] = []
+
+    def pass_over(self) -> bool:
+        """Look at all topics and archive what they have. Whether something changed that has to be looked at again."""
+        self._works = {}
+        is_again = False
+        for cursor in self._cursors():
+            if cursor["offset"] >= cursor["synced_offset"]:
+                # Nothing new: its manifest, which grows with the years, is not even read.
+                continue
+            try:
+                work = self._begun(cursor)
+            except (TopicMissingError, TopicReplacedError) as exc:
+                logger.info("topic gone since the cursors were listed: %s", exc)
+                is_again = True
+                continue
+            except PipelineError as exc:
+                self._fail((cursor["topic"], cursor["number"]), exc)
+                continue
+            self._works[cursor["topic"], cursor["number"]] = work
+        self.tell(RUNNING)
+        for works in self._steps():
+            if self._context.stop.is_set():
+                return False
+            is_again = self._step(works) or is_again
+            self.tell(RUNNING)
+        return is_again
+
+    def tell(self, word: str) -> None:
+        """Report how far it has come; of a run that had nothing to do, nothing."""
+        if self._step_count == 0 and not any(self._unfinished()):
+            return
+        elapsed_s = max(self._context.clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
+        topics = tuple(
+            TopicProgress(
+                work.manifest.topic,
+                work.manifest.number,
+                work.done,
+                work.done + work.left,
+            )
+            for work in self._works.values()
+        )
+        done = sum(one.done for one in topics)
+        total = sum(one.total for one in topics)
+        self._context.report(
+            JobState(
+                JOB,
+                word,
+                started_ms=self._started_ms,
+                updated_ms=self._now_ms(),
+                done=done,
+                total=total,
+                unit="messages",
+                rows_per_s=None if word == WAITING else round(self.rows / elapsed_s, 1),
+                lag=total - done,
+                topics=topics,
+            )
+        )
+
+    # What there is to do.
+
+    def _cursors(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._context.engine.cursor_list()["cursors"]
+        return [
+            one
+            for one in found
+            if one["cursor"] == CURSOR
+            and (self._topics is None or one["topic"] in self._topics)
+            and (one["topic"], one["number"]) not in self._failed
+        ]
+
+    def _begun(self, cursor: dict[str, Any]) -> _Work:
+        """Where a topic's archive goes on; what it can't have any more is a gap from here on."""
+        topic, number, id_base = cursor["topic"], cursor["number"], cursor["id_base"]
+        lake = self._context.lake
+        manifest = read_archive(lake, topic, number, id_base)
+        if manifest is None:
+            self._close_others(topic, number)
+            manifest = ArchiveManifest(topic, number, id_base, cursor["offset"], cursor["offset"])
+        if manifest.next_offset > cursor["synced_offset"]:
+            raise OffsetBeyondEndError(
+                f"{topic} is archived up to offset {manifest.next_offset}, and its log ends at "
+                f"{cursor['synced_offset']}: it lost what was on the disk"
+            )
+        begin = max(manifest.next_offset, cursor["offset"], cursor["oldest_offset"])
+        if begin > manifest.next_offset:
+            manifest = passed_on(manifest, cursor, begin, self._now_ms())
+            logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
+            manifest = self._written(manifest)
+        if cursor["offset"] < manifest.next_offset:
+            self._move_cursor(manifest)
+        state = self._context.engine.topic(topic)
+        if (state.number, state.id_base) != (number, id_base):
+            raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was made anew")
+        rows_max = self._step_rows
+        if cursor["lag_bytes"] > self._step_bytes and cursor["depth"] > 0:
+            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, manifest.next_offset)), 1)
+        return _Work(manifest, state, rows_max, manifest.rows + manifest.replayed_skipped + manifest.damaged_count)
+
+    def _message_bytes(self, state: TopicState, offset: int) -> int:
+        """What a message takes in the log, by those that come next. What the cursor keeps of the log says nothing of
+        it: other topics' messages lie between."""
+        page = self._context.engine.records(state.topic, offset, max_bytes=SAMPLED_BYTES)
+        return max(len(page.data) // max(state.messages.count_between(offset, page.next_offset), 1), 1)
+
+    def _close_others(self, topic: str, number: int) -> None:
+        """Topics that had this name before are no more."""
+        for other in list_archives(self._context.lake, topic):
+            if other.number != number and other.closed_ms is None:
+                self._written(replace(other, closed_ms=self._now_ms()))
+
+    def _unfinished(self) -> Iterator[_Work]:
+        for work in self._works.values():
+            if not work.is_done and work.left:
+                yield work
+
+    def _steps(self) -> Iterator[list[_Work]]:
+        """Works of one step after the other, until none is left: as many topics as have room in it."""
+        while True:
+            works: list[_Work] = []
+            filled = 0.0
+            for work in self._unfinished():
+                if works and (filled + work.share > 1 or len(works) == STEP_TOPICS):
+                    continue
+                works.append(work)
+                filled += work.share
+                if filled >= 1:
+                    break
+            if not works:
+                return
+            yield works
+
+    # One step.
+
+    def _step(self, works: list[_Work]) -> bool:
+        """Archive the next range of each. Whether topics have to be looked at again because they changed."""
+        try:
+            self._archive(works)
+            return False
+        except Exception as exc:
+            if self._context.stop.is_set():
+                return False
+            if len(works) > 1:
+                logger.warning("step of %d topics failed, each is tried alone", len(works), exc_info=exc)
+                # All of them: an answer is no reason to leave the rest.
+                return sum(self._step([work]) for work in works) > 0
+            work = works[0]
+            work.is_done = True
+            key = (work.manifest.topic, work.manifest.number)
+            # Asked of the engine: when that is gone, this raises and all is over.
+            now = {(one["topic"], one["number"]): one for one in self._cursors()}
+            if key not in now:
+                logger.info("topic gone in mid-archive topic=%s number=%d", *key)
+                self._close(work.manifest)
+                return True
+            if max(now[key]["offset"], now[key]["oldest_offset"]) > work.manifest.next_offset:
+                return True
+            self._fail(key, exc)
+            return False
+
+    def _archive(self, works: list[_Work]) -> None:
+        lake = self._context.lake
+        ranges = [work.next_range for work in works]
+        self._step_count += 1
+        staged_at = f"{lake.staging()}/archive-{self._step_count}-{self._now_ms()}"
+        directory = Path(lake.within(staged_at)).absolute()
+        try:
+            write_step(
+                self._context.spark,
+                self._context.engine,
+                ranges,
+                directory,
+                include_replayed=self._include_replayed,
+                read_from=self._context.read_from,
+            )
+            topics = staged_topics(directory, ranges)
+            moves: list[tuple[str, str]] = []
+            manifests = [
+                self._taken_in(work.manifest, topic, f"{staged_at}/", directory, moves)
+                for work, topic in zip(works, topics, strict=True)
+            ]
+            lake.publish(moves)
+        finally:
+            lake.remove_staged(staged_at)
+        for work, manifest, topic in zip(works, manifests, topics, strict=True):
+            before = work.manifest
+            work.manifest = self._written(manifest)
+            work.done += topic.wanted.count
+            self.rows += manifest.rows - before.rows
+            for first, after, reason in topic.missing:
+                logger.warning(
+                    "archive without messages topic=%s first_offset=%d next_offset=%d reason=%s",
+                    manifest.topic,
+                    first,
+                    after,
+                    reason,
+                )
+        for work in works:
+            self._move_cursor(work.manifest)
+
+    def _taken_in(
+        self,
+        manifest: ArchiveManifest,
+        topic: StagedTopic,
+        staged_at: str,
+        directory: Path,
+        moves: list[tuple[str, str]],
+    ) -> ArchiveManifest:
+        """The manifest with what was staged; `moves` gets where the files go."""
+        now_ms = self._now_ms()
+        files = []
+        for number, one in enumerate(topic.files):
+            file = self._archived_file(one, number)
+            moves.append(
+                (staged_at + str(Path(one.path).relative_to(directory)), f"{manifest.folder}/{file.path}"),
+            )
+            files.append(file)
+        missing = [*topic.missing, *((first, after, ABSENT) for first, after in topic.wanted.unused)]
+        gaps = [ArchiveGap(first, after, reason, now_ms) for first, after, reason in missing]
+        damaged = sum(after - first for first, after, reason in topic.missing if reason == DAMAGED)
+        return replace(
+            manifest,
+            next_offset=topic.wanted.next_offset,
+            files=(*manifest.files, *files),
+            gaps=joined_gaps([*manifest.gaps, *gaps]) if gaps else manifest.gaps,
+            damaged_count=manifest.damaged_count + damaged,
+            replayed_skipped=manifest.replayed_skipped + topic.replayed_skipped,
+        )
+
+    def _archived_file(self, one: StagedFile, number: int) -> ArchivedFile:
+        name = self._context.lake.data_name(f"{one.first_offset}-{one.next_offset}-{number:03d}.parquet")
+        return ArchivedFile(
+            path=f"date={one.date}/hour={one.hour}/{name}",
+            date=one.date,
+            hour=one.hour,
+            first_offset=one.first_offset,
+            next_offset=one.next_offset,
+            rows=one.rows,
+            bytes=one.bytes,
+            first_time_ms=one.first_time_ms,
+            last_time_ms=one.last_time_ms,
+            replayed_rows=one.replayed_rows,
+        )
+
+    def _written(self, manifest: ArchiveManifest) -> ArchiveManifest:
+        manifest = replace(manifest, step=manifest.step + 1, updated_ms=self._now_ms())
+        write_archive(self._context.lake, manifest)
+        return manifest
+
+    def _move_cursor(self, manifest: ArchiveManifest) -> None:
+        """To where the manifest ends. What this frees of the log is safe in the lake."""
+        try:
+            self._context.engine.cursor_move(
+                manifest.topic, CURSOR, number=manifest.number, offset=manifest.next_offset
+            )
+        except PipelineError as exc:
+            # The topic or the cursor went meanwhile, or the engine. The manifest holds; the next run sees.
+            logger.warning("cursor not moved topic=%s offset=%d: %s", manifest.topic, manifest.next_offset, exc)
+
+    def _close(self, manifest: ArchiveManifest) -> None:
+        if manifest.step and manifest.closed_ms is None:
+            self._written(replace(manifest, closed_ms=self._now_ms()))
+
+    def _fail(self, key: tuple[str, int], error: BaseException) -> None:
+        logger.warning("topic not archived topic=%s number=%d", *key, exc_info=error)
+        self._failed.add(key)
+        self.errors.append(error)
+
+    def _now_ms(self) -> int:
+        return self._context.clock.time_ns() // NS_PER_MS

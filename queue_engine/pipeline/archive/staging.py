@@ -1,0 +1,163 @@
+"""What one step of the archive has written to staging, checked against what it was to write, before any of it counts.
+
+    <step>/rows/part_topic=<index>/part_kept=<true|false>/part_hour=<hours since 1970>/*.parquet
+    <step>/missing/*.json    what the readers did not find (part_reader.py draws them)
+
+Rows that are not kept are replayed messages: written only to be counted. Every offset of a range that has a message has
+to stand in exactly one row, or in one range that is missing, the others in none, and rows of a file have to rise by
+offset: nothing else is published.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow.parquet as pq
+
+from queue_engine.disk.own_files import check_own, read_own
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.errors import ArchiveMismatchError
+
+ROWS = "rows"
+MISSING = "missing"
+PART_TOPIC, PART_KEPT, PART_HOUR = "part_topic", "part_kept", "part_hour"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """path: absolute. hours: since 1970 UTC, of its rows' publish times."""
+
+    path: str
+    hours: int
+    first_offset: int
+    next_offset: int
+    rows: int
+    bytes: int
+    first_time_ms: int
+    last_time_ms: int
+    replayed_rows: int
+
+    @property
+    def date(self) -> str:
+        return (_EPOCH + timedelta(hours=self.hours)).strftime("%Y-%m-%d")
+
+    @property
+    def hour(self) -> str:
+        return f"{self.hours % 24:02d}"
+
+
+@dataclass(slots=True)
+class StagedTopic:
+    """One range of one topic. missing: (first offset, next offset, reason)."""
+
+    wanted: WantedRange
+    files: list[StagedFile] = field(default_factory=list)
+    missing: list[tuple[int, int, str]] = field(default_factory=list)
+    replayed_skipped: int = 0
+
+
+def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[StagedTopic]:
+    """What a step's directory holds, one for each range and in their order.
+
+    Raises ArchiveMismatchError when it is not every message of the ranges exactly once.
+    """
+    topics = [StagedTopic(one) for one in ranges]
+    seen = [_Seen(one) for one in ranges]
+    for index, is_kept, hours, path in _parquet_files(directory / ROWS):
+        staged, offsets = _staged_file(path, hours)
+        wanted = ranges[index]
+        if offsets[0] < wanted.first_offset or offsets[-1] >= wanted.next_offset or (np.diff(offsets) <= 0).any():
+            raise ArchiveMismatchError(
+                f"{path}: offsets do not rise from {wanted.first_offset} to {wanted.next_offset}"
+            )
+        seen[index].add(offsets, path)
+        if is_kept:
+            topics[index].files.append(staged)
+        else:
+            topics[index].replayed_skipped += staged.rows
+    by_number = {one.number: index for index, one in enumerate(ranges)}
+    for number, first, after, reason in _reports(directory / MISSING):
+        index = by_number[number]
+        topics[index].missing.append((first, after, reason))
+        seen[index].add_missing(first, after)
+    for topic, counts in zip(topics, (one.counts for one in seen), strict=True):
+        if (counts != 1).any():
+            wanted = topic.wanted
+            raise ArchiveMismatchError(
+                f"{wanted.topic}, offsets {wanted.first_offset} to {wanted.next_offset}: {(counts == 0).sum()} did not"
+                f" come and {(counts > 1).sum()} came more than once; nothing of the step is kept"
+            )
+        topic.files.sort(key=lambda one: one.first_offset)
+        topic.missing.sort()
+    return topics
+
+
+class _Seen:
+    """How often each message of a range came: one count for each, in the order of their offsets."""
+
+    def __init__(self, wanted: WantedRange) -> None:
+        self.counts = np.zeros(wanted.count, np.uint8)
+        self._first_offset = wanted.first_offset
+        self._unused = np.array([*wanted.unused, (wanted.next_offset, wanted.next_offset)], np.int64)
+        lengths = self._unused[:, 1] - self._unused[:, 0]
+        self._unused_before = np.cumsum(lengths) - lengths
+
+    def add(self, offsets: Any, path: Path) -> None:
+        """Raises ArchiveMismatchError when one of them has no message."""
+        # Of each offset, the first unused range that does not end before it.
+        index = np.searchsorted(self._unused[:, 1], offsets, side="right")
+        if (offsets >= self._unused[index, 0]).any():
+            raise ArchiveMismatchError(f"{path}: rows have offsets of which the engine says that no message has them")
+        self.counts[offsets - self._first_offset - self._unused_before[index]] += 1
+
+    def add_missing(self, first: int, after: int) -> None:
+        index = np.searchsorted(self._unused[:, 1], first, side="right")
+        place = first - self._first_offset - int(self._unused_before[index])
+        self.counts[place : place + after - first] += 1
+
+
+def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(".parquet") and not name.startswith("."):
+                path = Path(folder, name)
+                told = dict(part.split("=", 1) for part in path.relative_to(root).parts[:-1])
+                yield int(told[PART_TOPIC]), told[PART_KEPT] == "true", int(told[PART_HOUR]), path
+
+
+def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
+    """A file, and its offsets."""
+    check_own(path)
+    with pq.ParquetFile(path) as file:
+        table = file.read(columns=["offset", "published_at", "replayed"])
+    offsets = table.column("offset").to_numpy()
+    times = table.column("published_at").to_numpy().astype("datetime64[ms]").astype(np.int64)
+    staged = StagedFile(
+        path=str(path),
+        hours=hours,
+        first_offset=int(offsets[0]),
+        next_offset=int(offsets[-1]) + 1,
+        rows=len(offsets),
+        bytes=path.stat().st_size,
+        first_time_ms=int(times.min()),
+        last_time_ms=int(times.max()),
+        replayed_rows=int(np.count_nonzero(table.column("replayed").to_numpy())),
+    )
+    return staged, offsets
+
+
+def _reports(root: Path) -> Iterator[tuple[int, int, int, str]]:
+    """(topic number, first offset, next offset, reason) of all that did not come."""
+    if not root.is_dir():
+        return
+    for path in sorted(root.glob("*.json")):
+        told = orjson.loads(read_own(path))
+        for one in told["missing"]:
+            yield told["number"], one["first_offset"], one["next_offset"], one["reason"]

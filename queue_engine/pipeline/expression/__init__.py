@@ -1,0 +1,1 @@
+"""One boolean expression over messages."""

@@ -1,0 +1,1 @@
+"""The history of the graphs: minutes, hours and their files."""

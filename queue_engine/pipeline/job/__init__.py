@@ -1,0 +1,1 @@
+"""A job: what it is given, how it runs, what it says of itself."""

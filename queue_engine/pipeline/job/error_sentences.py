@@ -1,0 +1,81 @@
+"""Errors of jobs as people read them: one sentence, without Java's and Spark's wrapping."""
+
+import re
+
+from queue_engine.vocabulary.errors import PenstockError
+
+SENTENCE_LENGTH_MAX = 300
+# What Spark says of an error that was raised in one of its Python processes ends with the error itself.
+_OWN_ERROR = re.compile(r"queue_engine\.errors\.\w+: (.+)")
+# What befalls a machine, in words of Java's and Spark's, and in ours. The first that is found tells most.
+_KNOWN = (
+    (
+        re.compile(r"No space left on device"),
+        "There is no space left on the disk.",
+    ),
+    (
+        re.compile(r"OutOfMemoryError|Java heap space"),
+        "Java had no memory left for it.",
+    ),
+    (
+        re.compile(r"Python worker failed to connect back"),
+        "A Python process of Spark did not start within ten seconds: the machine was too busy.",
+    ),
+    (
+        re.compile(r"Python worker exited unexpectedly"),
+        "A Python process of Spark was ended from outside, as a machine does that has no memory left.",
+    ),
+    (
+        re.compile(r"Answer from Java side is empty|Py4JNetworkError|Error while sending or receiving"),
+        "The Java process of Spark is gone.",
+    ),
+)
+_WRAPPING = (
+    re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "),
+    re.compile(r"^(?:[a-z][\w$]*\.)+[\w$.]+: "),  # the class of an error of Java's
+    re.compile(r"^Job aborted due to stage failure: Task .*? most recent failure: Lost task .*?\): "),
+    re.compile(r"^(?:[a-z][\w$]*\.)+[\w$.]+: "),
+)
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+$")
+_CALLING = "An error occurred while calling "
+_CAUSED_BY = "Caused by: "
+
+
+def sentence_of(error: BaseException) -> str:
+    """What people read of an error. What is no error of ours is in the worker's log as well, with all its lines."""
+    text = str(error).strip()
+    if isinstance(error, PenstockError):
+        return _ended(text.splitlines()[0] if text else type(error).__name__)
+    own = _OWN_ERROR.findall(text)
+    if own:
+        return _ended(str(own[-1]))
+    for pattern, sentence in _KNOWN:
+        if pattern.search(text):
+            return sentence
+    told = _unwrapped(text)
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return _ended(f"The system said no: {error.strerror}{where}")
+    if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
+        return _ended(f"Spark failed: {told or type(error).__name__}")
+    return _ended(f"It met an error nobody foresaw, {type(error).__name__}{f': {told}' if told else ''}")
+
+
+def _unwrapped(text: str) -> str:
+    """The line of an error that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    causes = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
+    line = lines[0]
+    if line.startswith(_CALLING):
+        line = causes[-1] if causes else lines[1].removeprefix(": ") if len(lines) > 1 else line
+    for pattern in _WRAPPING:
+        line = pattern.sub("", line)
+    return _SQLSTATE.sub("", line)
+
+
+def _ended(text: str) -> str:
+    """Short enough, and with a full stop."""
+    text = text.strip()[: SENTENCE_LENGTH_MAX - 1]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,182 @@
+"""What each job of the pipeline does now, for the page and `manage.py pipeline status`.
+
+    pipeline/jobs/<job>.json    {"job": "archive", "state": "running", "started_ms": …, "updated_ms": …, "done": 1200,
+                                 "total": 5000, "unit": "messages", "rows_per_s": 812.5, "lag": 3800, "error": "",
+                                 "next_try_ms": 0,
+                                 "topics": [{"topic": "orders", "number": 3, "done": 1200, "total": 5000}, …]}
+
+Times are Unix milliseconds. done and total count what the source has, in `unit`, not the offsets that it never used;
+total 0 is not known. lag: how many the source is ahead, null where not known. error: why it failed, in a sentence,
+there also while the job is tried again, until it comes further. next_try_ms: when a failed one is; 0 when it is not.
+The worker writes; a job that somebody stopped stays stopped through the worker's restarts because this file says so. A
+field that is missing takes its default, one that is not known is passed over: so fields can be added without a version,
+and none may change its meaning.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from queue_engine.pipeline.lake.status_file import (
+    BrokenStatusFileError,
+    names_in,
+    read_status_file,
+    write_status_file,
+)
+
+WAITING = "waiting"
+RUNNING = "running"
+STOPPED = "stopped"  # by a person, until a person starts it
+FAILED = "failed"  # tried again by itself after a while
+DONE = "done"
+CANCELLED = "cancelled"
+STATES = (WAITING, RUNNING, STOPPED, FAILED, DONE, CANCELLED)
+
+DIRECTORY = "jobs"
+REPLAY_PREFIX = "replay-"
+PLAN_PREFIX = "plan-"  # the dry run of a replay
+STATE_BYTES_MAX = 1 << 20
+STATES_MAX = 500
+TOPICS_MAX = 1000
+TEXT_LENGTH_MAX = 500
+_JOB_NAME = re.compile(r"[a-z](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9])?")
+_NUMBER_MAX = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """How far a job has come with one topic; `number` tells a topic from another of that name."""
+
+    topic: str
+    number: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """One job at one moment; the fields are drawn above."""
+
+    job: str
+    state: str
+    started_ms: int = 0
+    updated_ms: int = 0
+    done: int = 0
+    total: int = 0
+    unit: str = "messages"
+    rows_per_s: float | None = None
+    lag: int | None = None
+    error: str = ""
+    topics: tuple[TopicProgress, ...] = ()
+    next_try_ms: int = 0
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether it failed, or is tried again and has not come further yet."""
+        return self.state == FAILED or (bool(self.error) and self.state in (RUNNING, WAITING))
+
+    @property
+    def replay_id(self) -> str:
+        """The replay that this job is, or ""."""
+        return self.job.removeprefix(REPLAY_PREFIX) if self.job.startswith(REPLAY_PREFIX) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStates:
+    """All jobs by name, and a sentence for each file that tells none."""
+
+    by_name: Mapping[str, JobState]
+    broken: tuple[str, ...] = ()
+
+
+def is_job_name(text: str) -> bool:
+    """Whether `text` can be a job's name, and so the name of its file."""
+    return _JOB_NAME.fullmatch(text) is not None
+
+
+def write_state(lake_path: Path, state: JobState) -> None:
+    """Put the job's file in place. Raises ValueError for a name that is none, OSError."""
+    if not is_job_name(state.job):
+        raise ValueError(f"{state.job!r} is not a job's name")
+    write_status_file(_path(lake_path, state.job), asdict(state))
+
+
+def read_state(lake_path: Path, job: str) -> JobState | None:
+    """One job's state; None where it has none. Raises BrokenStatusFileError."""
+    path = _path(lake_path, job)
+    try:
+        return _state_of(read_status_file(path, STATE_BYTES_MAX), job)
+    except FileNotFoundError:
+        return None
+    except ValueError as exc:
+        raise BrokenStatusFileError(f"{DIRECTORY}/{path.name}: {exc}") from exc
+
+
+def read_states(lake_path: Path) -> JobStates:
+    """Every job's state, broken files told of; reads at most 500 of them."""
+    states: dict[str, JobState] = {}
+    broken: list[str] = []
+    for name in names_in(lake_path / DIRECTORY, STATES_MAX):
+        job = name.removesuffix(".json")
+        try:
+            if not is_job_name(job):
+                raise BrokenStatusFileError(f"{DIRECTORY}/{name[:120]} is not named after a job")
+            state = read_state(lake_path, job)
+        except BrokenStatusFileError as exc:
+            broken.append(str(exc))
+            continue
+        if state is not None:
+            states[job] = state
+    return JobStates(states, tuple(broken))
+
+
+def _path(lake_path: Path, job: str) -> Path:
+    return lake_path / DIRECTORY / f"{job}.json"
+
+
+def _state_of(told: Mapping[str, Any], job: str) -> JobState:
+    """The state in a file's object. Raises ValueError for what no worker has written."""
+    if told.get("job") != job:
+        raise ValueError(f"it is about the job {str(told.get('job'))[:80]!r}")
+    state = told.get("state")
+    if state not in STATES:
+        raise ValueError(f"there is no state {str(state)[:80]!r}")
+    rows_per_s = told.get("rows_per_s")
+    if rows_per_s is not None and (not isinstance(rows_per_s, int | float) or isinstance(rows_per_s, bool)):
+        raise ValueError("rows_per_s is not a number")
+    topics = told.get("topics", [])
+    if not isinstance(topics, list) or not all(isinstance(one, dict) for one in topics):
+        raise ValueError("topics is not a list of objects")
+    return JobState(
+        job=job,
+        state=state,
+        started_ms=_number(told, "started_ms"),
+        updated_ms=_number(told, "updated_ms"),
+        done=_number(told, "done"),
+        total=_number(told, "total"),
+        unit=_text(told, "unit") or "messages",
+        rows_per_s=None if rows_per_s is None else float(rows_per_s),
+        lag=None if told.get("lag") is None else _number(told, "lag"),
+        error=_text(told, "error"),
+        topics=tuple(
+            TopicProgress(_text(one, "topic"), _number(one, "number"), _number(one, "done"), _number(one, "total"))
+            for one in topics[:TOPICS_MAX]
+        ),
+        next_try_ms=_number(told, "next_try_ms"),
+    )
+
+
+def _number(told: Mapping[str, Any], name: str) -> int:
+    value = told.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _NUMBER_MAX:
+        raise ValueError(f"{name} is {str(value)[:40]!r}, not a whole number from 0")
+    return value
+
+
+def _text(told: Mapping[str, Any], name: str) -> str:
+    value = told.get(name, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not a text")
+    return value[:TEXT_LENGTH_MAX]

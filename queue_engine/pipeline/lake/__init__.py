@@ -1,0 +1,1 @@
+"""How a file comes to count, and who may write."""

@@ -1,0 +1,1 @@
+"""Archived messages, published again."""

@@ -1,0 +1,219 @@
+"""What a replay will do, worked out before it does anything, and how far it has come.
+
+    replays/<id>/plan.json        {"version": 1, "id", "request": {…as ReplayRequest…}, "created_ms",
+                                   "source": {"topic", "number", "id_base"}: of the archive,
+                                   "target": {"topic", "number", "id_base"}: null both while there is no such topic,
+                                   "channels": [names of the target's channels, which will receive it],
+                                   "count", "bytes": of the messages' bodies,
+                                   "files": [{"path": relative to the lake, "count"}, …],
+                                   "steps": [[file, first row, next row, count, bytes, first offset, next offset], …]}
+    replays/<id>/progress.json    {"version": 1, "number", "id_base": of the target, "next_step", "sent": messages,
+                                   "known": of them, those that were there already, "is_done", "updated_ms"}
+
+Both as manifests of `lake.py`. A step is the rows from first to next (excluded) of one file that match the request,
+counted and weighed: they are one batch, published under a key made of the replay, the file and the rows. So a step that
+is done twice is published once, and a step whose rows are not what they were when it was planned is noticed. Files of
+the archive never change, and their names are never used again.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from queue_engine.pipeline.expression.expressions import Expression, parse_expression
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
+from queue_engine.vocabulary.names import is_valid_name
+
+VERSION = 1
+REPLAYS = "replays"
+STEP_ROWS_MAX = 1_000
+STEP_BYTES_MAX = 2 << 20  # a larger message more
+RATE_MAX = 10_000_000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Which archived messages of `topic` go to the topic `target`.
+
+    number, id_base: which of the topics there have been of that name; None for the newest that is archived. Times: Unix
+    ms, by publish time, end_time_ms excluded; None for no bound. key: "" for all, else only messages with that key.
+    expression: "" for all, else as expressions.py reads it. rate_per_s: messages a second, None for as fast as it goes.
+    """
+
+    replay_id: str
+    topic: str
+    target: str
+    number: int | None = None
+    id_base: int | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    key: str = ""
+    expression: str = ""
+    rate_per_s: int | None = None
+
+    def check(self) -> Expression | None:
+        """The expression, read; None without one. Raises ExpressionError, and PipelineError for anything else that is
+        not as it should be."""
+        _check_id(self.replay_id)
+        for name in (self.topic, self.target):
+            if not isinstance(name, str) or not is_valid_name(name):
+                raise PipelineError(f"{str(name)[:80]!r} is no topic's name")
+        for bound in (self.start_time_ms, self.end_time_ms, self.number, self.id_base):
+            if bound is not None and (not isinstance(bound, int) or not 0 <= bound < 1 << 63):
+                raise PipelineError(f"{str(bound)[:80]!r} is no time and no number")
+        start_ms, end_ms = self.start_time_ms, self.end_time_ms
+        if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+            raise PipelineError(f"no message is from {start_ms} on and before {end_ms}")
+        check_rate(self.rate_per_s)
+        if not isinstance(self.key, str) or not isinstance(self.expression, str):
+            raise PipelineError("key and expression have to be texts")
+        return parse_expression(self.expression) if self.expression else None
+
+
+def check_rate(rate_per_s: int | None) -> None:
+    """Raises PipelineError when it is no rate."""
+    if rate_per_s is not None and (not isinstance(rate_per_s, int) or not 1 <= rate_per_s <= RATE_MAX):
+        raise PipelineError(f"rate_per_s={str(rate_per_s)[:40]} is not a whole number from 1 to {RATE_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """One batch; the fields are drawn above."""
+
+    file: int
+    first_row: int
+    next_row: int
+    count: int
+    bytes: int
+    first_offset: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """The dry run's result; the fields are drawn above. files: (path, messages)."""
+
+    request: ReplayRequest
+    created_ms: int
+    source_number: int
+    source_id_base: int
+    target_number: int | None
+    target_id_base: int | None
+    channels: tuple[str, ...]
+    files: tuple[tuple[str, int], ...]
+    steps: tuple[ReplayStep, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(step.count for step in self.steps)
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(step.bytes for step in self.steps)
+
+    def key_of(self, step: ReplayStep) -> bytes:
+        """The batch key of a step: 16 bytes."""
+        parts = (self.request.replay_id, self.files[step.file][0], f"{step.first_row}-{step.next_row}")
+        return blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """How far a replay has come; the fields are drawn above."""
+
+    number: int
+    id_base: int
+    next_step: int = 0
+    sent: int = 0
+    known: int = 0
+    is_done: bool = False
+    updated_ms: int = 0
+    version: int = VERSION
+
+
+def write_plan(lake: Lake, plan: ReplayPlan) -> None:
+    """Raises PipelineError without the lock, OSError."""
+    request = plan.request
+    lake.write_manifest(
+        _path(request.replay_id, "plan.json"),
+        {
+            "version": VERSION,
+            "id": request.replay_id,
+            "request": asdict(request),
+            "created_ms": plan.created_ms,
+            "source": {"topic": request.topic, "number": plan.source_number, "id_base": plan.source_id_base},
+            "target": {"topic": request.target, "number": plan.target_number, "id_base": plan.target_id_base},
+            "channels": list(plan.channels),
+            "count": plan.count,
+            "bytes": plan.body_bytes,
+            "files": [{"path": path, "count": count} for path, count in plan.files],
+            "steps": [
+                [
+                    step.file,
+                    step.first_row,
+                    step.next_row,
+                    step.count,
+                    step.bytes,
+                    step.first_offset,
+                    step.next_offset,
+                ]
+                for step in plan.steps
+            ],
+        },
+    )
+
+
+def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
+    """None before the dry run. Raises LakeDamagedError, PipelineError for an id that is none, OSError."""
+    told = _read(lake, replay_id, "plan.json")
+    if told is None:
+        return None
+    try:
+        return ReplayPlan(
+            request=ReplayRequest(**told["request"]),
+            created_ms=told["created_ms"],
+            source_number=told["source"]["number"],
+            source_id_base=told["source"]["id_base"],
+            target_number=told["target"]["number"],
+            target_id_base=told["target"]["id_base"],
+            channels=tuple(told["channels"]),
+            files=tuple((one["path"], one["count"]) for one in told["files"]),
+            steps=tuple(ReplayStep(*one) for one in told["steps"]),
+        )
+    except (KeyError, TypeError) as exc:
+        raise LakeDamagedError(f"the plan of the replay {replay_id} has other fields than it should: {exc}") from exc
+
+
+def write_progress(lake: Lake, replay_id: str, progress: ReplayProgress, now_ms: int) -> None:
+    """Raises PipelineError without the lock, OSError."""
+    lake.write_manifest(_path(replay_id, "progress.json"), asdict(replace(progress, updated_ms=now_ms)))
+
+
+def read_progress(lake: Lake, replay_id: str) -> ReplayProgress | None:
+    """None while nothing was sent. Raises LakeDamagedError, PipelineError for an id that is none, OSError."""
+    told = _read(lake, replay_id, "progress.json")
+    try:
+        return None if told is None else ReplayProgress(**told)
+    except TypeError as exc:
+        raise LakeDamagedError(f"the progress of the replay {replay_id} has other fields: {exc}") from exc
+
+
+def _read(lake: Lake, replay_id: str, name: str) -> Mapping[str, Any] | None:
+    told = lake.read_manifest(_path(replay_id, name))
+    if told is not None and told.get("version") != VERSION:
+        raise LakeDamagedError(f"{name} of the replay {replay_id} has version {told.get('version')}, not {VERSION}")
+    return told
+
+
+def _path(replay_id: str, name: str) -> str:
+    _check_id(replay_id)
+    return f"{REPLAYS}/{replay_id}/{name}"
+
+
+def _check_id(replay_id: str) -> None:
+    if not isinstance(replay_id, str) or not _ID.fullmatch(replay_id):
+        raise PipelineError(f"{str(replay_id)[:80]!r} is no replay's name: 1 to 64 of A-Za-z0-9_-")

@@ -1,0 +1,188 @@
+"""The dry run of a replay: Spark finds the rows, and where one batch ends and the next begins.
+
+In: files of the archive (archive_step.py tells their columns). Out: one row a step.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from queue_engine.pipeline.archive.manifest import ArchivedFile, ArchiveManifest, list_archives
+from queue_engine.pipeline.expression.columns import spark_column
+from queue_engine.pipeline.expression.expressions import Expression
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.replay.plan import (
+    STEP_BYTES_MAX,
+    STEP_ROWS_MAX,
+    ReplayPlan,
+    ReplayRequest,
+    ReplayStep,
+    read_progress,
+    write_plan,
+)
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import PipelineError, TopicMissingError
+
+ARCHIVED = StructType(
+    [
+        StructField("offset", LongType(), False, {"comment": "number of the message within its topic"}),
+        StructField("published_at", TimestampType(), False, {"comment": "UTC, microseconds"}),
+        StructField("message_id", StringType(), False, {"comment": "16 hex digits: id base plus offset"}),
+        StructField("key", BinaryType(), True, {"comment": "the message's key, null for none"}),
+        StructField("body", BinaryType(), False, {"comment": "the message's bytes"}),
+        StructField("replayed", BooleanType(), False, {"comment": "whether a replay wrote it"}),
+    ]
+)
+_US_PER_MS = 1000
+
+
+def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
+    """Work out what a replay will publish, and write it down; nothing is published, and no topic is made.
+
+    Raises ExpressionError, NotALogTopicError for a target that can't be written to once only, PipelineError when there
+    is no such archive or the replay has begun, and Spark's errors.
+    """
+    expression = request.check()
+    if read_progress(context.lake, request.replay_id) is not None:
+        raise PipelineError(f"the replay {request.replay_id} has begun: its plan can't be changed")
+    archive = _archive_of(context, request)
+    # Before the rows are looked for: a target that will not do is told of at once.
+    target_number, target_id_base, channels = _target(context, request.target)
+    files = [one for one in archive.files if _is_in_time(one, request)]
+    paths = [f"{archive.folder}/{one.path}" for one in files]
+    found = steps_of(context.spark, [Path(context.lake.within(path)).absolute() for path in paths], request, expression)
+    counts = Counter[int]()
+    for step in found:
+        counts[step.file] += step.count
+    # Of the files, those that have any: the plan names no others.
+    places = {number: place for place, number in enumerate(sorted(counts))}
+    plan = ReplayPlan(
+        request=request,
+        created_ms=context.clock.time_ns() // NS_PER_MS,
+        source_number=archive.number,
+        source_id_base=archive.id_base,
+        target_number=target_number,
+        target_id_base=target_id_base,
+        channels=channels,
+        files=tuple((paths[number], counts[number]) for number in places),
+        steps=tuple(replace(step, file=places[step.file]) for step in found),
+    )
+    write_plan(context.lake, plan)
+    return plan
+
+
+def _archive_of(context: JobContext, request: ReplayRequest) -> ArchiveManifest:
+    found = [
+        one
+        for one in list_archives(context.lake, request.topic)
+        if request.number in (None, one.number) and request.id_base in (None, one.id_base)
+    ]
+    if not found:
+        which = "" if request.number is None else f" with the number {request.number}"
+        raise PipelineError(f"nothing is archived of a topic {request.topic}{which}")
+    return max(found, key=lambda one: one.number)
+
+
+def _target(context: JobContext, target: str) -> tuple[int | None, int | None, tuple[str, ...]]:
+    try:
+        state = context.engine.topic(target)
+    except TopicMissingError:
+        return None, None, ()
+    topics = context.engine.stats(target)["topics"]
+    channels = [channel["channel_name"] for one in topics for channel in one["channels"]]
+    return state.number, state.id_base, tuple(sorted(channels))
+
+
+def _is_in_time(one: ArchivedFile, request: ReplayRequest) -> bool:
+    return (request.start_time_ms is None or one.last_time_ms >= request.start_time_ms) and (
+        request.end_time_ms is None or one.first_time_ms < request.end_time_ms
+    )
+
+
+def steps_of(
+    spark: SparkSession, paths: Sequence[Path], request: ReplayRequest, expression: Expression | None
+) -> list[ReplayStep]:
+    """The steps of a replay from these files of the archive, in the order of their offsets."""
+    if not paths:
+        return []
+    frame = (
+        # Folders named like columns are no columns.
+        spark.read.schema(ARCHIVED).option("recursiveFileLookup", "true").parquet(*[f"file://{path}" for path in paths])
+    )
+    rate = request.rate_per_s or STEP_ROWS_MAX
+    # Of a slow replay a step is a second's worth at most.
+    rows = with_steps(_chosen(frame, request, expression), rows_max=max(min(rate, STEP_ROWS_MAX), 1)).collect()
+    numbers = {path.name: number for number, path in enumerate(paths)}
+    steps = [ReplayStep(numbers[one["file_name"]], *one[1:]) for one in rows]
+    return sorted(steps, key=lambda step: (step.first_offset, step.next_offset))
+
+
+def _chosen(frame: DataFrame, request: ReplayRequest, expression: Expression | None) -> DataFrame:
+    """In: ARCHIVED. Out: file_name string, row_index long within the file, offset long, body_bytes long, weight long:
+    bytes of the message in a batch; of rows that match."""
+    conditions: list[Column] = []
+    if request.start_time_ms is not None:
+        conditions.append(F.col("published_at") >= F.timestamp_micros(F.lit(request.start_time_ms * _US_PER_MS)))
+    if request.end_time_ms is not None:
+        conditions.append(F.col("published_at") < F.timestamp_micros(F.lit(request.end_time_ms * _US_PER_MS)))
+    if request.key:
+        conditions.append(F.col("key") == F.lit(request.key.encode()))
+    if expression is not None:
+        conditions.append(spark_column(expression))
+    chosen = frame.withColumns(
+        {
+            "topic": F.lit(request.topic),
+            "file_name": F.col("_metadata.file_name"),
+            "row_index": F.col("_metadata.row_index"),
+        }
+    )
+    for condition in conditions:
+        chosen = chosen.where(condition)
+    body_bytes = F.length("body").cast("long")
+    return chosen.select(
+        "file_name",
+        "row_index",
+        "offset",
+        body_bytes.alias("body_bytes"),
+        (body_bytes + F.coalesce(F.length("key"), F.lit(0))).alias("weight"),
+    )
+
+
+def with_steps(frame: DataFrame, *, rows_max: int, bytes_max: int = STEP_BYTES_MAX) -> DataFrame:
+    """In: file_name, row_index, offset, body_bytes, weight. Out: one row a step: file_name, first_row, next_row, count,
+    bytes, first_offset, next_offset; in a step are at most rows_max rows, and fewer than bytes_max bytes before its
+    last one."""
+    before = Window.partitionBy("file_name").orderBy("row_index")
+    weight_before = F.sum("weight").over(before.rowsBetween(Window.unboundedPreceding, -1))
+    return (
+        frame.withColumns(
+            {
+                "rows_part": F.floor((F.row_number().over(before) - 1) / rows_max),
+                "bytes_part": F.floor(F.coalesce(weight_before, F.lit(0)) / bytes_max),
+            }
+        )
+        # Both only rise along a file: rows with the same of both lie side by side.
+        .groupBy("file_name", "rows_part", "bytes_part")
+        .agg(
+            F.min("row_index").alias("first_row"),
+            (F.max("row_index") + 1).alias("next_row"),
+            F.count("*").alias("count"),
+            F.sum("body_bytes").alias("bytes"),
+            F.min("offset").alias("first_offset"),
+            (F.max("offset") + 1).alias("next_offset"),
+        )
+        .drop("rows_part", "bytes_part")
+    )

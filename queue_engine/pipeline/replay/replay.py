@@ -1,0 +1,172 @@
+"""A replay: archived messages are published again, each once, however often this process dies on the way.
+
+First the dry run, `plan_replay`, which publishes nothing and writes down every batch. Then `run_replay` publishes the
+batches in the order of their offsets. What makes it once: the plan never changes, each batch has a key of its own, and
+the engine publishes a key once. What makes it all: progress says up to which batch all are durable, and a run begins
+there. Messages are flagged as replayed; the archive leaves them out.
+"""
+
+import logging
+from dataclasses import replace
+
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import DONE, REPLAY_PREFIX, RUNNING, WAITING, JobState
+from queue_engine.pipeline.replay.plan import (
+    ReplayPlan,
+    ReplayProgress,
+    ReplayRequest,
+    check_rate,
+    read_plan,
+    read_progress,
+    write_progress,
+)
+from queue_engine.pipeline.replay.planning import plan_replay
+from queue_engine.pipeline.replay.rate_limit import RateLimit
+from queue_engine.pipeline.replay.rows import ReplayRows
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.errors import PipelineError, TopicMissingError, TopicReplacedError
+
+__all__ = ["ReplayRequest", "plan_replay", "run_replay"]
+
+logger = logging.getLogger(__name__)
+
+# What is not written down is done again after a kill, and recognized: this only bounds how much.
+PROGRESS_INTERVAL_NS = NS_PER_S
+
+
+def run_replay(context: JobContext, replay_id: str, *, rate_per_s: int | None = None) -> int:
+    """Publish what the plan says from where the last run ended, until all is published or context.stop is set. Returns
+    the messages published in all.
+
+    rate_per_s: instead of the request's. Raises PipelineError without a plan or when files are not what was planned,
+    TopicReplacedError when the target was deleted or made anew meanwhile, EngineUnreachableError, OSError.
+    """
+    check_rate(rate_per_s)
+    plan = read_plan(context.lake, replay_id)
+    if plan is None:
+        raise PipelineError(f"the replay {replay_id} has no plan")
+    progress = read_progress(context.lake, replay_id)
+    if progress is None:
+        progress = _begun(context, plan)
+    elif not progress.is_done:
+        _check_target(context, plan, progress)
+    return _Sending(context, plan, progress, rate_per_s or plan.request.rate_per_s).run()
+
+
+def _begun(context: JobContext, plan: ReplayPlan) -> ReplayProgress:
+    """The first progress, on disk before anything is sent: from here on the target is that one topic."""
+    engine, target = context.engine, plan.request.target
+    if plan.target_number is None:
+        engine.create_topic(target)
+    state = engine.topic(target)
+    progress = ReplayProgress(state.number, state.id_base)
+    if plan.target_number is not None and plan.target_number != state.number:
+        raise _replaced(plan, plan.target_number)
+    write_progress(context.lake, plan.request.replay_id, progress, context.clock.time_ns() // NS_PER_MS)
+    return progress
+
+
+def _check_target(context: JobContext, plan: ReplayPlan, progress: ReplayProgress) -> None:
+    try:
+        state = context.engine.topic(plan.request.target)
+    except TopicMissingError as exc:
+        raise _replaced(plan, progress.number) from exc
+    if (state.number, state.id_base) != (progress.number, progress.id_base):
+        raise _replaced(plan, progress.number)
+
+
+def _replaced(plan: ReplayPlan, number: int) -> TopicReplacedError:
+    request = plan.request
+    return TopicReplacedError(
+        f"the replay {request.replay_id} goes to the topic {request.target} with the number {number}, which was "
+        "deleted or made anew: plan another one"
+    )
+
+
+class _Sending:
+    def __init__(self, context: JobContext, plan: ReplayPlan, progress: ReplayProgress, rate_per_s: int | None) -> None:
+        self._context = context
+        self._plan = plan
+        self._progress = progress
+        self._written = progress
+        self._written_ns = context.clock.monotonic_ns()
+        self._started_ns = context.clock.monotonic_ns()
+        self._started_sent = progress.sent
+        self._rows = ReplayRows(context.lake, plan)
+        self._limit = RateLimit(context.clock, rate_per_s)
+
+    def run(self) -> int:
+        steps = self._plan.steps
+        self._report(RUNNING)
+        try:
+            while self._progress.next_step < len(steps) and self._may_go_on():
+                self._send()
+                if self._context.clock.monotonic_ns() - self._written_ns >= PROGRESS_INTERVAL_NS:
+                    self._write_down()
+                self._report(RUNNING)
+        finally:
+            self._rows.close()
+            self._write_down()
+        is_done = self._progress.next_step == len(steps)
+        if is_done and not self._progress.is_done:
+            self._progress = replace(self._progress, is_done=True)
+            self._write_down()
+            logger.info("replay done id=%s messages=%d", self._plan.request.replay_id, self._progress.sent)
+        self._report(DONE if is_done else WAITING)
+        return self._progress.sent
+
+    def _may_go_on(self) -> bool:
+        """Wait for the rate; whether nobody asked it to stop."""
+        stop = self._context.stop
+        while not stop.is_set() and (wait_ns := self._limit.wait_ns()):
+            if wait_ns > PROGRESS_INTERVAL_NS:
+                self._write_down()
+            stop.wait(wait_ns / NS_PER_S)
+        return not stop.is_set()
+
+    def _send(self) -> None:
+        plan, progress = self._plan, self._progress
+        step = plan.steps[progress.next_step]
+        bodies, keys = self._rows.messages(step)
+        self._limit.spend(step.count)
+        written = self._context.engine.write(
+            plan.request.target,
+            bodies,
+            batch_key=plan.key_of(step),
+            keys=keys if any(keys) else None,
+            is_replayed=True,
+            number=progress.number,
+        )
+        if (written.number, written.id_base) != (progress.number, progress.id_base):
+            raise _replaced(plan, progress.number)
+        self._progress = replace(
+            progress,
+            next_step=progress.next_step + 1,
+            sent=progress.sent + step.count,
+            known=progress.known + (step.count if written.is_known else 0),
+        )
+
+    def _write_down(self) -> None:
+        if self._progress != self._written:
+            now_ms = self._context.clock.time_ns() // NS_PER_MS
+            write_progress(self._context.lake, self._plan.request.replay_id, self._progress, now_ms)
+            self._written = self._progress
+        self._written_ns = self._context.clock.monotonic_ns()
+
+    def _report(self, word: str) -> None:
+        plan, progress, clock = self._plan, self._progress, self._context.clock
+        elapsed_s = max(clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
+        total = plan.count
+        self._context.report(
+            JobState(
+                f"{REPLAY_PREFIX}{plan.request.replay_id}",
+                word,
+                started_ms=(clock.time_ns() - (clock.monotonic_ns() - self._started_ns)) // NS_PER_MS,
+                updated_ms=clock.time_ns() // NS_PER_MS,
+                done=progress.sent,
+                total=total,
+                unit="messages",
+                rows_per_s=round((progress.sent - self._started_sent) / elapsed_s, 1) if word == RUNNING else None,
+                lag=total - progress.sent,
+            )
+        )

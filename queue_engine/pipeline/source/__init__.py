@@ -1,0 +1,1 @@
+"""Topics of the log as tables and streams of Spark, and rows as messages."""

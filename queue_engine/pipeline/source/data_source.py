@@ -1,0 +1,47 @@
+"""The Spark data source `penstock`: topics of the log as rows.
+
+    spark.dataSource.register(PenstockDataSource)
+    spark.read.format("penstock").option("url", "http://127.0.0.1:4151").option("topic", "orders").load()
+
+    frame.select("body", "key").write.format("penstock").mode("append").options(url=…, topic=…, batch_key=…).save()
+
+Its options are those of `read_options.py`, its columns those of `schemas.py`.
+"""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from queue_engine.pipeline.source.batch_reader import BatchReader
+from queue_engine.pipeline.source.message_writer import MessageWriter, StreamMessageWriter
+from queue_engine.pipeline.source.read_options import WriteOptions, read_options, write_options
+from queue_engine.pipeline.source.schemas import MESSAGES
+from queue_engine.pipeline.source.stream_reader import StreamReader
+from queue_engine.vocabulary.errors import ReadOptionError
+
+
+class PenstockDataSource(DataSource):
+    """What Spark makes readers and writers of."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> StructType:
+        return MESSAGES
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(read_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> MessageWriter:
+        return MessageWriter(self._write_options(overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamMessageWriter:
+        return StreamMessageWriter(self._write_options(overwrite), schema)
+
+    def _write_options(self, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise ReadOptionError("a topic can't be overwritten: append to it")
+        return write_options(self.options)

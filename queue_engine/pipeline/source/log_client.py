@@ -1,0 +1,368 @@
+"""What jobs ask of a queue engine's HTTP API, each as one method with a typed answer.
+
+The paths and their parameters are listed in `service/http/log.py`.
+"""
+
+import http.client
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.errors import (
+    BatchConflictError,
+    EngineRefusedError,
+    EngineUnreachableError,
+    LeaseLostError,
+    NotALogTopicError,
+    OffsetBeyondEndError,
+    OffsetGoneError,
+    PipelineError,
+    TopicMissingError,
+    TopicReplacedError,
+)
+
+TIMEOUT_S = 60.0
+RECORDS_BYTES_MAX = 8 << 20
+_MESSAGE_START = struct.Struct(">HI").pack
+
+# The API's word → what it means to a job. LIMIT_REACHED is decided by what was asked.
+_ERRORS: dict[str, type[PipelineError]] = {
+    "TOPIC_NOT_FOUND": TopicMissingError,
+    "INVALID_STORAGE": NotALogTopicError,
+    "TOPIC_CHANGED": TopicReplacedError,
+    "LEASE_NOT_FOUND": LeaseLostError,
+    "BATCH_KEY_CONFLICT": BatchConflictError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic of the log: its identity (number and id base), and which offsets there are. synced_offset: the end of
+    what is known to be on the disk. time_offset: the first offset of the time asked for; None when none was. ranges:
+    which offsets before synced_offset have messages; None for all, as an older engine would have it."""
+
+    topic: str
+    number: int
+    id_base: int
+    oldest_offset: int
+    synced_offset: int
+    end_offset: int
+    time_offset: int | None = None
+    ranges: tuple[OffsetRange, ...] | None = None
+
+    @property
+    def messages(self) -> MessageRanges:
+        """The synced ones."""
+        whole = ((self.oldest_offset, self.synced_offset),)
+        return MessageRanges(whole if self.ranges is None else self.ranges)
+
+    def wanted(self, first: int, after: int) -> WantedRange:
+        """Its messages between two offsets."""
+        unused = self.messages.unused_between(first, after)
+        return WantedRange(self.topic, self.number, self.id_base, first, after, unused)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsPage:
+    """Whole records of one topic, as `record_columns.py` takes them. next_offset: where to go on."""
+
+    number: int
+    id_base: int
+    oldest_offset: int
+    first_offset: int
+    next_offset: int
+    synced_offset: int
+    count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A complete segment with records of the leased topic; fields as of `log_store/log_leases.py`."""
+
+    path: str
+    position: int
+    salt: int
+    first_byte: int
+    end_byte: int
+    first_offset: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedFiles:
+    """A hold on the log. name: what it is renewed and given back by. next_offset: behind the last segment."""
+
+    name: str
+    topic: str
+    number: int
+    id_base: int
+    expires_ms: int
+    oldest_offset: int
+    first_offset: int
+    next_offset: int
+    end_offset: int
+    segments: tuple[SegmentFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMessages:
+    """What a batch became. is_known: its key had been written before, with the same content, and nothing was added."""
+
+    topic: str
+    number: int
+    id_base: int
+    first_offset: int
+    count: int
+    is_known: bool
+
+
+class LogClient:
+    """One kept-alive connection to an engine; for one thread.
+
+    Every method blocks until the answer is there, at most `timeout_s`, and raises EngineUnreachableError when none
+    comes, EngineRefusedError for an error that has no class of its own, and what it names itself.
+    """
+
+    def __init__(self, url: str, token: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
+        """url: http://HOST:PORT of the engine's HTTP API. token: of its --http-token, "" for none."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise EngineUnreachableError(f"url={url} is not an address such as http://127.0.0.1:4151")
+        self.url = url.rstrip("/")
+        self.token = token
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def __enter__(self) -> "LogClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # Topics and records.
+
+    def topic(self, topic: str, *, time_ms: int | None = None) -> TopicState:
+        """time_ms (Unix): ask for the first offset published then or later, too. Raises NotALogTopicError
+        and TopicMissingError."""
+        query: dict[str, object] = {"topic": topic}
+        if time_ms is not None:
+            query["time_ms"] = max(time_ms, 0)
+        answer = self._json("GET", "/log/topic", query)
+        ranges = self._ranges(topic, answer)
+        return TopicState(
+            answer["topic"],
+            answer["number"],
+            answer["id_base"],
+            answer["oldest_offset"],
+            answer["synced_offset"],
+            answer["end_offset"],
+            answer.get("time_offset"),
+            ranges,
+        )
+
+    def _ranges(self, topic: str, answer: Any) -> tuple[OffsetRange, ...] | None:
+        """The ranges of an answer and of those that follow it, up to its synced offset."""
+        if "ranges" not in answer:
+            return None
+        place = {name: answer[name] for name in ("number", "id_base")}
+        end = answer["synced_offset"]
+        found = [tuple(one) for one in answer["ranges"]]
+        while answer["ranges_end"] < end:
+            answer = self._json("GET", "/log/topic", {"topic": topic, "offset": answer["ranges_end"]})
+            if place != {name: answer[name] for name in place}:
+                raise TopicReplacedError(f"{topic} at {self.url} was deleted and made anew while it was looked at")
+            found += [tuple(one) for one in answer["ranges"]]
+        return tuple(MessageRanges(found).within(0, end))
+
+    def records(self, topic: str, offset: int, *, max_bytes: int = RECORDS_BYTES_MAX) -> RecordsPage:
+        """Synced records from the one that holds `offset` on. Raises NotALogTopicError and OffsetBeyondEndError."""
+        query = {"topic": topic, "offset": offset, "max_bytes": min(max_bytes, RECORDS_BYTES_MAX)}
+        answer, data = self._ask("GET", "/log/records", query)
+
+        def number(name: str) -> int:
+            return int(answer.headers[f"X-Penstock-{name}"])
+
+        return RecordsPage(
+            number("Topic-Number"),
+            number("Id-Base"),
+            number("Oldest-Offset"),
+            number("First-Offset"),
+            number("Next-Offset"),
+            number("Synced-Offset"),
+            number("Count"),
+            data,
+        )
+
+    # Leases.
+
+    def lease(self, topic: str, offset: int, *, ttl_ms: int, segments: int = 1_000) -> LeasedFiles:
+        """Keep a topic's messages from `offset` on, and learn which complete segments (at most so many) hold them.
+        Raises NotALogTopicError, OffsetBeyondEndError and OffsetGoneError."""
+        query = {"topic": topic, "offset": offset, "ttl_ms": ttl_ms, "segments": segments}
+        return _leased(self._json("POST", "/log/lease", query))
+
+    def renew(self, leases: Iterable[str], *, ttl_ms: int) -> None:
+        """Keep leases, one at least, for `ttl_ms` from now on, all of them or none. Raises LeaseLostError."""
+        self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, "\n".join(leases).encode())
+
+    def release(self, lease: str) -> None:
+        """Raises LeaseLostError when there is none of that name."""
+        self._ask("POST", "/log/release", {"lease": lease})
+
+    # Writing.
+
+    def create_topic(self, topic: str) -> None:
+        """Make a topic of the log, or do nothing when there is one. Raises NotALogTopicError."""
+        self._ask("POST", "/topic/create", {"topic": topic, "storage": "log"})
+
+    def write(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        batch_key: bytes,
+        keys: Sequence[bytes] | None = None,
+        is_replayed: bool = False,
+        number: int | None = None,
+    ) -> WrittenMessages:
+        """Publish bodies as one batch, once for its key (16 bytes) however often this is called.
+
+        keys: of the messages, b"" for none. number: refuse when the topic has another, that is, was made anew.
+        Raises BatchConflictError, TopicReplacedError and NotALogTopicError.
+        """
+        parts = [len(bodies).to_bytes(4, "big")]
+        for index, body in enumerate(bodies):
+            key = b"" if keys is None else keys[index]
+            parts += [_MESSAGE_START(len(key), len(body)), key, body]
+        query: dict[str, object] = {"topic": topic, "batch_key": batch_key.hex()}
+        if is_replayed:
+            query["replayed"] = "true"
+        if number is not None:
+            query["number"] = number
+        answer = self._json("POST", "/log/write", query, b"".join(parts))
+        return WrittenMessages(
+            answer["topic"],
+            answer["number"],
+            answer["id_base"],
+            answer["first_offset"],
+            answer["count"],
+            answer["known"],
+        )
+
+    # Cursors; the answers are the API's own JSON.
+
+    def cursor_create(self, topic: str, cursor: str, *, start: str = "", start_offset: int | None = None) -> Any:
+        """Raises NotALogTopicError."""
+        query: dict[str, object] = {"topic": topic, "cursor": cursor}
+        if start:
+            query["start"] = start
+        if start_offset is not None:
+            query["start_offset"] = start_offset
+        return self._json("POST", "/cursor/create", query)
+
+    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int) -> Any:
+        """Raises TopicReplacedError and OffsetBeyondEndError."""
+        query = {"topic": topic, "cursor": cursor, "number": number, "offset": offset}
+        return self._json("POST", "/cursor/move", query)
+
+    def cursor_delete(self, topic: str, cursor: str) -> Any:
+        return self._json("POST", "/cursor/delete", {"topic": topic, "cursor": cursor})
+
+    def cursor_list(self, topic: str = "") -> Any:
+        return self._json("GET", "/cursor/list", {"topic": topic} if topic else {})
+
+    def stats(self, topic: str = "") -> Any:
+        """`/stats?format=json`."""
+        return self._json("GET", "/stats", {"format": "json"} | ({"topic": topic} if topic else {}))
+
+    # One request.
+
+    def _json(self, method: str, path: str, query: dict[str, Any], body: bytes | None = None) -> Any:
+        _, data = self._ask(method, path, query, body)
+        return orjson.loads(data)
+
+    def _ask(
+        self, method: str, path: str, query: dict[str, Any], body: bytes | None = None
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        target = f"{path}?{urlencode(query)}"
+        if method == "POST" and body is None:
+            body = b""
+        was_open = self._connection.sock is not None
+        try:
+            try:
+                return self._asked(method, target, query, body)
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                # An engine closes connections that were idle. Every request here may be made twice.
+                if not was_open:
+                    raise
+                self._connection.close()
+                return self._asked(method, target, query, body)
+        except (OSError, http.client.HTTPException) as exc:
+            self._connection.close()
+            raise EngineUnreachableError(f"{method} {self.url}{target} was not answered: {_reason(exc)}") from exc
+
+    def _asked(
+        self, method: str, target: str, query: dict[str, Any], body: bytes | None
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        self._connection.request(method, target, body=body, headers=self._headers)
+        answer = self._connection.getresponse()
+        data = answer.read()
+        if answer.status != 200:
+            raise self._error(answer.status, target, query, data)
+        return answer, data
+
+    def _error(self, status: int, target: str, query: dict[str, Any], data: bytes) -> PipelineError:
+        code, detail = _code_and_detail(data)
+        text = f"{self.url}{target} was refused, {status} {code}"
+        if detail:
+            text += f": {detail}"
+        if code in _ERRORS:
+            return _ERRORS[code](text)
+        if status == 403 and "offset" in query and "is beyond its end" in detail:
+            return OffsetBeyondEndError(text)
+        if status == 403 and "offset" in query and "is gone" in detail:
+            return OffsetGoneError(text)
+        return EngineRefusedError(text, status, code)
+
+
+def _leased(answer: Any) -> LeasedFiles:
+    return LeasedFiles(
+        answer["lease"],
+        answer["topic"],
+        answer["number"],
+        answer["id_base"],
+        answer["expires_ms"],
+        answer["oldest_offset"],
+        answer["first_offset"],
+        answer["next_offset"],
+        answer["end_offset"],
+        tuple(SegmentFile(**one) for one in answer["segments"]),
+    )
+
+
+def _code_and_detail(data: bytes) -> tuple[str, str]:
+    try:
+        answer = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data[:200].decode("utf-8", "replace"), ""
+    if not isinstance(answer, dict):
+        return str(answer), ""
+    return str(answer.get("message", "")), str(answer.get("detail", ""))
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, socket.timeout):
+        return f"no answer within {TIMEOUT_S:g} s"
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,128 @@
+"""Rows become messages of a topic, once each however often a task is run.
+
+A task cuts its rows into chunks and publishes each under a batch key of its own, made of the job's name, the
+micro-batch of a stream, the partition and the chunk's number. The engine keeps the keys: what a task that died had
+published is recognized when the next attempt brings it again, and other content under a used key is an error. So the
+rows of a partition, and their order, have to be the same at every attempt.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.read_options import WriteOptions
+from queue_engine.vocabulary.errors import PipelineError, ReadOptionError
+
+CHUNK_ROWS_MAX = 1_000
+CHUNK_BYTES_MAX = 1 << 20
+# Spark tells tasks of a stream which micro-batch they belong to under this name.
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class WrittenPart(WriterCommitMessage):
+    """What one task published. known: rows that an attempt before it had published already."""
+
+    rows: int
+    known: int
+
+
+class MessageWriter(DataSourceArrowWriter):
+    """Publishes a data frame."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        _check_columns(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
+        context = TaskContext.get()
+        assert context is not None
+        return write_part(self._options, "", context.partitionId(), iterator)
+
+
+class StreamMessageWriter(DataSourceStreamArrowWriter):
+    """Publishes the micro-batches of a stream. A batch key belongs to one checkpoint: a new one counts from 0."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        _check_columns(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = context.getLocalProperty(_BATCH_ID)
+        if batch_id is None:
+            raise PipelineError(f"this Spark does not tell its tasks {_BATCH_ID}: nothing can be written only once")
+        return write_part(self._options, batch_id, context.partitionId(), iterator)
+
+
+def _check_columns(schema: StructType) -> None:
+    names = {one.name for one in schema}
+    if "body" not in names or not names <= {"body", "key"}:
+        raise ReadOptionError(
+            f"the columns {', '.join(sorted(names))} can't be published: select body, or body and key"
+        )
+    for one in schema:
+        if not isinstance(one.dataType, BinaryType | StringType):
+            raise ReadOptionError(f"column {one.name} is {one.dataType.simpleString()}: it has to be binary or string")
+
+
+def write_part(options: WriteOptions, batch_id: str, partition: int, batches: Iterator[pa.RecordBatch]) -> WrittenPart:
+    """Publish one partition's rows. batch_id: of the micro-batch, "" outside a stream."""
+    rows = known = 0
+    with LogClient(options.url, options.token) as client:
+        for index, (bodies, keys) in enumerate(chunks_of(batches)):
+            written = client.write(
+                options.topic,
+                bodies,
+                batch_key=batch_key_of(options.batch_key, batch_id, partition, index),
+                keys=keys,
+                is_replayed=options.is_replayed,
+                number=options.number,
+            )
+            rows += len(bodies)
+            known += len(bodies) if written.is_known else 0
+    return WrittenPart(rows, known)
+
+
+def batch_key_of(job: str, batch_id: str, partition: int, chunk: int) -> bytes:
+    """16 bytes; the parts can't run into each other."""
+    text = job.encode()
+    return blake2b(
+        len(text).to_bytes(8, "big") + text + f"{batch_id}/{partition}/{chunk}".encode(), digest_size=16
+    ).digest()
+
+
+def chunks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
+    """Bodies and keys (b"" for none; None when no column has them) of at most CHUNK_ROWS_MAX rows and CHUNK_BYTES_MAX
+    bytes, a larger message alone. Where chunks end does not depend on where batches do."""
+    bodies: list[bytes] = []
+    keys: list[bytes] = []
+    size = 0
+    has_keys = False
+    for batch in batches:
+        has_keys = "key" in batch.schema.names
+        body_column = batch.column("body").cast(pa.binary()).to_pylist()
+        key_column = batch.column("key").cast(pa.binary()).to_pylist() if has_keys else [None] * batch.num_rows
+        for body, key in zip(body_column, key_column, strict=True):
+            if body is None:
+                raise PipelineError("a row without a body can't be published")
+            weight = len(body) + len(key or b"")
+            if bodies and (len(bodies) >= CHUNK_ROWS_MAX or size + weight > CHUNK_BYTES_MAX):
+                yield bodies, keys if has_keys else None
+                bodies, keys, size = [], [], 0
+            bodies.append(body)
+            keys.append(key or b"")
+            size += weight
+    if bodies:
+        yield bodies, keys if has_keys else None

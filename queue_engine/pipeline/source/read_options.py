@@ -1,0 +1,166 @@
+"""The options of the `penstock` data source, checked once where a read or a write is planned."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from queue_engine.vocabulary.errors import ReadOptionError
+
+AUTO = "auto"
+FILES = "files"
+HTTP = "http"
+READ_FROM_WORDS = (AUTO, FILES, HTTP)  # the first is the default
+ERROR = "error"
+REPORT = "report"
+
+BATCH_ROWS_MAX = 8192
+BATCH_BYTES_MAX = 16 << 20
+PARTITION_BYTES = 32 << 20
+READ_NAMES = (
+    "url",
+    "topic",
+    "token",
+    "start_offset",
+    "end_offset",
+    "start_time_ms",
+    "end_time_ms",
+    "read_from",
+    "max_batch_rows",
+    "max_batch_bytes",
+    "max_rows_per_trigger",
+    "partition_bytes",
+    "damage_path",
+    "on_gap",
+    "parts",
+)
+WRITE_NAMES = ("url", "topic", "token", "batch_key", "replayed", "number")
+# Spark passes the options of its own that a stream is written with on to the source. It compares names without case.
+_NAMES_OF_SPARK = ("checkpointlocation", "queryname")
+_OFFSET_MAX = (1 << 62) - 1
+_TIME_MS_MAX = 1 << 43
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is read, and how.
+
+    url: of the engine's HTTP API. topics: names. start_offset, end_offset: of every topic, the latter excluded; None
+    for the oldest there is, and for all that is synced. start_time_ms, end_time_ms: Unix, by publish time, the latter
+    excluded. read_from: `files`, leased segments on this machine and the rest over HTTP; `http`, all over HTTP;
+    `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
+    of a stream takes, None for no limit. partition_bytes: about so much is read by one task. damage_path: directory
+    in which a task that misses messages leaves a report, "" for none. on_gap: what was there and can't be read any
+    more, because it lies before the oldest message or a stream's topic was deleted, stops the read (`error`) or is
+    logged and passed over (`report`). parts: what a job has planned and leased itself,
+    as `parts_text` of `read_plan.py` tells it; "" to plan by the other options.
+    """
+
+    url: str
+    topics: tuple[str, ...]
+    token: str = ""
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    read_from: str = AUTO
+    batch_rows_max: int = BATCH_ROWS_MAX
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    rows_per_trigger: int | None = None
+    partition_bytes: int = PARTITION_BYTES
+    damage_path: str = ""
+    on_gap: str = ERROR
+    parts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows are published. batch_key: the job's own name; what was written under it once is not written again.
+    is_replayed: whether the messages are flagged as a replay's. number: refuse when the topic is not the one of this
+    number any more; None for whichever has the name."""
+
+    url: str
+    topic: str
+    batch_key: str
+    token: str = ""
+    is_replayed: bool = False
+    number: int | None = None
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Raises ReadOptionError, also for an option that does not exist."""
+    _check_names(given, READ_NAMES)
+    topics = tuple(name.strip() for name in _text(given, "topic").split(",") if name.strip())
+    if not topics or len(set(topics)) != len(topics):
+        raise ReadOptionError(f"topic={given.get('topic')} has to be one name, or several different ones, with commas")
+    return ReadOptions(
+        url=_text(given, "url"),
+        topics=topics,
+        token=given.get("token") or "",
+        start_offset=_number(given, "start_offset", 0, _OFFSET_MAX),
+        end_offset=_number(given, "end_offset", 0, _OFFSET_MAX),
+        start_time_ms=_number(given, "start_time_ms", 0, _TIME_MS_MAX),
+        end_time_ms=_number(given, "end_time_ms", 0, _TIME_MS_MAX),
+        read_from=_word(given, "read_from", READ_FROM_WORDS),
+        batch_rows_max=_number(given, "max_batch_rows", 1, 1 << 20) or BATCH_ROWS_MAX,
+        batch_bytes_max=_number(given, "max_batch_bytes", 1, 1 << 29) or BATCH_BYTES_MAX,
+        rows_per_trigger=_number(given, "max_rows_per_trigger", 1, _OFFSET_MAX),
+        partition_bytes=_number(given, "partition_bytes", 1, 1 << 40) or PARTITION_BYTES,
+        damage_path=given.get("damage_path") or "",
+        on_gap=_word(given, "on_gap", (ERROR, REPORT)),
+        parts=given.get("parts") or "",
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Raises ReadOptionError, also for an option that does not exist."""
+    _check_names([name for name in given if name.lower() not in _NAMES_OF_SPARK], WRITE_NAMES)
+    return WriteOptions(
+        url=_text(given, "url"),
+        topic=_text(given, "topic"),
+        batch_key=_text(given, "batch_key"),
+        token=given.get("token") or "",
+        is_replayed=_word(given, "replayed", ("false", "true")) == "true",
+        number=_number(given, "number", 0, (1 << 32) - 1),
+    )
+
+
+def _check_names(given: Iterable[str], names: tuple[str, ...]) -> None:
+    """Refuse a name that is none of `names`: an option that is not applied reads or writes something else."""
+    by_letters = {_letters(name): name for name in names}
+    for name in given:
+        if name.lower() not in names:
+            nearest = get_close_matches(_letters(name), by_letters, n=1, cutoff=0.0)[0]
+            raise ReadOptionError(f"there is no option {name[:80]}: the nearest name is {by_letters[nearest]}")
+
+
+def _letters(name: str) -> str:
+    """A name without what differs from one naming style to another."""
+    return name.lower().replace("_", "").replace("-", "").replace(".", "")
+
+
+def _text(given: Mapping[str, str], name: str) -> str:
+    text = given.get(name)
+    if not text:
+        raise ReadOptionError(f"option {name} is missing")
+    return text
+
+
+def _word(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of `words`, of which the first is the default."""
+    word = (given.get(name) or words[0]).lower()
+    if word not in words:
+        raise ReadOptionError(f"{name}={word} can be {' or '.join(words)}")
+    return word
+
+
+def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    text = given.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ReadOptionError(f"{name}={text} is not a whole number from {least} to {most}")
+    return number

@@ -1,0 +1,36 @@
+"""The columns of what jobs read and write, as Spark has them; each with a comment of its unit and source."""
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from queue_engine.pipeline.source import arrow_schemas
+
+_TYPES: dict[pa.DataType, DataType] = {
+    pa.string(): StringType(),
+    pa.int64(): LongType(),
+    arrow_schemas.TIMESTAMP: TimestampType(),
+    pa.binary(): BinaryType(),
+    pa.bool_(): BooleanType(),
+}
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    return StructType(
+        [
+            StructField(one.name, _TYPES[one.type], one.nullable, {"comment": one.metadata[b"comment"].decode()})
+            for one in schema
+        ]
+    )
+
+
+MESSAGES = _spark_schema(arrow_schemas.MESSAGES)
+"""One row a message of a `log` topic."""

@@ -1,0 +1,193 @@
+"""How far a stream has come, and how far it goes next.
+
+A stream's offset, as Spark keeps it in its checkpoint, is
+
+    {"<topic>/<number>/<id base>": next offset, …}
+
+with one entry for each topic. Number and id base are the topic's identity. A topic that was deleted, made anew or not,
+stops the stream, which may not have read all of it. With on_gap=report the stream goes on: a topic made anew is a
+series of its own, from the oldest offset it has. Where a series begins is written down before anything is read of it,
+so that a batch that is run again is the same batch.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from queue_engine.pipeline.source.log_client import LogClient, TopicState
+from queue_engine.pipeline.source.read_options import REPORT, ReadOptions
+from queue_engine.pipeline.source.read_plan import Bounds, first_offset
+from queue_engine.pipeline.source.record_columns import GONE, REPLACED, MissingRange
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
+
+logger = logging.getLogger(__name__)
+
+Offsets = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Which topic an entry of an offset is of."""
+
+    topic: str
+    number: int
+    id_base: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.topic}/{self.number}/{self.id_base}"
+
+
+def series_of(key: str) -> Series:
+    topic, number, id_base = key.rsplit("/", 2)
+    return Series(topic, int(number), int(id_base))
+
+
+def key_of(state: TopicState) -> str:
+    """The entry that a topic has in an offset."""
+    return Series(state.topic, state.number, state.id_base).key
+
+
+def states_of(client: LogClient, topics: Iterable[str]) -> dict[str, TopicState]:
+    """The topics that there are."""
+    found = {}
+    for topic in topics:
+        with suppress(TopicMissingError):
+            found[topic] = client.topic(topic)
+    return found
+
+
+def initial_offsets(client: LogClient, options: ReadOptions) -> Offsets:
+    """Where a new stream begins. Raises as `plan_ranges`, and TopicMissingError."""
+    offsets = {}
+    for topic in options.topics:
+        state = client.topic(topic)
+        offsets[key_of(state)] = first_offset(client, state, options, Bounds())
+    return offsets
+
+
+def next_offsets(
+    url: str,
+    start: Mapping[str, int],
+    states: Mapping[str, TopicState],
+    options: ReadOptions,
+    rows_max: int | None,
+    seen: Mapping[str, TopicState] = MappingProxyType({}),
+) -> Offsets:
+    """Where the batch that begins at `start` ends, of at most so many messages; offsets without one are passed over.
+
+    states: of the topics that there are. seen: by key, what the stream last saw of each. Raises OffsetBeyondEndError
+    for an offset that its topic has not come to; unless on_gap=report also OffsetGoneError where messages were removed
+    before the stream came to them, TopicMissingError and TopicReplacedError where a topic of `start` is no more.
+    """
+    offsets: Offsets = {}
+    ready: dict[str, int] = {}
+    known = {series_of(key).topic: key for key in start}
+    for topic in options.topics:
+        state = states.get(topic)
+        if topic in known and (state is None or key_of(state) != known[topic]):
+            gone = known[topic]
+            _check_gone(url, series_of(gone), _unread(start[gone], seen.get(gone)), state, options)
+        if state is None:
+            if topic in known:
+                offsets[known[topic]] = start[known[topic]]
+            continue
+        key = key_of(state)
+        if key not in start:
+            offsets[key] = state.oldest_offset
+            continue
+        _check(url, state, start[key], options)
+        at = offsets[key] = max(start[key], state.oldest_offset)
+        ready[key] = state.messages.count_between(at, state.synced_offset)
+    by_key = {key_of(state): state for state in states.values()}
+    for key, rows in _shared(ready, rows_max).items():
+        offsets[key] = by_key[key].messages.offset_behind(offsets[key], rows)
+    return offsets
+
+
+def _check_gone(url: str, gone: Series, unread: str, now: TopicState | None, options: ReadOptions) -> None:
+    """A series that the stream reads is no more. unread: what the stream has not read of it. now: the topic that has
+    the name. Raises TopicMissingError or TopicReplacedError unless on_gap=report."""
+    text = f"topic {gone.topic} (number {gone.number}) at {url} was deleted"
+    if now is not None:
+        text += f", and one with the number {now.number} was made"
+    text += f": {unread}"
+    if options.on_gap == REPORT:
+        logger.warning("%s", text)
+    elif now is None:
+        raise TopicMissingError(f"{text}; on_gap=report waits until there is one of that name")
+    else:
+        raise TopicReplacedError(f"{text}; on_gap=report goes on with the new one")
+
+
+def _unread(at: int, seen: TopicState | None) -> str:
+    if seen is None:
+        return f"what it had from offset {at} on was not read"
+    count = seen.messages.count_between(at, seen.synced_offset)
+    if count:
+        return f"{count} messages from offset {at} to {seen.synced_offset - 1} were not read, nor what came later"
+    return f"all of it up to offset {at} was read; what came later was not"
+
+
+def _check(url: str, state: TopicState, at: int, options: ReadOptions) -> None:
+    place = f"{state.topic} at {url}"
+    if at > state.end_offset:
+        raise OffsetBeyondEndError(
+            f"offset {at} of {place} is beyond its end, {state.end_offset}: the log lost what the stream has read"
+        )
+    if at < state.oldest_offset and options.on_gap != REPORT:
+        raise OffsetGoneError(
+            f"offset {at} of {place} is gone: the oldest is {state.oldest_offset}; on_gap=report goes on there"
+        )
+
+
+def _shared(ready: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
+    """Rows for each: all, or such shares of `rows_max` that nobody waits for somebody who has more."""
+    if rows_max is None:
+        return dict(ready)
+    shares = {}
+    left = rows_max
+    for done, (key, rows) in enumerate(sorted(ready.items(), key=lambda item: item[1])):
+        share = -(-left // (len(ready) - done))
+        shares[key] = min(rows, share)
+        left -= shares[key]
+    return shares
+
+
+def latest_offsets(states: Mapping[str, TopicState]) -> Offsets:
+    """The heads of the log."""
+    return {key_of(state): state.synced_offset for state in states.values()}
+
+
+def batch_ranges(
+    url: str,
+    start: Mapping[str, int],
+    end: Mapping[str, int],
+    states: Mapping[str, TopicState],
+    options: ReadOptions,
+) -> tuple[list[WantedRange], list[MissingRange]]:
+    """What is read between two offsets, and, with on_gap=report, what of it is known not to be there any more: of a
+    topic that was deleted meanwhile, or before the oldest message. Raises as `next_offsets`."""
+    ranges, missing = [], []
+    for key, after in end.items():
+        at = start.get(key, after)
+        if at >= after:
+            continue
+        one = series_of(key)
+        state = states.get(one.topic)
+        if state is None or key_of(state) != key:
+            _check_gone(url, one, f"offsets {at} to {after - 1} were not read, nor what came later", state, options)
+            missing.append(MissingRange(one.topic, one.number, one.id_base, at, after, REPLACED))
+            continue
+        _check(url, state, max(after, state.oldest_offset), options)
+        _check(url, state, at, options)
+        if at < state.oldest_offset:
+            oldest = min(state.oldest_offset, after)
+            missing.append(MissingRange(one.topic, one.number, one.id_base, at, oldest, GONE))
+            at = oldest
+        if at < after:
+            ranges.append(state.wanted(at, after))
+    return ranges, missing

@@ -1,0 +1,41 @@
+"""A range of one topic's messages that somebody is going to read."""
+
+from dataclasses import dataclass, replace
+
+from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRange:
+    """Messages that are wanted: of the topic of this identity, from first_offset up to but not including
+    next_offset. unused: ranges of these offsets that have no messages, as the engine says."""
+
+    topic: str
+    number: int
+    id_base: int
+    first_offset: int
+    next_offset: int
+    unused: tuple[OffsetRange, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self.count_from(self.first_offset)
+
+    def next_message(self, offset: int) -> int:
+        """The first offset from `offset` on that has a message; next_offset when none has."""
+        found = self.messages.within(offset, self.next_offset)
+        return found[0][0] if found else self.next_offset
+
+    def count_from(self, offset: int) -> int:
+        """How many of the messages have this offset or a later one."""
+        return self.messages.count_between(offset, self.next_offset)
+
+    @property
+    def messages(self) -> MessageRanges:
+        return MessageRanges(MessageRanges(self.unused).unused_between(self.first_offset, self.next_offset))
+
+    def cut(self, first: int, after: int) -> "WantedRange":
+        """The part of it between two offsets."""
+        unused = tuple(MessageRanges(self.unused).within(first, after))
+        return replace(self, first_offset=first, next_offset=after, unused=unused)

@@ -1,0 +1,1 @@
+"""Java and Spark: found, started, limited."""

@@ -1,0 +1,94 @@
+"""The Spark session of the pipeline, with the settings that every job here relies on."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from queue_engine.pipeline.spark.callback_token import require_token
+from queue_engine.pipeline.spark.java import find_java
+from queue_engine.pipeline.spark.spark_home import lean_spark_home
+from queue_engine.pipeline.spark.worker_limits import DEFAULT
+
+# Fixed in the checkpoint of every stateful stream: to change it is to begin that stream anew.
+SHUFFLE_PARTITIONS = 2
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    # Days and hours are the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Without it a Python source that can be asked for less fails instead of being asked.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # The other kinds have no statistics, by which files are passed over.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Every user of this machine reaches the ports of the driver and its block manager, which without this run what they
+    # are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a cluster, the
+    # cluster's own settings say whether and by which secret.
+    "spark.authenticate": "true",
+    # Without this the older protocol, DIGEST-MD5, would do.
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.python.daemon.module": "queue_engine.pipeline.spark.python_daemon",
+    # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
+    # compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
+    # Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. What is reserved costs
+    # memory only as it is used.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+}
+
+
+def is_this_machine(master: str) -> bool:
+    """Whether Spark runs all in one Java, of this process. `local-cluster` starts others, as a cluster does."""
+    return master == "local" or master.startswith("local[")
+
+
+def make_session(
+    app_name: str,
+    *,
+    scratch: Path,
+    master: str | None = None,
+    memory_bytes: int = DEFAULT.memory_bytes,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session of this process.
+
+    scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
+    memory_bytes: of Java, on this machine; with a cluster Spark's own settings say it. extra: settings that override
+    ours. Raises JavaMissingError, OSError.
+    """
+    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
+    # Workers are to be this interpreter: another has none of our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    settings = dict(_SETTINGS)
+    if master is not None:
+        builder = builder.master(master)
+        if is_this_machine(master):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            if "SPARK_HOME" not in os.environ:
+                os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))
+            settings |= _LOCAL_SETTINGS
+            settings["spark.driver.memory"] = f"{memory_bytes >> 20}m"
+            settings["spark.local.dir"] = str(scratch / "spark")
+            settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    settings |= dict(extra or {})
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # It tells of every connection that the end of a process closes.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    require_token(session.sparkContext._gateway)
+    return session

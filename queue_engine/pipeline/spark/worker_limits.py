@@ -1,0 +1,65 @@
+"""How much of the machine the pipeline's worker takes: its priority, and its Java's memory.
+
+Both are options of `serve`, whose names, limits and defaults `queue_engine/vocabulary/options.py` has; commands by hand
+take the same flags and variables.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options import Options, environment_name_of, flag_of, parse_option
+
+NICE = "worker_nice"
+MEMORY = "worker_memory_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """nice: 0 (as the server) to 19 (only when nothing else runs). memory_bytes: Java's heap on this machine."""
+
+    nice: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, options: Options) -> "WorkerLimits":
+        return cls(options.worker_nice, options.worker_memory_bytes)
+
+    def arguments(self) -> list[str]:
+        """The worker's command line."""
+        return [f"{flag_of(NICE)}={self.nice}", f"{flag_of(MEMORY)}={self.memory_bytes}"]
+
+
+DEFAULT = WorkerLimits.of(Options())
+
+
+def add_option(parser: argparse.ArgumentParser, name: str) -> None:
+    """One of `serve`'s options, by the same flag, variable and limits."""
+    spec = next(spec for spec in fields(Options) if spec.name == name)
+    variable = environment_name_of(name)
+    parser.add_argument(
+        flag_of(name),
+        type=_checked(name),
+        # A text: what comes from the environment is checked like a flag.
+        default=os.environ.get(variable) or str(spec.default),
+        metavar="N",
+        help=f"{spec.metadata['help']} (default: ${variable}, else {spec.default})",
+    )
+
+
+def _checked(name: str) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value: int = parse_option(name, text)
+            changes: dict[str, Any] = {name: value}
+            replace(Options(), **changes).validate()
+        except OptionsError as exc:
+            raise argparse.ArgumentTypeError("; ".join(exc.complaints)) from exc
+        except ValueError as exc:
+            raise argparse.ArgumentTypeError(str(exc)) from exc
+        return value
+
+    return read

@@ -1,0 +1,1 @@
+"""The worker process, which runs the jobs beside the server."""

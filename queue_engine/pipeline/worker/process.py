@@ -1,0 +1,245 @@
+"""The worker as the server sees it: a child process that is started when there is work, and ended with the server.
+
+The thread here looks every two seconds whether there is anything to do (work_signs.py) and starts the worker then. One
+that ends by itself is started again after 1 s, then 2 s … 5 min; a run of ten minutes wipes the slate. What it said
+last, or what is missing on this machine, is in `state`. This module knows nothing of Spark.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from queue_engine.pipeline.jobs import MASTER_VARIABLE
+from queue_engine.pipeline.spark.java import find_java
+from queue_engine.pipeline.spark.secret_variables import without_secrets
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, WorkerLimits
+from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
+from queue_engine.vocabulary.errors import JavaMissingError
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 2.0
+RESTART_FIRST_S = 1.0
+RESTART_MAX_S = 300.0
+FORGIVEN_AFTER_S = 600.0
+JAVA_AGAIN_AFTER_S = 60.0
+# Its own four seconds, and a little: then it is killed, whatever it does.
+STOP_TIMEOUT_S = 4.5
+LINE_LENGTH_MAX = 500
+
+IDLE = "idle"  # nothing to do, none started
+RUNNING = "running"
+WAITING = "waiting"  # died, and is started again after a while
+BLOCKED = "blocked"  # something is missing on this machine
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcessState:
+    """What is known of the worker. problem: a sentence, empty when all is well; it outlives the restart it is about
+    until the worker has run for a while. Times are of the wall clock, Unix milliseconds; 0 is never."""
+
+    word: str
+    pid: int = 0
+    started_ms: int = 0
+    reason: str = ""  # why it was started
+    problem: str = ""
+    next_try_ms: int = 0
+    restart_count: int = 0
+
+
+class WorkerProcess:
+    """Starts, watches and ends one worker. `start` and `stop` once, from one thread; `state` from any."""
+
+    def __init__(
+        self,
+        data_path: Path,
+        engine_url: str,
+        *,
+        token: str,
+        find_work: Callable[[], str],
+        limits: WorkerLimits = DEFAULT,
+        environment: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """find_work: what there is to do, "" when nothing; called on this object's thread every two seconds."""
+        self._data_path = data_path
+        self._engine_url = engine_url
+        self._find_work = find_work
+        self._limits = limits
+        self._token = token
+        self._environment = without_secrets(os.environ if environment is None else environment)
+        self._clock = clock or SystemClock()
+        self._end = threading.Event()
+        self._mutex = threading.Lock()
+        self._state = WorkerProcessState(IDLE)
+        self._process: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._run, name="pipeline watch", daemon=True)
+
+    @property
+    def state(self) -> WorkerProcessState:
+        return self._state
+
+    @property
+    def master(self) -> str:
+        """Where Spark's master was named; "" where the worker takes its default."""
+        return self._environment.get(MASTER_VARIABLE, "")
+
+    def start(self) -> None:
+        """Begin to look for work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the worker, by force when it takes longer than it may. Returns once it and all it started are gone."""
+        with self._mutex:
+            self._end.set()
+            process = self._process
+        if process is not None:
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                logger.warning("the pipeline's worker did not end in time: killed")
+            _kill_group(process)
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    # In the thread.
+
+    def _run(self) -> None:
+        wait_s = RESTART_FIRST_S
+        restarts = 0
+        work = ""
+        while not self._end.is_set():
+            # Once there was work, the worker stays: its streams wait for more.
+            work = work or self._look()
+            if not work:
+                self._end.wait(LOOK_EVERY_S)
+                continue
+            if not self._has_java():
+                self._end.wait(JAVA_AGAIN_AFTER_S)
+                continue
+            began_ns = self._clock.monotonic_ns()
+            problem = self._work(work, restarts)
+            if self._end.is_set():
+                return
+            if self._clock.monotonic_ns() - began_ns > FORGIVEN_AFTER_S * NS_PER_S:
+                wait_s = RESTART_FIRST_S
+            restarts += 1
+            logger.warning("the pipeline's worker ended: %s; next start in %g s", problem, wait_s)
+            self._state = WorkerProcessState(
+                WAITING,
+                reason=work,
+                problem=problem,
+                next_try_ms=self._now_ms() + int(wait_s * 1000),
+                restart_count=restarts,
+            )
+            self._end.wait(wait_s)
+            wait_s = min(2 * wait_s, RESTART_MAX_S)
+
+    def _look(self) -> str:
+        try:
+            return self._find_work()
+        except Exception:
+            logger.exception("looking for work of the pipeline failed")
+            return ""
+
+    def _has_java(self) -> bool:
+        try:
+            find_java(self._environment, self._data_path / "pipeline" / "scratch" / "java")
+        except (JavaMissingError, OSError) as exc:
+            if self._state.word != BLOCKED:
+                logger.warning("the pipeline's worker is not started: %s", exc)
+            self._state = WorkerProcessState(BLOCKED, problem=str(exc), next_try_ms=self._now_ms() + 60_000)
+            return False
+        return True
+
+    def _work(self, work: str, restarts: int) -> str:
+        """Run the worker until it ends; why it did."""
+        arguments = ["--engine-url", self._engine_url, "--data-path", str(self._data_path), "--follow-stdin"]
+        arguments += self._limits.arguments()
+        with self._mutex:
+            if self._end.is_set():
+                return ""
+            try:
+                process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and addresses of our own
+                    [sys.executable, "-m", "queue_engine.pipeline.worker.worker", *arguments],
+                    cwd=_ROOT,
+                    env=self._environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    # A group of its own, which is killed as a whole; and Ctrl-C in the terminal is for the server.
+                    start_new_session=True,
+                )
+            except OSError as exc:
+                return f"it could not be started: {exc}"
+            _tell_token(process, self._token)
+        logger.info("the pipeline's worker is started pid=%d because %s", process.pid, work)
+        self._state = WorkerProcessState(
+            RUNNING,
+            pid=process.pid,
+            started_ms=self._now_ms(),
+            reason=work,
+            problem=self._state.problem if self._state.word == WAITING else "",
+            restart_count=restarts,
+        )
+        said = _last_line(process)
+        # Ended, but not yet asked after: its number, and so its group's, can't be another's.
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            _kill_group(process)
+        status = process.wait()
+        said = said.removeprefix("pipeline worker: ")
+        if status < 0:
+            return f"it was ended by {_signal_name(-status)}"
+        if status == 0:
+            return "it ended by itself"
+        return said or f"it ended with status {status}; pipeline/worker.log may tell why"
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+
+def _tell_token(process: "subprocess.Popen[str]", token: str) -> None:
+    """The first line of its standard input: arguments and environments can be read by others."""
+    assert process.stdin is not None
+    # One that has ended already says why on its standard error.
+    with contextlib.suppress(OSError):
+        os.write(process.stdin.fileno(), os.fsencode(token) + b"\n")
+
+
+def _last_line(process: "subprocess.Popen[str]") -> str:
+    """What the worker said last to us; returns once it can say no more."""
+    assert process.stderr is not None
+    last = ""
+    with process.stderr:
+        while line := process.stderr.readline(LINE_LENGTH_MAX):
+            if line.strip():
+                last = line.strip()
+    return last
+
+
+def _kill_group(process: "subprocess.Popen[str]") -> None:
+    # What it started dies with it as a rule; a Java that does not must not write into the lake of the next one.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

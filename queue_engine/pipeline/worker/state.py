@@ -1,0 +1,51 @@
+"""What the worker says of itself, apart from its jobs.
+
+    pipeline/worker.json    {"pid": 4711, "host": "…", "state": "ready", "started_ms": …, "updated_ms": …, "error": ""}
+
+state: starting (Java comes up), ready, ending, ended. Replaced every few seconds while the worker runs; what a killed
+one left is told from a living one by the lake's lock (lake_lock.py), never by this file.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
+
+NAME = "worker.json"
+STARTING = "starting"
+READY = "ready"
+ENDING = "ending"
+ENDED = "ended"
+_BYTES_MAX = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One worker at one moment; times are Unix milliseconds."""
+
+    pid: int
+    host: str
+    state: str
+    started_ms: int
+    updated_ms: int
+    error: str = ""
+
+
+def write_worker_state(lake_path: Path, state: WorkerState) -> None:
+    """Put the file in place. Raises OSError."""
+    write_status_file(lake_path / NAME, asdict(state))
+
+
+def read_worker_state(lake_path: Path) -> WorkerState | None:
+    """What the last worker said; None when there was none. Raises BrokenStatusFileError."""
+    try:
+        told = read_status_file(lake_path / NAME, _BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    numbers = [told.get(name) for name in ("pid", "started_ms", "updated_ms")]
+    texts = [told.get(name, "") for name in ("host", "state", "error")]
+    if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, str) for one in texts):
+        raise BrokenStatusFileError(f"{NAME} does not say what a worker says")
+    pid, started_ms, updated_ms = (int(str(one)) for one in numbers)
+    host, state, error = (str(one)[:500] for one in texts)
+    return WorkerState(pid, host, state, started_ms, updated_ms, error)

@@ -1,0 +1,62 @@
+"""Whether the pipeline has anything to do, seen without Spark: what decides that a worker is started at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from queue_engine.pipeline.job.requests import has_requests
+from queue_engine.pipeline.job.state import PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
+from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.vocabulary.errors import PipelineError
+
+# The history may lag so far behind the samples before Java is started for it: a server that lives for a moment, as
+# those of tests and first tries do, never starts one, and the graphs' last fifteen minutes need no history.
+HISTORY_LAG_MAX_S = 300
+
+
+class WorkSigns:
+    """Looks at the lake's small files and at the engine's newest figures; for one thread, every few seconds.
+
+    archive_depth: how many messages the cursors named `archive` have before them. has_samples: whether the engine
+    writes samples at all.
+    """
+
+    def __init__(
+        self, lake_path: Path, clock: Clock, *, archive_depth: Callable[[], int], has_samples: Callable[[], bool]
+    ) -> None:
+        self._lake_path = lake_path
+        self._clock = clock
+        self._archive_depth = archive_depth
+        self._has_samples = has_samples
+        self._began_ns = clock.monotonic_ns()
+
+    def find(self) -> str:
+        """What there is to do, in words; "" when nothing is."""
+        if has_requests(self._lake_path):
+            return "a request waits"
+        states = read_states(self._lake_path).by_name
+        replays = [
+            state
+            for state in states.values()
+            if state.job.startswith((REPLAY_PREFIX, PLAN_PREFIX)) and state.state in (WAITING, RUNNING)
+        ]
+        if replays:
+            return f"{replays[0].job} is to go on"
+        stopped = {state.job for state in states.values() if state.state == STOPPED}
+        if "archive" not in stopped and self._archive_depth():
+            return "messages wait to be archived"
+        if "rollup" not in stopped and self._is_history_late():
+            return "the history is behind"
+        return ""
+
+    def _is_history_late(self) -> bool:
+        up_s = (self._clock.monotonic_ns() - self._began_ns) / NS_PER_S
+        if up_s < HISTORY_LAG_MAX_S or not self._has_samples():
+            return False
+        try:
+            manifest = Lake(str(self._lake_path)).read_manifest(HISTORY_MANIFEST)
+        except (PipelineError, OSError):
+            # Whoever runs the job finds out more, and says so.
+            return True
+        ends_s = [int(file["end_s"]) for file in (manifest or {}).get("files", ())]
+        return self._clock.time_ns() / NS_PER_S - max(ends_s, default=0) > HISTORY_LAG_MAX_S

@@ -1,0 +1,628 @@
+"""The progress journal: what all channels did, written once a turn, and merged into index segments now and then.
+
+It is RabbitMQ's: entries go to the journal first; what was delivered and settled before the next merge never reaches a
+segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
+(`ProgressMerge`).
+
+A journal that met an error of the disk is never written or synced again: the system tells such an error once, and may
+have dropped the bytes. A new journal is begun instead that tells all that memory knows (`JournalFile.begin_with`);
+until it is on the disk, and while the next try is waited for, messages go on and their progress is in memory alone.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.files import Files
+from queue_engine.disk.reserve import Reserve
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.faults import ProgressFaults
+from queue_engine.progress.floors import CleanStop, Floors, encode_floors
+from queue_engine.progress.journal_file import JournalFile, journal_path
+from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
+from queue_engine.progress.merge import Dirty, ProgressFiles, ProgressMerge
+from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
+from queue_engine.progress.recovery import RecoveredProgress
+from queue_engine.progress.unread_index import UnreadIndexes
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.ticket import DONE, Ticket, failed, or_unknown
+
+logger = logging.getLogger(__name__)
+
+RESERVE_NAME = "reserve"
+# Entries until a merge; a merge after so long; a merge when nothing came for so long.
+ENTRIES_MAX = 32_768
+MERGE_INTERVAL_NS = 30 * NS_PER_S
+MERGE_IDLE_NS = 2 * NS_PER_S
+# With the 100 ms between two ticks and the sync itself, what is noted is on the disk within 200 ms.
+SYNC_WITHIN_NS = 50 * NS_PER_MS
+RETRY_NS = NS_PER_S
+RENEW_WAIT_MAX_NS = 30 * NS_PER_S
+# How often it is tried to read what could not be read at the start.
+READ_AGAIN_NS = 10 * NS_PER_S
+# Given up when the disk is full, so that messages can still be finished, which is what makes room.
+RESERVE_BYTES = 4 << 20
+RESERVE_INTERVAL_NS = 5 * NS_PER_S
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+Waiting = Mapping[int, tuple[int, int]]
+"""Channel → (offset, messages below it that are not finished)."""
+
+
+class ProgressJournal:
+    """One for all channels of a log. Belongs to the engine's thread.
+
+    error: why progress is not on disk as it should be; None when it is. faults: what the disk did to it so far.
+    reserve: room on the disk for it, and for whatever else helps when there is no other.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        number: int,
+        files: Files,
+        clock: Clock,
+        worker: Background,
+        sync_worker: Background | None = None,
+        reserve_bytes: int = RESERVE_BYTES,
+        recover: Callable[[], RecoveredProgress] | None = None,
+    ) -> None:
+        """recover: what there is on the disk, for when `open` was told that it can't be read; raises StorageError.
+        number: of the first journal to write; higher than that of any there is. worker: for merges. sync_worker: for
+        syncs alone, so that none waits for a merge; None for the same."""
+        self._directory = directory
+        self._files = files
+        self._clock = clock
+        self._worker = worker
+        self._sync_worker = sync_worker or worker
+        self._next_number = number
+        self._file: JournalFile | None = None  # None: there is none that may be written to
+        self._entries: list[bytes] = []
+        self.entry_count = 0  # since the last merge began
+        self._channels: dict[int, ChannelProgress] = {}
+        self._dirty: Dirty = {}  # changed since the last merge
+        self._there = ProgressFiles(directory)
+        self.unread = UnreadIndexes(directory, files)
+        self._recover = recover
+        self._unread: StorageError | None = None  # why nothing could be read
+        self._read_again_ns = 0
+        self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
+        self._unsynced_since_ns: int | None = None
+        self._is_syncing = False
+        self._is_merging = False
+        self._is_renewing = False
+        self._merged_ns = clock.monotonic_ns()
+        self._used_ns = self._merged_ns
+        self._retry_ns = 0
+        self._renew_at_ns = 0
+        self._renew_wait_ns = RETRY_NS
+        self._reserve_at_ns = 0
+        self._awaiting: list[Ticket] = []
+        self.reserve = Reserve(os.path.join(directory, RESERVE_NAME), reserve_bytes, files=files, worker=worker)
+        self.error: StorageError | None = None
+        self.faults = ProgressFaults()
+
+    # Start and stop.
+
+    def open(self, found: RecoveredProgress) -> None:
+        """Go on from what recovery found. A disk without room is none that ends the start, and neither is progress that
+        can't be read: then nothing is written, and it is read again now and then. Raises StorageError."""
+        if found.error is not None:
+            self._stay_unread(found.channels, found.error)
+            return
+        self._channels = dict(found.channels)
+        self._old_journals = dict(found.old_journals)
+        self._there = ProgressFiles(self._directory, found.on_disk, dict(found.listed), found.floors_journal)
+        try:
+            self._files.make_directory(self._directory)
+            self.unread.set_aside(found.unread, found.unread_reasons, self._there.on_disk)
+            self.unread.removable.update(found.reread)
+            for old in self._old_journals:
+                # What was accepted is made durable before anything is built on it.
+                self._sync_file(journal_path(self._directory, old))
+            if self._old_journals:
+                # Their names, too: the next journal tells that they are there.
+                self._files.sync_directory(self._directory)
+            self._open_file(found)
+        except OSError as exc:
+            raise self._failure(exc) from exc
+        # Those are to be merged, too, and so are floors that could not be written.
+        self.entry_count = len(self._old_journals) + (self.error is not None)
+        self._mark_all()
+        self.reserve.keep()
+
+    def read_unread(self, channel: int, progress: ChannelProgress) -> None:
+        """Add to a channel's progress what could not be read at the start, and can be now. Raises StorageError when it
+        still can't."""
+        if self._unread is not None:
+            self._read_all()
+        if self.unread.reason(channel) is not None:
+            self._dirty.setdefault(channel, set()).update(self.unread.read_again(channel, progress))
+            progress.level()
+            self.entry_count += 1  # a merge writes it down
+
+    def _stay_unread(self, channels: Mapping[int, ChannelProgress], error: StorageError) -> None:
+        self._channels = dict(channels)
+        self._read_again_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
+        self.error = self._unread = error
+        self.unread.note(dict.fromkeys(channels, error))
+
+    def _read_all(self) -> None:
+        """Begin with what can be read by now. Raises StorageError when it still can't."""
+        assert self._recover is not None
+        self._read_again_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
+        found = self._recover()
+        for number, progress in found.channels.items():
+            self._channels[number].become(progress)
+        # Beside those that recovery knows, there may be some that were made since.
+        found.channels = self._channels
+        self._next_number = max(self._next_number, found.next_journal)
+        self._entries.clear()
+        self.unread.note({})
+        try:
+            self.open(found)
+        except StorageError as exc:
+            self._stay_unread(self._channels, exc)
+            raise
+        self._unread, self.error = None, None
+        logger.warning("the progress of channels can be read again directory=%s", self._directory)
+
+    def _sync_file(self, path: str) -> None:
+        fd = self._files.open(path, os.O_RDWR)
+        try:
+            self._files.sync_data(fd)
+        finally:
+            self._files.close(fd)
+
+    def _open_file(self, found: RecoveredProgress) -> None:
+        """Begin the first journal, and see to it that there are floors, of no clean stop. Raises OSError."""
+        try:
+            self._with_reserve(lambda: self._begin_file(found.old_journals))
+            floors = found.floors
+            if floors is None or floors.stop is not None or not floors.lists_segments:
+                self._with_reserve(lambda: self._replace_floors(floors))
+        except OSError as exc:
+            if exc.errno not in _FULL:
+                raise
+            self.error = self._failure(exc)
+
+    def _with_reserve(self, write: Callable[[], None]) -> None:
+        """Raises OSError, when there is no room also after the reserve was given up."""
+        try:
+            write()
+        except OSError as exc:
+            if exc.errno not in _FULL or not self.reserve.give_up():
+                raise
+            write()
+
+    def _begin_file(self, known: Mapping[int, int]) -> None:
+        """known: journal → the byte up to which it is on the disk. Raises OSError."""
+        holding = [(number, upto) for number, upto in known.items() if upto]
+        self._file = JournalFile.begin(self._directory, self._next_number, holding, self._files)
+        self._next_number += 1
+
+    def _replace_floors(self, before: Floors | None = None, stop: CleanStop | None = None) -> None:
+        """Write down where channels are. The journals still apply. before: what there was, also of channels that are to
+        be forgotten. Raises OSError."""
+        assert self._file is not None
+        there = self._there
+        if there.floors_journal is None:
+            journal = min([*self._old_journals, self._file.number])
+        else:
+            journal = there.floors_journal
+        channels = {number: (one.floor, one.cursor, one.epoch) for number, one in self._channels.items()}
+        listed = dict(there.listed)
+        if before is not None:
+            channels |= {number: one for number, one in before.channels.items() if number not in self._channels}
+            listed |= {place: count for place, count in before.segments.items() if place[0] not in self._channels}
+        self._files.replace(there.floors_path, encode_floors(Floors(journal, channels, listed, stop)))
+        there.floors_journal = journal
+
+    def _mark_all(self) -> None:
+        for number, progress in self._channels.items():
+            known = self._there.on_disk.get(number, ())
+            self._dirty.setdefault(number, set()).update(known, index_contents(progress))
+
+    def register(self, channel: int, progress: ChannelProgress) -> None:
+        """A channel that recovery did not know."""
+        self._channels[channel] = progress
+        self._dirty.setdefault(channel, set())
+
+    def forget(self, channel: int) -> None:
+        """The channel was deleted, durably. Its files go with the next merge."""
+        self._channels.pop(channel, None)
+        self.unread.forget(channel)
+        self._dirty.setdefault(channel, set())
+
+    def close(self, waiting: Waiting | None = None) -> None:
+        """Put everything on the disk, in this thread, and write down what there is for the next start to compare.
+        waiting: what each channel has left. Raises StorageError."""
+        if self._unread is not None:
+            self._settle_awaiting(self._unread)
+            return  # nothing is written over what nobody could read
+        self.error = None
+        if self._file is None:
+            self._renew_now()
+        self.flush()
+        file = self._file
+        if file is not None:
+            try:
+                self._files.sync_data(file.fd)
+                self._files.sync_directory(self._directory)
+                self._unsynced_since_ns = None
+            except OSError as exc:
+                self._break(exc)
+            else:
+                if self.error is None:
+                    self._write_stop(file, waiting or {})
+                self._let_go()
+        self._settle_awaiting(self.error)
+        if self.error is not None:
+            raise self.error
+
+    def _write_stop(self, file: JournalFile, waiting: Waiting) -> None:
+        """Without it the next start can't tell damage as well, and that is all."""
+        journals = {number: upto for number, upto in self._old_journals.items() if upto} | {file.number: file.at}
+        try:
+            self._with_reserve(lambda: self._replace_floors(stop=CleanStop(journals, waiting)))
+        except OSError as exc:
+            logger.warning("floors of the clean stop not written directory=%s error=%s", self._directory, exc)
+
+    # Entries.
+
+    def deliver(self, channel: int, first: int, count: int, made: int) -> None:
+        self._note(DELIVER, made, channel, first, count, 0)
+
+    def ack(self, channel: int, first: int, count: int) -> None:
+        self._note(ACK, 0, channel, first, count, 0)
+
+    def requeue(self, channel: int, first: int, count: int) -> None:
+        self._note(REQUEUE, 0, channel, first, count, 0)
+
+    def defer(self, channel: int, first: int, count: int, made: int, due_ns: int) -> None:
+        """due_ns: Unix, 0 for at once."""
+        self._note(DEFER, made, channel, first, count, due_ns)
+
+    def empty(self, channel: int, upto: int) -> None:
+        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
+        self._note(EMPTY, 0, channel, upto, 0, 0)
+
+    def seek(self, channel: int, target: int, epoch: int) -> None:
+        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
+        self._note(SEEK, 0, channel, target, 0, epoch)
+
+    # Acts: noted first, and made in memory once that is on the disk.
+
+    def prepare_empty(self, channels: Iterable[int], upto: int) -> Ticket:
+        """Note that channels are to be emptied up to an offset, all or none. The ticket is done when that is durable;
+        when it is rejected, nothing of it is written later: with OutcomeUnknownError it may be on the disk as yet."""
+
+        def note() -> None:
+            # One block: a crash, or a disk that refuses, leaves all of them or none.
+            for channel in channels:
+                self.empty(channel, upto)
+
+        return self._prepare(note)
+
+    def prepare_seek(self, channel: int, target: int, epoch: int) -> Ticket:
+        """The same for moving a channel to an offset."""
+        return self._prepare(lambda: self.seek(channel, target, epoch))
+
+    def _prepare(self, note: Callable[[], None]) -> Ticket:
+        self.flush()  # what was noted before is not withdrawn with it
+        if self._file is None or self.error is not None or self._entries:
+            return failed(self.error or self._failure(None))
+        note()
+        self._write()
+        if self._entries or self._file is None:
+            self._entries.clear()
+            return failed(self.error or self._failure(None))
+        return or_unknown(self.synced(), "the act was written, and syncing it failed")
+
+    def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
+        self._entries.append(pack_entry(op, made, channel, first, count, value))
+        index = first // INDEX_OFFSETS
+        dirty = self._dirty[channel]
+        if index not in dirty:
+            dirty.add(index)
+        if count > 1 and (first + count - 1) // INDEX_OFFSETS != index:
+            dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something that was noted is in memory alone."""
+        return bool(self._entries) or self._file is None
+
+    def flush(self) -> None:
+        """Write what was noted. Never fails: what the disk has no room for stays in memory and is tried again."""
+        if self._entries:
+            self._write()
+            self._sync_when_due(self._used_ns)
+
+    def _write(self) -> None:
+        entries = self._entries
+        if not entries:
+            return
+        file = self._file
+        if file is None:
+            if not self._is_renewing:
+                entries.clear()  # the next journal begins with all that memory knows
+            return
+        try:
+            self._with_reserve(lambda: file.write(entries))
+        except OSError as exc:
+            if exc.errno not in _FULL:
+                self._break(exc)
+                return
+            self.error = self._failure(exc)
+            if len(entries) > ENTRIES_MAX:
+                self._let_go()
+            return
+        self.entry_count += len(entries)
+        entries.clear()
+        self._used_ns = self._clock.monotonic_ns()
+        if self._unsynced_since_ns is None:
+            self._unsynced_since_ns = self._used_ns
+
+    # Syncs.
+
+    def tick(self, now_ns: int) -> None:
+        """Sync and merge when it is time; try again what the disk had no room for, or failed at."""
+        if self._unread is not None:
+            if now_ns >= self._read_again_ns:
+                with suppress(StorageError):
+                    self._read_all()
+            return
+        if self._file is None:
+            self._renew_when_due(now_ns)
+            return
+        if self.error is not None and now_ns >= self._retry_ns:
+            self._retry_ns = now_ns + RETRY_NS
+            self.error = None
+        if self.error is None:
+            self.flush()
+        if self.error is None:
+            self._merge_when_due(now_ns)
+            if now_ns >= self._reserve_at_ns:
+                self._reserve_at_ns = now_ns + RESERVE_INTERVAL_NS
+                self.reserve.keep()
+        self._sync_when_due(now_ns)
+
+    def _sync_when_due(self, now_ns: int) -> None:
+        if self._unsynced_since_ns is not None and now_ns - self._unsynced_since_ns >= SYNC_WITHIN_NS:
+            self._start_sync()
+
+    def synced(self) -> Ticket:
+        """Done when all that was noted so far is on the disk."""
+        self.flush()
+        if self.error is not None:
+            return failed(self.error)
+        if self._unsynced_since_ns is None and not self._is_syncing and not self._is_merging:
+            return DONE
+        ticket = Ticket()
+        self._awaiting.append(ticket)
+        self._start_sync()
+        return ticket
+
+    def _start_sync(self) -> None:
+        file = self._file
+        if self._is_syncing or file is None:
+            return
+        self._is_syncing = True
+        self._unsynced_since_ns = None
+        awaiting, self._awaiting = self._awaiting, []
+        needs_name, upto = not file.is_named, file.at
+        is_data_synced = False
+
+        def job() -> None:
+            nonlocal is_data_synced
+            self._files.sync_data(file.fd)
+            is_data_synced = True
+            if needs_name:
+                self._files.sync_directory(self._directory)
+
+        def done(error: Exception | None) -> None:
+            self._is_syncing = False
+            failure: StorageError | None = None
+            if error is None:
+                file.is_named = True
+                file.synced_upto = max(file.synced_upto, upto)
+            elif is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                # The directory was not even opened: nothing is lost, and it is tried again.
+                self.error = failure = self._failure(error)
+                self._unsynced_since_ns = self._unsynced_since_ns or self._clock.monotonic_ns()
+            else:
+                self._break(error)
+            # A merge that came before may have failed to sync the journal that these tickets' entries are in.
+            if self._file is not file:
+                failure = self.error or self._failure(error)
+            for ticket in awaiting:
+                ticket.resolve() if failure is None else ticket.reject(failure)
+            if self._awaiting:
+                self._start_sync()
+            elif self.error is None:
+                self._merge_when_due(self._clock.monotonic_ns())
+
+        self._sync_worker.submit(job, done)
+
+    # Merging.
+
+    def _merge_when_due(self, now_ns: int) -> None:
+        is_due = self.entry_count >= ENTRIES_MAX or (
+            self.entry_count > 0
+            and (now_ns - self._used_ns >= MERGE_IDLE_NS or now_ns - self._merged_ns >= MERGE_INTERVAL_NS)
+        )
+        if is_due:
+            self.merge()
+
+    def merge(self) -> None:
+        """Begin a new journal, have the old one synced, and have the worker put what it told into index segments."""
+        if self._is_merging or self._is_syncing or self._file is None:
+            return
+        self._write()
+        old = self._file
+        if self.error is not None or old is None:
+            return
+        try:
+            self._begin_file({})
+        except OSError as exc:
+            self.error = self._failure(exc)
+            return
+        assert self._file is not None
+        self._is_merging = True
+        dirty, self._dirty = self._dirty, {number: set() for number in self._channels}
+        self._old_journals[old.number] = 0
+        self.entry_count = 0
+        self._merged_ns = self._clock.monotonic_ns()
+        self._unsynced_since_ns = None
+        awaiting, self._awaiting = self._awaiting, []
+        merge = ProgressMerge(
+            self._there,
+            self._channels,
+            dirty,
+            old_journals=tuple(self._old_journals),
+            new_journal=self._file.number,
+            files=self._files,
+            removable=frozenset(self.unread.removable),
+        )
+
+        is_data_synced = False
+
+        def sync() -> None:
+            nonlocal is_data_synced
+            self._files.sync_data(old.fd)
+            is_data_synced = True
+            # Its name, and that of the new one: the floors are about to tell that it is there.
+            self._files.sync_directory(self._directory)
+
+        def synced(error: Exception | None) -> None:
+            self._files.close_quietly(old.fd)
+            if error is None:
+                self._old_journals[old.number] = old.at
+                for ticket in awaiting:
+                    ticket.resolve()
+                self._worker.submit(merge.run, lambda error: self._merged(merge, error))
+                return
+            if is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                self._merged(merge, error)
+            else:
+                self._is_merging = False
+                self._note_dirty(dirty)
+                self._break(error)
+            for ticket in awaiting:
+                ticket.reject(self._failure(error))
+
+        self._sync_worker.submit(sync, synced)
+
+    def _merged(self, merge: ProgressMerge, error: Exception | None) -> None:
+        self._is_merging = False
+        merge.settle(is_done=error is None)
+        if error is None:
+            self.unread.removable -= merge.removable
+            for number in merge.old_journals:
+                self._old_journals.pop(number, None)
+        else:
+            # Nothing is lost: the journals stay, and the next merge does this one's work, too.
+            self._note_dirty(merge.dirty)
+            self.error = self._failure(error)
+            self.entry_count += 1
+        if self._awaiting:
+            self._start_sync()
+
+    def _note_dirty(self, dirty: Dirty) -> None:
+        for channel, indexes in dirty.items():
+            self._dirty.setdefault(channel, set()).update(indexes)
+
+    # Trouble.
+
+    def _failure(self, error: Exception | None) -> StorageError:
+        return StorageError(f"the progress of channels in {self._directory} can't be written: {error}")
+
+    def _break(self, error: Exception) -> None:
+        """What the disk holds of the journal is unknown from here on: nothing is written to it any more."""
+        logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
+        self.faults.note(error, self._clock.time_ns())
+        self.error = self._failure(error)
+        self._let_go()
+        self._settle_awaiting(self.error)
+
+    def _let_go(self) -> None:
+        """There is no journal to write to until the next one is begun from memory."""
+        file, self._file = self._file, None
+        if not self._is_renewing:
+            self._entries.clear()
+        self._unsynced_since_ns = None
+        self._renew_at_ns, self._renew_wait_ns = 0, RETRY_NS
+        if file is not None:
+            self._old_journals[file.number] = file.synced_upto
+            # Behind the sync that may be under way.
+            self._sync_worker.submit(lambda: self._files.close_quietly(file.fd), lambda error: None)
+
+    def _renew_when_due(self, now_ns: int) -> None:
+        is_busy = self._is_renewing or self._is_syncing or self._is_merging
+        if is_busy or now_ns < self._renew_at_ns:
+            return
+        self._renew(self._worker)
+
+    def _renew(self, worker: Background) -> None:
+        """Have a new journal begun that tells all that memory knows."""
+        number, directory = self._next_number, self._directory
+        self._next_number += 1
+        channels = [(channel, progress.copy()) for channel, progress in self._channels.items()]
+        self._entries.clear()
+        self._is_renewing = True
+        made: JournalFile | None = None
+
+        def job() -> None:
+            nonlocal made
+            made = JournalFile.begin_with(directory, number, channels, self._files)
+
+        def done(error: Exception | None) -> None:
+            self._is_renewing = False
+            if made is not None:
+                self._renewed(made)
+                return
+            # Its name may be there: it goes with the next merge.
+            self._old_journals[number] = 0
+            self._renew_failed(error)
+
+        worker.submit(job, done)
+
+    def _renew_now(self) -> None:
+        """The same in this thread: the process is about to end."""
+        if not (self._is_renewing or self._is_syncing or self._is_merging):
+            self._renew(InlineBackground())
+
+    def _renewed(self, file: JournalFile) -> None:
+        logger.warning("progress journal begun anew number=%d bytes=%d", file.number, file.at)
+        self._file = file
+        self.error = None
+        self.entry_count += 1
+        self._used_ns = self._clock.monotonic_ns()
+        self._write()
+        if self._awaiting:
+            self._start_sync()
+
+    def _renew_failed(self, error: Exception | None) -> None:
+        self._entries.clear()
+        self.error = self._failure(error)
+        self._renew_at_ns = self._clock.monotonic_ns() + self._renew_wait_ns
+        if isinstance(error, OSError) and error.errno in _FULL:
+            if self.reserve.give_up():
+                self._renew_at_ns = 0
+        else:
+            self._renew_wait_ns = min(2 * self._renew_wait_ns, RENEW_WAIT_MAX_NS)
+            if error is not None:
+                self.faults.note(error, self._clock.time_ns())
+
+    def _settle_awaiting(self, error: StorageError | None) -> None:
+        awaiting, self._awaiting = self._awaiting, []
+        for ticket in awaiting:
+            ticket.resolve() if error is None else ticket.reject(error)

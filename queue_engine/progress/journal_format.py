@@ -1,0 +1,196 @@
+"""The progress journal's bytes: what channels did, in the order they did it.
+
+    log/progress/00000012.journal
+
+    | magic "PJRN" | version u8 = 1 | 3 zero | number u64 | salt u64 | 4 zero | CRC u32 |      32 bytes
+      0              4                5        8            16         24       28
+    | entry bytes u32 | CRC u32 | entries …      one block for each write
+
+    entry, 32 bytes:  | op u8 | 1 zero | made u16 | channel u32 | first offset u64 | count u64 | value i64 |
+                        0       1        2          4             8                  16          24
+
+    op            first, count                 value
+    1 deliver     what was sent                made: deliveries with this one
+    2 ack         what is settled
+    3 requeue     what waits again
+    4 defer       what waits for a time        due, Unix ns, 0 at once; made: deliveries so far
+    5 empty       all below first is settled
+    6 seek        first is the new place       epoch
+    7 known       journal number `first` was on the disk up to its byte `count` when this was written
+    8 snapshot    what stands before this, in this or any other file, is void: each channel follows anew
+
+7 and 8 have channel 0. Big-endian. The header's CRC-32C covers all before it, a block's covers the journal's number and
+salt, the block's place in the file (u64 each) and its entries. So each block is trusted or not by itself, and those
+behind a damaged one are found: a block begins at a multiple of 8. A block that does not hold is damage where a `known`,
+or the floors of a clean stop, says that its place was on the disk; elsewhere it is a write that was not finished.
+
+To change the format: the next version number, with magic, version and CRC at the same places of the header; read every
+older version for ever. A version that is not known stops the start.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.vocabulary.errors import NewerFormatError
+
+VERSION = 1
+_MAGIC = b"PJRN"
+HEADER_BYTES = 32
+BLOCK_HEADER_BYTES = 8
+ENTRY_BYTES = 32
+
+DELIVER = 1
+ACK = 2
+REQUEUE = 3
+DEFER = 4
+EMPTY = 5
+SEEK = 6
+KNOWN = 7
+SNAPSHOT = 8
+_OPS = frozenset(range(DELIVER, SNAPSHOT + 1))
+
+_header = struct.Struct(">4sB3xQQ4x")
+_block_header = struct.Struct(">II")
+_place = struct.Struct(">QQQ")
+_entry = struct.Struct(">BxHIQQq")
+pack_entry = _entry.pack  # op, made, channel, first, count, value
+
+
+class Entry(NamedTuple):
+    op: int
+    made: int
+    channel: int
+    first: int
+    amount: int
+    value: int
+
+
+def encode_header(number: int, salt: int) -> bytes:
+    header = _header.pack(_MAGIC, VERSION, number, salt)
+    return header + crc32c(header).to_bytes(4, "big")
+
+
+def encode_block(entries: list[bytes], *, number: int, salt: int, at: int) -> bytes:
+    """The block that is written at byte `at` of the file."""
+    data = b"".join(entries)
+    return _block_header.pack(len(data), crc32c(data, crc32c(_place.pack(number, salt, at)))) + data
+
+
+@dataclass(slots=True)
+class JournalContent:
+    """What a journal's bytes tell. entries: of all blocks that hold, in order. first_hole: where the first block stands
+    that does not hold, the journal's end when all do, 0 when not even the header holds. hole_bytes: of blocks that do
+    not hold and have one behind them that does. end: behind the last block that holds. salt: as the header tells.
+    is_header_whole: whether that holds."""
+
+    entries: list[Entry] = field(default_factory=list)
+    first_hole: int = 0
+    hole_bytes: int = 0
+    end: int = HEADER_BYTES
+    salt: int = 0
+    is_header_whole: bool = False
+
+    @property
+    def is_snapshot(self) -> bool:
+        return bool(self.entries) and self.entries[0].op == SNAPSHOT
+
+
+def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
+    """What journal `number` tells, whose file at `path` holds `data`. Raises StorageError for a version that is not
+    known."""
+    content = JournalContent()
+    header = data[: HEADER_BYTES - 4]
+    if len(header) < HEADER_BYTES - 4:
+        return content
+    magic, version, its_number, content.salt = _header.unpack(header)
+    holds = crc32c(header).to_bytes(4, "big") == data[HEADER_BYTES - 4 : HEADER_BYTES]
+    if holds and magic == _MAGIC and version != VERSION:
+        raise NewerFormatError(path, version, VERSION)
+    content.is_header_whole = holds and (magic, its_number) == (_MAGIC, number)
+    if content.is_header_whole:
+        content.first_hole = HEADER_BYTES
+    # Where the header is damaged, blocks that hold bear out its salt.
+    at = HEADER_BYTES
+    while at + BLOCK_HEADER_BYTES <= len(data):
+        size = _block_at(data, at, number, content.salt)
+        if not size:
+            found = _next_block(data, at + 8, number, content.salt)
+            if found is None:
+                break
+            content.hole_bytes += found - at
+            at = found
+            continue
+        block = data[at + BLOCK_HEADER_BYTES : at + BLOCK_HEADER_BYTES + size]
+        content.entries += [Entry(*fields) for fields in _entry.iter_unpack(block)]
+        at += BLOCK_HEADER_BYTES + size
+        if not content.hole_bytes and content.is_header_whole:
+            content.first_hole = at
+        content.end = at
+    return content
+
+
+def _block_at(data: bytes, at: int, number: int, salt: int) -> int:
+    """The bytes of entries in the block at `at`, 0 when none holds there."""
+    size: int
+    size, crc = _block_header.unpack_from(data, at)
+    start = at + BLOCK_HEADER_BYTES
+    if not size or size % ENTRY_BYTES or size > len(data) - start or data[start] not in _OPS:
+        return 0
+    return size if crc32c(data[start : start + size], crc32c(_place.pack(number, salt, at))) == crc else 0
+
+
+def _next_block(data: bytes, at: int, number: int, salt: int) -> int | None:
+    """Where the next block stands that holds."""
+    for place in range(at, len(data) - BLOCK_HEADER_BYTES - ENTRY_BYTES + 1, BLOCK_HEADER_BYTES):
+        if _block_at(data, place, number, salt):
+            return place
+    return None
+
+
+def known_upto(entries: Iterable[Entry]) -> dict[int, int]:
+    """Journal number → the byte up to which it was on the disk, as far as these entries tell."""
+    known: dict[int, int] = {}
+    for entry in entries:
+        if entry.op == KNOWN:
+            known[entry.first] = max(known.get(entry.first, 0), entry.amount)
+    return known
+
+
+def pack_known(number: int, upto: int) -> bytes:
+    return pack_entry(KNOWN, 0, 0, number, upto, 0)
+
+
+def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[bytes]:
+    """The entries that make every channel's progress what it is, whatever stood before."""
+    yield pack_entry(SNAPSHOT, 0, 0, 0, 0, 0)
+    for channel, progress in channels:
+        floor, cursor = progress.floor, progress.cursor
+        yield pack_entry(SEEK, 0, channel, floor, 0, progress.epoch)
+        for first, count in progress.settled_between(floor, cursor):
+            yield pack_entry(ACK, 0, channel, first, count, 0)
+        for first, count, made in progress.unsettled_between(floor, cursor):
+            yield pack_entry(DELIVER, made, channel, first, count, 0)
+        for offset, due_ns in progress.deferred.items():
+            yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
+
+
+def apply(entry: Entry, progress: ChannelProgress) -> None:
+    """Let a channel's progress go through what an entry tells."""
+    op, made, _, first, count, value = entry
+    if op == DELIVER:
+        progress.delivered(first, count, made)
+    elif op == ACK:
+        progress.settled(first, count)
+    elif op == REQUEUE:
+        progress.requeued(first, count)
+    elif op == DEFER:
+        progress.deferred_until(first, count, made, value)
+    elif op == EMPTY:
+        progress.emptied(first)
+    elif op == SEEK:
+        progress.sought(first, value)

@@ -1,0 +1,158 @@
+"""One merge: what journals told is put into floors and index segments, and the journals go.
+
+In this order, so that a crash at any step leaves what can be read: changed segments replaced, floors replaced, the old
+journals removed, segments without content removed. Where the new floors lie above what old segments tell, they are
+replaced first, with the old journals still to be applied. Replaying a journal over what came of it changes nothing, so
+a merge may end anywhere and be done again.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from queue_engine.disk.files import Files
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.floors import FLOORS_NAME, Floors, encode_floors
+from queue_engine.progress.journal_file import journal_path
+from queue_engine.progress.queue_index import (
+    INDEX_OFFSETS,
+    IndexContent,
+    encode_index,
+    index_contents,
+    index_directory,
+    index_path,
+    remove_directory,
+)
+
+Dirty = dict[int, set[int]]
+"""Channel → index segments."""
+
+
+@dataclass(slots=True)
+class ProgressFiles:
+    """What there is beside the journals. on_disk: index segments that may be there. listed: (channel, index) → offsets
+    settled, as the floors on the disk list them. floors_journal: the first journal that is to be applied to those
+    floors; None without floors."""
+
+    directory: str
+    on_disk: Dirty = field(default_factory=dict)
+    listed: dict[tuple[int, int], int] = field(default_factory=dict)
+    floors_journal: int | None = None
+
+    @property
+    def floors_path(self) -> str:
+        return os.path.join(self.directory, FLOORS_NAME)
+
+
+class ProgressMerge:
+    """Composed on the engine's thread, `run` by the worker, settled on the engine's thread again.
+
+    dirty: what changed since the last merge. gone: channels that are not there any more.
+    """
+
+    def __init__(
+        self,
+        there: ProgressFiles,
+        channels: Mapping[int, ChannelProgress],
+        dirty: Dirty,
+        *,
+        old_journals: Sequence[int],
+        new_journal: int,
+        files: Files,
+        removable: frozenset[str] = frozenset(),
+    ) -> None:
+        """old_journals: what they tell is in `channels`; they are on the disk before `run`. removable: paths of files
+        that tell nothing beyond that."""
+        self.removable = removable
+        self.dirty = dirty
+        self.old_journals = old_journals
+        self.gone = [number for number in dirty if number not in channels]
+        self._there = there
+        self._files = files
+        self._new_journal = new_journal
+        self._base_journal = old_journals[0] if there.floors_journal is None else there.floors_journal
+        self._floors_journal = there.floors_journal
+        self._floors = {number: (one.floor, one.cursor, one.epoch) for number, one in channels.items()}
+        self._written: list[tuple[int, int, IndexContent]] = []
+        self._removed: list[tuple[int, int]] = []
+        self._listed = {place: count for place, count in there.listed.items() if place[0] in channels}
+        self._find_changes(channels)
+
+    def _find_changes(self, channels: Mapping[int, ChannelProgress]) -> None:
+        """The segments to write, and those to remove, as of now."""
+        written, removed = self._written, self._removed
+        for channel, indexes in self.dirty.items():
+            progress = channels.get(channel)
+            if not indexes and progress is not None:
+                continue  # nothing was done to it
+            on_disk = self._there.on_disk.get(channel, set())
+            contents = {} if progress is None else index_contents(progress)
+            for index in sorted(indexes & contents.keys()):
+                written.append((channel, index, contents[index]))
+                self._listed[channel, index] = contents[index].settled_count
+            for index in sorted(on_disk - contents.keys()):
+                removed.append((channel, index))
+                if progress is not None and (index + 1) * INDEX_OFFSETS > progress.floor:
+                    # Above the floor an old segment would speak for messages that are to come again.
+                    written.append((channel, index, IndexContent({}, {}, {})))
+        for place in removed:
+            self._listed.pop(place, None)
+
+    def run(self) -> None:
+        """Raises OSError; then the old journals are there, and another merge does this one's work, too."""
+        there, files = self._there, self._files
+        if self._written:
+            self._write_floors_first()
+            self._floors_journal = self._base_journal
+            self._write_segments(self._written)
+        self._replace_floors(self._new_journal, self._listed)
+        self._floors_journal = self._new_journal
+        for number in self.old_journals:
+            self._unlink(journal_path(there.directory, number))
+        for channel, index in self._removed:
+            self._unlink(index_path(there.directory, channel, index))
+        for path in self.removable:
+            self._unlink(path)
+        for channel in self.gone:
+            remove_directory(index_directory(there.directory, channel), files)
+        files.sync_directory(there.directory)
+
+    def settle(self, *, is_done: bool) -> None:
+        """It was run, or failed: what there is now."""
+        there = self._there
+        there.floors_journal = self._floors_journal
+        for channel, index, _ in self._written:
+            # Also when it failed: they may be there, and the next merge must replace or remove them.
+            there.on_disk.setdefault(channel, set()).add(index)
+        if self._floors_journal == self._new_journal:
+            there.listed = self._listed
+        if is_done:
+            for channel, index in self._removed:
+                there.on_disk.get(channel, set()).discard(index)
+            for channel in self.gone:
+                there.on_disk.pop(channel, None)
+
+    def _write_floors_first(self) -> None:
+        """Segments tell nothing of what lies below the new floors, so a crash must not find them with older floors.
+        The journals that are being merged still apply."""
+        self._replace_floors(self._base_journal, self._there.listed)
+
+    def _replace_floors(self, journal: int, listed: dict[tuple[int, int], int]) -> None:
+        self._files.replace(self._there.floors_path, encode_floors(Floors(journal, self._floors, listed)))
+
+    def _write_segments(self, written: list[tuple[int, int, IndexContent]]) -> None:
+        directory, files = self._there.directory, self._files
+        known: set[int] = set()
+        for channel, index, content in written:
+            if channel not in known:
+                known.add(channel)
+                files.make_directory(index_directory(directory, channel))
+            files.replace(index_path(directory, channel, index), encode_index(channel, index, content))
+        if known:
+            files.sync_directory(directory)
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self._files.unlink(path)
+        except FileNotFoundError:
+            pass

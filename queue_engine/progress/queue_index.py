@@ -1,0 +1,182 @@
+"""Queue index segments: what every channel had done when the progress journal was merged.
+
+    log/progress/CHANNEL/00000007.index      offsets 7 × 16,384 up to 8 × 16,384 of channel number CHANNEL
+
+    | magic "PIDX" | version u8 = 1 | 3 zero | channel u32 | index u32 | pages u16 | many u16 | deferred u32 | CRC u32 |
+      0              4                5        8             12          16          18         20            24
+    pages:     | number of the page in the segment u16 | 1,024 bytes, one an offset |
+               0 nothing, 1 to 253 deliveries made (253: see many), 255 settled
+    many:      | offset u64 | deliveries made u16 |
+    deferred:  | offset u64 | due i64, Unix ns, 0 at once |
+
+A start looks for newer versions in the floors file before it changes anything: who raises the version here raises that,
+too. Big-endian. The CRC is CRC-32C over all other bytes of the file. A segment that the floors (`floors.py`) don't list
+and that is absent says that nothing of it was delivered or settled; one that is settled altogether is removed only
+after the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) To change the format: the next
+version number, with magic, version and CRC where they are; read every older version for ever.
+"""
+
+import os
+import struct
+from collections.abc import Container
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from queue_engine.disk.files import Files
+from queue_engine.progress.channel_progress import PAGE_OFFSETS, SETTLED, ChannelProgress
+from queue_engine.vocabulary.errors import NewerFormatError, StorageError
+
+INDEX_OFFSETS = 16_384
+_PAGES = INDEX_OFFSETS // PAGE_OFFSETS
+VERSION = 1
+_INDEX_MAGIC = b"PIDX"
+_INDEX_SUFFIX = ".index"
+_index_header = struct.Struct(">4sB3xIIHHI")
+_page_header = struct.Struct(">H")
+_many_entry = struct.Struct(">QH")
+_deferred_entry = struct.Struct(">Qq")
+_SIZE_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class IndexContent:
+    """What one index segment holds: pages by their number within the channel."""
+
+    pages: dict[int, bytes]
+    many: dict[int, int]
+    deferred: dict[int, int]
+
+    @property
+    def settled_count(self) -> int:
+        """How many offsets it tells to be settled."""
+        return sum(page.count(SETTLED) for page in self.pages.values())
+
+
+def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
+    """A copy of all that a channel's index segments have to hold, by index number."""
+    floor = progress.floor
+    contents: dict[int, IndexContent] = {}
+
+    def content(index: int) -> IndexContent:
+        return contents.setdefault(index, IndexContent({}, {}, {}))
+
+    for number, page in progress.pages.items():
+        below = max(0, floor - number * PAGE_OFFSETS)
+        above = bytes(page[below:])
+        if any(above):
+            content(number // _PAGES).pages[number] = bytes(below) + above
+    for offset, made in progress.many.items():
+        content(offset // INDEX_OFFSETS).many[offset] = made
+    for offset, due_ns in progress.deferred.items():
+        content(offset // INDEX_OFFSETS).deferred[offset] = due_ns
+    return contents
+
+
+def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
+    header = _index_header.pack(
+        _INDEX_MAGIC, VERSION, channel, index, len(content.pages), len(content.many), len(content.deferred)
+    )
+    parts = []
+    for number, page in sorted(content.pages.items()):
+        parts += [_page_header.pack(number - index * _PAGES), page]
+    parts += [_many_entry.pack(*entry) for entry in sorted(content.many.items())]
+    parts += [_deferred_entry.pack(*entry) for entry in sorted(content.deferred.items())]
+    rest = b"".join(parts)
+    return header + crc32c(rest, crc32c(header)).to_bytes(4, "big") + rest
+
+
+def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
+    """What an index segment holds; None when its bytes are not what was written for this channel and index. Raises
+    StorageError for a version that is not known."""
+    at = _index_header.size + 4
+    if len(data) < at:
+        return None
+    header, crc, rest = data[: at - 4], data[at - 4 : at], data[at:]
+    if crc32c(rest, crc32c(header)).to_bytes(4, "big") != crc:
+        return None
+    magic, version, its_channel, its_index, page_count, many_count, deferred_count = _index_header.unpack(header)
+    if magic == _INDEX_MAGIC and version != VERSION:
+        raise NewerFormatError(index_path("log/progress", channel, index), version, VERSION)
+    if (magic, version, its_channel, its_index) != (_INDEX_MAGIC, VERSION, channel, index):
+        return None
+    content = IndexContent({}, {}, {})
+    at = 0
+    for _ in range(page_count):
+        number = _page_header.unpack_from(rest, at)[0] + index * _PAGES
+        content.pages[number] = rest[at + 2 : at + 2 + PAGE_OFFSETS]
+        at += 2 + PAGE_OFFSETS
+    for _ in range(many_count):
+        offset, made = _many_entry.unpack_from(rest, at)
+        content.many[offset] = made
+        at += _many_entry.size
+    for _ in range(deferred_count):
+        offset, due_ns = _deferred_entry.unpack_from(rest, at)
+        content.deferred[offset] = due_ns
+        at += _deferred_entry.size
+    return content
+
+
+def add_to(progress: ChannelProgress, content: IndexContent) -> None:
+    """Give a channel what one of its index segments holds."""
+    for number, page in content.pages.items():
+        if (number + 1) * PAGE_OFFSETS > progress.floor:
+            progress.pages[number] = bytearray(page)
+            used = len(page.rstrip(b"\0"))
+            progress.cursor = max(progress.cursor, number * PAGE_OFFSETS + used)
+    progress.many.update({offset: made for offset, made in content.many.items() if offset >= progress.floor})
+    progress.deferred.update({offset: due for offset, due in content.deferred.items() if offset >= progress.floor})
+
+
+def index_directory(directory: str, channel: int) -> str:
+    return os.path.join(directory, str(channel))
+
+
+def index_path(directory: str, channel: int, index: int) -> str:
+    return os.path.join(directory, str(channel), f"{index:08d}{_INDEX_SUFFIX}")
+
+
+def indexes_on_disk(directory: str, channel: int, files: Files) -> list[int]:
+    """The numbers of a channel's index segments. Raises StorageError."""
+    names = names_in(index_directory(directory, channel), files)
+    stems = [name.removesuffix(_INDEX_SUFFIX) for name in names if name.endswith(_INDEX_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def names_in(directory: str, files: Files) -> list[str]:
+    """The names in a directory, none when there is no such. Raises StorageError."""
+    try:
+        return files.listdir(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise StorageError(f"{directory} can't be read: {exc}") from exc
+
+
+def remove_unknown(directory: str, known: Container[int], files: Files) -> int:
+    """Remove the index segments of channels that are not in `known`, deleted before a crash could finish it; returns
+    of how many channels. Raises OSError."""
+    removed = 0
+    for name in files.listdir(directory):
+        if name.isascii() and name.isdigit() and int(name) not in known:
+            remove_directory(index_directory(directory, int(name)), files)
+            removed += 1
+    return removed
+
+
+def remove_directory(directory: str, files: Files) -> None:
+    """Remove a channel's index segments, if there are any. Raises OSError."""
+    try:
+        for name in files.listdir(directory):
+            files.unlink(os.path.join(directory, name))
+        files.remove_directory(directory)
+    except FileNotFoundError:
+        pass
+
+
+def read_file(files: Files, path: str) -> bytes:
+    """All bytes of a file, none when there is no file. Raises StorageError."""
+    try:
+        return files.read_whole(path, _SIZE_MAX) or b""
+    except OSError as exc:
+        raise StorageError(f"{path} can't be read: {exc}") from exc

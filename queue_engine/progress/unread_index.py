@@ -1,0 +1,137 @@
+"""Index segments that can't be read: set aside, unchanged, until they can be, or an operator removes them.
+
+    log/progress/CHANNEL/00000007.index.unread0       as 00000007.index was, when a start could not read it
+
+What it tells is missing in its channel's progress, so that channel is fenced: it would deliver what was finished. What
+the channel does meanwhile goes to the journal, and to a segment of the old name. Once the file can be read, what it
+tells is added, and it goes with the merge that writes that down.
+"""
+
+import os
+from collections.abc import Mapping
+
+from queue_engine.disk.files import Files
+from queue_engine.progress.channel_progress import PAGE_OFFSETS, SETTLED, ChannelProgress
+from queue_engine.progress.queue_index import IndexContent, decode_index, index_directory, index_path, names_in
+from queue_engine.vocabulary.errors import StorageError
+
+_UNREAD = ".index.unread"
+
+Unread = dict[str, int]
+"""Path → number of the index segment."""
+
+
+def unread_on_disk(directory: str, channel: int, files: Files) -> Unread:
+    """What an earlier start set aside of a channel. Raises StorageError."""
+    found: Unread = {}
+    for name in names_in(index_directory(directory, channel), files):
+        stem, is_unread, _ = name.partition(_UNREAD)
+        if is_unread and stem.isascii() and stem.isdigit():
+            found[os.path.join(index_directory(directory, channel), name)] = int(stem)
+    return found
+
+
+def is_aside(path: str) -> bool:
+    """Whether this is the name of one that was set aside."""
+    return _UNREAD in os.path.basename(path)
+
+
+def _renamed(path: str, files: Files) -> str:
+    """Give an index segment another name, durably; returns it. Raises OSError."""
+    number = 0
+    while files.size_of(aside := f"{path}.unread{number}") is not None:
+        number += 1
+    files.rename(path, aside)
+    files.sync_directory(os.path.dirname(path))
+    return aside
+
+
+def read_unread(path: str, files: Files) -> bytes:
+    """The file's bytes, none when somebody removed it. Raises StorageError."""
+    try:
+        return files.read_whole(path, 1 << 30) or b""
+    except OSError as exc:
+        raise StorageError(
+            f"{path} can't be read ({exc.strerror}): the channel would deliver what was finished. When the disk can't "
+            "be mended, remove that file: it does so then"
+        ) from exc
+
+
+def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
+    """Give a channel what it did not know; what it knows is newer."""
+    for number, page in sorted(content.pages.items()):
+        first = number * PAGE_OFFSETS
+        at = 0
+        while at < len(page):
+            value, start = page[at], at
+            while at < len(page) and page[at] == value:
+                at += 1
+            if value == SETTLED:
+                progress.settled(first + start, at - start)
+            elif value:
+                for offset in range(max(first + start, progress.floor), first + at):
+                    if not progress.is_settled(offset) and not progress.made_at(offset):
+                        progress.delivered(offset, 1, content.many.get(offset, value))
+    for offset, due_ns in content.deferred.items():
+        is_newer = offset < progress.floor or progress.is_settled(offset) or offset in progress.deferred
+        if not is_newer and progress.made_at(offset) <= _made(content, offset):
+            progress.deferred_until(offset, 1, 0, due_ns)
+
+
+def _made(content: IndexContent, offset: int) -> int:
+    page = content.pages.get(offset // PAGE_OFFSETS)
+    return content.many.get(offset, page[offset % PAGE_OFFSETS] if page is not None else 0)
+
+
+class UnreadIndexes:
+    """Those of all channels of one log. Belongs to the engine's thread.
+
+    removable: paths of files that the next merge makes needless.
+    """
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._unread: dict[int, Unread] = {}
+        self._reasons: dict[int, StorageError] = {}
+        self.removable: set[str] = set()
+
+    def set_aside(
+        self, unread: Mapping[int, Unread], reasons: Mapping[int, StorageError], on_disk: dict[int, set[int]]
+    ) -> None:
+        """A start could not read these, by channel: nothing is to be written over them. on_disk: the segments of each
+        channel, from which they are taken. Raises OSError."""
+        self._reasons |= reasons
+        for channel, paths in unread.items():
+            for path, index in paths.items():
+                is_in_place = path == index_path(self._directory, channel, index)
+                self._unread.setdefault(channel, {})[_renamed(path, self._files) if is_in_place else path] = index
+                if is_in_place:
+                    on_disk[channel].discard(index)
+
+    def note(self, reasons: Mapping[int, StorageError]) -> None:
+        """Of these channels all is unknown, and of no other."""
+        self._reasons = dict(reasons)
+
+    def reason(self, channel: int) -> StorageError | None:
+        """Why the progress of a channel is not all known; None when it is."""
+        return self._reasons.get(channel)
+
+    def read_again(self, channel: int, progress: ChannelProgress) -> set[int]:
+        """Add what can be read by now; returns the segments that are to be written. Raises StorageError when something
+        still can't be read."""
+        added: set[int] = set()
+        for path, index in list(self._unread.get(channel, {}).items()):
+            content = decode_index(read_unread(path, self._files), channel, index)
+            if content is not None:
+                add_missing(progress, content)
+                added.add(index)
+            self.removable.add(path)
+            del self._unread[channel][path]
+        self.forget(channel)
+        return added
+
+    def forget(self, channel: int) -> None:
+        """The channel is gone, or was moved: what they tell is of no use any more."""
+        self.removable.update(self._unread.pop(channel, {}))
+        self._reasons.pop(channel, None)

@@ -1,0 +1,1 @@
+"""Who reads a topic of the log without consuming: holds and cursors."""

@@ -1,0 +1,205 @@
+"""Pipeline cursors: how far a reader of the log, such as the archive, has come with a topic. The log keeps the rest.
+
+    log/cursors.json
+    {"version": 1,
+     "cursors": [{"topic": "orders", "number": 7, "id_base": 912…, "cursor": "archive", "offset": 1200,
+                  "created_ms": 1800000000000, "gaps": [GAP, …]}, …],
+     "ended": [{…as above, "next_offset": 1400 or null, "reason": "deleted", "at_ms": 1800000000000}, …]} LF
+    CRC-32C of the line before, without its LF, as 8 hex digits LF
+
+    GAP: {"first_offset": 300, "next_offset": 900, "reason": "retention", "at_ms": 1800000000000}
+
+`number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is what was given up: offsets from
+`first_offset` up to but not including `next_offset` were let go before the reader had them. `ended` are cursors that
+are no more, the oldest first: each gave up what lay between its `offset` and `next_offset` (null: nobody knows where
+the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
+
+The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it; what holds for that
+time is said in `keepers.py`. What the disk refuses is taken back. A topic's deletion is told here once topology.json
+tells it; where this file did not come to tell it, the next start ends the cursors. (Up to 897736b it was the other way
+round: where topology.json did not come to tell it, the cursors are there again.)
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from queue_engine.disk.background import Background
+from queue_engine.disk.checked_line import decode_versioned, encode_line
+from queue_engine.disk.files import Files
+from queue_engine.readers.keepers import Keepers
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.errors import LimitError
+from queue_engine.vocabulary.ticket import Ticket
+
+CURSORS_NAME = "cursors.json"
+VERSION = 1
+CURSORS_MAX = 10_000
+# What is told of the past: the newest.
+GAPS_MAX = 100
+ENDED_MAX = 1_000
+
+# Why messages were given up.
+RETENTION = "retention"
+LOST = "lost"
+DELETED = "deleted"
+TOPIC_DELETED = "topic deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class CursorGap:
+    """Messages from `first_offset` up to but not including `next_offset` were given up at `at_ms` (Unix)."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything before `offset` is passed. The topic's identity is its number and id base."""
+
+    topic: str
+    topic_number: int
+    id_base: int
+    name: str
+    offset: int
+    created_ms: int
+    gaps: tuple[CursorGap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCursor:
+    """A cursor that is no more; it gave up what lies between its offset and `next_offset`."""
+
+    cursor: Cursor
+    next_offset: int | None
+    reason: str
+    at_ms: int
+
+
+class Cursors(Keepers[Cursor]):
+    """All cursors of one log. Belongs to the engine's thread.
+
+    ended: those that are no more, the oldest first.
+    """
+
+    def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
+        super().__init__(os.path.join(directory, CURSORS_NAME), files=files, clock=clock, worker=worker)
+        self.ended: list[EndedCursor] = []
+
+    def get(self, topic_number: int, name: str) -> Cursor | None:
+        """Raises StorageError while the file can't be read."""
+        self._check_read()
+        return self._named.get(topic_number, {}).get(name)
+
+    def saved(self) -> Ticket:
+        """Done when all that was done so far is durable."""
+        return self._file.saved()
+
+    def create(self, topic: str, topic_number: int, id_base: int, name: str, offset: int) -> Ticket:
+        """A new cursor; there is none of that name. Raises LimitError when there are too many."""
+        if len(self) >= CURSORS_MAX:
+            raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
+        cursor = Cursor(topic, topic_number, id_base, name, offset, self._now_ms())
+        self._put(cursor)
+        return self._save_or(lambda: self._put_back(None, cursor))
+
+    def move(self, cursor: Cursor, offset: int) -> Ticket:
+        """Everything before `offset` is passed; nothing changes when more is already. The ticket is done when that is
+        durable."""
+        if offset <= cursor.offset:
+            return self.saved()
+        moved = replace(cursor, offset=offset)
+        self._put(moved)
+        return self._save_or(lambda: self._put_back(cursor, moved))
+
+    def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
+        """Go on at `next_offset`; what lies before it becomes a gap."""
+        gap = CursorGap(cursor.offset, next_offset, reason, self._now_ms())
+        gaps = list(cursor.gaps)
+        if gaps and gaps[-1].next_offset == gap.first_offset and gaps[-1].reason == reason:
+            # The reader stands still, and more is given up with time.
+            gap = replace(gap, first_offset=gaps.pop().first_offset)
+        self._put(replace(cursor, offset=next_offset, gaps=(*gaps, gap)[-GAPS_MAX:]))
+        return self._file.save()
+
+    def delete(self, cursor: Cursor, end_offset: int) -> Ticket:
+        """End a cursor. end_offset: the topic's."""
+        self._remove(cursor)
+        ended = EndedCursor(cursor, end_offset, DELETED, self._now_ms())
+        self._end([ended])
+
+        def undo() -> None:
+            self.ended = [one for one in self.ended if one is not ended]
+            self._bring_back(cursor)
+
+        return self._save_or(undo)
+
+    def forget_topic(self, topic_number: int, end_offset: int) -> None:
+        """The topic was deleted; it ended at `end_offset`."""
+        removed = self._remove_topic(topic_number)
+        if removed:
+            now_ms = self._now_ms()
+            self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in removed])
+            self._file.save()
+
+    def _encoded(self) -> bytes:
+        return encode_cursors(self.all(), self.ended)
+
+    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+        found = decode_cursors(data, self._file.path)
+        if found is None:
+            return False
+        cursors, ended = found
+        gone = [one for one in cursors if one.topic_number not in known]
+        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in known]
+        for cursor in [*(one for one in cursors if one.topic_number in known), *(one.cursor for one in back)]:
+            self._put(cursor)
+        self.ended = [one for one in ended if one not in back]
+        self._end([EndedCursor(one, None, TOPIC_DELETED, self._now_ms()) for one in gone])
+        if gone or back:
+            self._file.note_changed()
+        return True
+
+    def _end(self, ended: list[EndedCursor]) -> None:
+        self.ended = [*self.ended, *ended][-ENDED_MAX:]
+
+
+def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> bytes:
+    """The file's content."""
+    listed = [_row_of(one) for one in cursors]
+    past = [
+        {**_row_of(one.cursor), "next_offset": one.next_offset, "reason": one.reason, "at_ms": one.at_ms}
+        for one in ended
+    ]
+    return encode_line({"version": VERSION, "cursors": listed, "ended": past})
+
+
+def decode_cursors(data: bytes, path: str = CURSORS_NAME) -> tuple[list[Cursor], list[EndedCursor]] | None:
+    """The cursors of the file's content, and those that ended; None when it is not what was written. Raises
+    NewerFormatError."""
+    content = decode_versioned(data, path, VERSION)
+    if content is None:
+        return None
+    ended = [EndedCursor(_cursor_of(row), row["next_offset"], row["reason"], row["at_ms"]) for row in content["ended"]]
+    return [_cursor_of(row) for row in content["cursors"]], ended
+
+
+def _row_of(cursor: Cursor) -> dict[str, Any]:
+    return {
+        "topic": cursor.topic,
+        "number": cursor.topic_number,
+        "id_base": cursor.id_base,
+        "cursor": cursor.name,
+        "offset": cursor.offset,
+        "created_ms": cursor.created_ms,
+        "gaps": cursor.gaps,
+    }
+
+
+def _cursor_of(row: Mapping[str, Any]) -> Cursor:
+    gaps = tuple(CursorGap(**gap) for gap in row["gaps"])
+    return Cursor(row["topic"], row["number"], row["id_base"], row["cursor"], row["offset"], row["created_ms"], gaps)

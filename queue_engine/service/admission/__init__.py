@@ -1,0 +1,1 @@
+"""What is let in: connections, bodies in progress, acts, new topics."""

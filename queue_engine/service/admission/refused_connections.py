@@ -1,0 +1,53 @@
+"""Connections beyond the most there may be: counted, and told in the log once a minute at most."""
+
+import logging
+from typing import Protocol
+
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+
+logger = logging.getLogger(__name__)
+
+LOG_INTERVAL_NS = 60 * NS_PER_S
+
+
+class IdleConnection(Protocol):
+    """One that waits for its client to ask again."""
+
+    def close_when_idle(self) -> None: ...
+
+
+class RefusedConnections:
+    """Of one listener, which `who` names: "NSQ clients". told: those that are being answered why. idle: those that
+    wait for another request and can be closed for who asks now, the longest idle first."""
+
+    def __init__(self, who: str, connections_max: int, clock: Clock) -> None:
+        self.connections_max = connections_max
+        self.told: set[object] = set()
+        self.idle: dict[IdleConnection, None] = {}
+        self._who = who
+        self._clock = clock
+        self._count = 0  # since the last line
+        self._next_line_ns = 0
+
+    def make_room(self) -> bool:
+        """Close the connection that is idle for longest; whether there was one."""
+        for connection in self.idle:
+            del self.idle[connection]
+            connection.close_when_idle()
+            return True
+        return False
+
+    def note(self) -> None:
+        """One more was refused."""
+        self._count += 1
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._next_line_ns:
+            logger.warning(
+                "connections of %s refused: %d more than the %d that there may be at once (--max-connections, and the "
+                "limit of descriptors)",
+                self._who,
+                self._count,
+                self.connections_max,
+            )
+            self._count = 0
+            self._next_line_ns = now_ns + LOG_INTERVAL_NS

@@ -1,0 +1,182 @@
+"""Acts on topics and channels over HTTP: nsqd's, moving a channel of the log, and letting what is fenced go on. All are
+audited."""
+
+from collections.abc import Callable
+from typing import Any
+
+from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.engine import Engine
+from queue_engine.service.http import log as http_log
+from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.query import Query, parse_query
+from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
+from queue_engine.vocabulary.names import is_reserved, is_valid_name
+from queue_engine.vocabulary.ticket import Ticket
+
+# The acts, by the last part of their path, in the engine's words.
+_VERBS = ("create", "delete", "empty", "pause", "unpause", "retry")
+
+_EMPTY = Response(200, b"")
+
+
+class ActRoutes:
+    """Answers acts, once they are as durable as they will be."""
+
+    def __init__(self, engine: Engine, audit: HttpAudit) -> None:
+        self._engine = engine
+        self._audit = audit
+        self.routes: dict[str, Route] = {"/channel/seek": ("POST", self._seek)}
+        for verb in _VERBS:
+            self.routes[f"/topic/{verb}"] = ("POST", self._topic_act)
+            self.routes[f"/channel/{verb}"] = ("POST", self._channel_act)
+
+    def _topic_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        verb = head.path.rpartition("/")[2]
+        query = self._act_query(head, f"{verb}_topic", answer)
+        if query is None:
+            return
+        topic = query.get("topic")
+        if topic is None:
+            self._audit.refuse(head, f"{verb}_topic", "", "", Refusal(400, "MISSING_ARG_TOPIC"), answer)
+        # The others find no topic of such a name, and say that.
+        elif verb in ("create", "empty") and not is_valid_name(topic):
+            self._audit.refuse(head, f"{verb}_topic", topic, "", Refusal(400, "INVALID_TOPIC"), answer)
+        elif verb == "create" and "storage" in query:
+            self._act(head, "create_topic", topic, "", answer, storage=query["storage"])
+        else:
+            self._act(head, f"{verb}_topic", topic, "", answer)
+
+    def _channel_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        verb = head.path.rpartition("/")[2]
+        action = f"{verb}_channel"
+        query = self._act_query(head, action, answer)
+        if query is None:
+            return
+        topic, channel = query.get("topic"), query.get("channel")
+        word = ""
+        if topic is None:
+            word = "MISSING_ARG_TOPIC"
+        elif not is_valid_name(topic):
+            word = "INVALID_ARG_TOPIC"
+        elif channel is None:
+            word = "MISSING_ARG_CHANNEL"
+        elif not is_valid_name(channel):
+            word = "INVALID_ARG_CHANNEL"
+        if word:
+            self._audit.refuse(head, action, topic or "", channel or "", Refusal(400, word), answer)
+        else:
+            assert topic is not None
+            assert channel is not None
+            details: dict[str, Any] = {}
+            try:
+                start = http_log.target_of(query, offset="start_offset", time_ms="start_time_ms", word="start")
+            except http_log.QueryError as exc:
+                refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+                self._audit.refuse(head, action, topic, channel, refusal, answer)
+                return
+            if verb == "create" and start is not None:
+                details["start"] = start
+            self._act(head, action, topic, channel, answer, **details)
+
+    def _seek(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = self._act_query(head, "rewind_channel", answer)
+        if query is None:
+            return
+        topic, channel = query.get("topic", ""), query.get("channel", "")
+        try:
+            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="to")
+            if target is None:
+                raise http_log.QueryError("where to is missing: offset, time_ms or to=start|end")
+            preview = self._engine.seek_preview(topic, channel, target)
+        except http_log.QueryError as exc:
+            refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+            self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
+            return
+        except PenstockError as exc:
+            self._audit.refuse(head, "rewind_channel", topic, channel, act_refusal(exc), answer)
+            return
+        done = http_log.seek_response(preview)
+        self._act(head, "rewind_channel", topic, channel, answer, done, target=target)
+
+    def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:
+        try:
+            return parse_query(head.raw_query)
+        except Refusal as refusal:
+            self._audit.refuse(head, action, "", "", refusal, answer)
+            return None
+
+    def _act(
+        self,
+        head: RequestHead,
+        action: str,
+        topic: str,
+        channel: str,
+        answer: Answer,
+        done_response: Response | None = None,
+        **details: Any,
+    ) -> None:
+        engine = self._engine
+        acts: dict[str, Callable[..., tuple[Outcome, Ticket]]] = {
+            "create_topic": engine.create_topic,
+            "delete_topic": engine.delete_topic,
+            "empty_topic": engine.empty_topic,
+            "pause_topic": engine.pause_topic,
+            "unpause_topic": engine.unpause_topic,
+            "retry_topic": engine.retry_topic,
+            "create_channel": engine.create_channel,
+            "delete_channel": engine.delete_channel,
+            "empty_channel": engine.empty_channel,
+            "pause_channel": engine.pause_channel,
+            "unpause_channel": engine.unpause_channel,
+            "retry_channel": engine.retry_channel,
+            "rewind_channel": engine.seek_channel,
+        }
+        names = (topic, channel) if channel else (topic,)
+
+        def act(act_id: str) -> None:
+            try:
+                outcome, ticket = acts[action](*names, **details)
+            except PenstockError as exc:
+                self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
+                return
+
+            def settled(done: Ticket) -> None:
+                if done.error is not None:
+                    self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
+                    return
+                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, act_id=act_id)
+                self._audit.tell(record)
+                answer(done_response or _EMPTY)
+
+            ticket.when_done(settled)
+
+        if not self._audit.asks_first:
+            act("")
+            return
+        try:
+            changes = self._changes_something(action, topic, channel)
+        except PenstockError as exc:
+            self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer)
+            return
+        if changes:
+            self._audit.begin(head, action, topic, channel, answer, act)
+        else:
+            self._audit.require_room()
+            act("")
+
+    def _changes_something(self, action: str, topic: str, channel: str) -> bool:
+        """False for what is to be created and there already. Raises PenstockError where there is nothing to act on: an
+        act that can't be done is no act that was begun."""
+        engine = self._engine
+        if action == "create_topic":
+            if is_reserved(topic):
+                raise ReservedTopicError(topic)
+            return topic not in engine.topics
+        owner = engine.topic(topic)
+        if action == "create_channel":
+            return channel not in owner.channels
+        if channel:
+            engine.channel(topic, channel)
+        return True

@@ -1,0 +1,248 @@
+"""nsqd's HTTP API over the engine: the same paths, parameters, status codes and words.
+
+An error is `{"message": "WORD"}` with nsqd's word; where a limit was passed or the disk refused, a `detail`
+beside it says so in a sentence. Beyond nsqd: a request that names an unknown host or comes from a foreign page is
+refused (`http_access.py`). Here is which path goes where, and what only asks the server about itself; the rest is
+answered by `http_publish.py`, `http_acts.py` and `http_reads.py`.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Generator
+
+import orjson
+
+from queue_engine.delivery.stats import ActRecord, EngineSnapshot
+from queue_engine.engine import HEALTHY, Engine
+from queue_engine.service.admission.act_gate import ActGate
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.creations import Creations
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.http.access import HostCheck
+from queue_engine.service.http.acts import ActRoutes
+from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.connection import (
+    JSON,
+    Answer,
+    BodyLimit,
+    ConnectionLimits,
+    HttpConnection,
+    RequestHead,
+    Response,
+    Route,
+    error_response,
+    internal_error,
+)
+from queue_engine.service.http.metrics import CONTENT_TYPE as METRICS
+from queue_engine.service.http.metrics import metrics_text
+from queue_engine.service.http.publish import PublishRoutes
+from queue_engine.service.http.query import BOOLEANS, parse_query
+from queue_engine.service.http.reads import ReadRoutes
+from queue_engine.service.http.refusals import Refusal
+from queue_engine.service.http.rules import TokenCheck, names_of
+from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+WRITE_TIMEOUT_MS = 30_000
+PATH_SHOWN_MAX = 80  # of a path that a stranger asks for
+MAX_DEFLATE_LEVEL = 6  # nsqd's default; compression itself is answered as off
+
+
+class HttpApi:
+    """Answers nsqd's HTTP requests on the engine's loop. Give `protocol_factory` to `loop.create_server`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        *,
+        addresses: Callable[[], tuple[int, int]],
+        on_act: Callable[[ActRecord], None] | None = None,
+        limits: ConnectionLimits | None = None,
+        notices: Callable[[], list[str]] = list,
+        refused: RefusedConnections | None = None,
+        bodies: BodyBudget | None = None,
+        creations: Creations | None = None,
+        gate: ActGate | None = None,
+    ) -> None:
+        """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
+
+        notices: lines that /readyz adds, of what is beside the engine.
+
+        limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
+        beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
+        side's included; by default it has none. creations: told of topics that are made by publishing; by default one
+        that tells `on_act`. gate: asked before something is changed; None: nobody is.
+        """
+        self._engine = engine
+        self._options = options
+        self._addresses = addresses
+        self._notices = notices
+        self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
+        self._connections: set[HttpConnection] = set()
+        self._refused = refused or RefusedConnections("the HTTP API", options.max_connections, SystemClock())
+        self._bodies = bodies or BodyBudget(options.max_pending_body_bytes, options.command_timeout_ms)
+        self._connection_limits = limits or ConnectionLimits(
+            idle_timeout_ms=options.client_timeout_ms,
+            read_timeout_ms=options.command_timeout_ms,
+            write_timeout_ms=WRITE_TIMEOUT_MS,
+        )
+        audit = HttpAudit(on_act, gate)
+        self._audit = audit
+        self._token_check = TokenCheck(options.http_address, options.http_token, audit)
+        self._routes: dict[str, Route] = {
+            "/ping": ("GET", self._ping),
+            "/livez": ("GET", self._live),
+            "/readyz": ("GET", self._ready),
+            "/info": ("GET", self._info),
+            "/stats": ("GET", self._stats),
+            "/metrics": ("GET", self._metrics),
+            **PublishRoutes(engine, options, creations or Creations(engine, on_act)).routes,
+            **ReadRoutes(engine, audit).routes,
+            **ActRoutes(engine, audit).routes,
+        }
+        COLLECTOR_PAUSES.watch()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every path that is answered."""
+        return frozenset(self._routes)
+
+    def method_of(self, path: str) -> str:
+        """GET or POST: the one that a path takes."""
+        return self._routes[path][0]
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def protocol_factory(self) -> HttpConnection:
+        """The protocol of one new connection."""
+        return HttpConnection(self, self._connection_limits, self._connections, self._refused, self._bodies)
+
+    def close_connections(self) -> None:
+        """Close every connection: now, or after the answer it waits for."""
+        for connection in list(self._connections):
+            connection.close_when_idle()
+
+    # What a connection asks.
+
+    def begin(self, head: RequestHead) -> BodyLimit | Response:
+        foreign = self._host_check.refusal(head)
+        if foreign is not None:
+            topic, channel = names_of(head)
+            error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
+            self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
+            return foreign.response()
+        route = self._routes.get(head.path)
+        if route is None:
+            return error_response(404, "NOT_FOUND")
+        if head.method != route[0]:
+            return error_response(405, "METHOD_NOT_ALLOWED")
+        refusal = self._token_check.refusal(head)
+        if refusal is not None:
+            return refusal
+        if head.path == "/pub":
+            limit = self._options.max_msg_size
+            return BodyLimit(limit, self._too_big("MSG_TOO_BIG", "message", head, limit))
+        limit = self._options.max_body_size
+        return BodyLimit(limit, self._too_big("BODY_TOO_BIG", "body", head, limit))
+
+    def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        try:
+            _, respond = self._routes[head.path]
+            respond(head, body, answer)
+        except Refusal as refusal:
+            answer(refusal.response())
+
+    @staticmethod
+    def _too_big(word: str, thing: str, head: RequestHead, limit: int) -> Response:
+        size = "more" if head.content_length is None else f"{head.content_length} bytes"
+        return error_response(413, word, f"the {thing} has {size} and the most is {limit} bytes")
+
+    # Asking.
+
+    def _ping(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        health = self._engine.health
+        answer(Response(200 if health == HEALTHY else 500, health.encode("utf-8", "replace"), nsq_version=False))
+
+    def _live(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        """For a probe that restarts the process when it fails: that the loop comes to this is all there is to say."""
+        answer(Response(200, b"OK", nsq_version=False))
+
+    def _ready(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        """For a probe that keeps clients away when it fails. A disk that refuses publishes is no reason: consumers
+        empty it. So it stays ready, and says what is wrong behind the word."""
+        if self._engine.is_closing:
+            answer(Response(503, b"STOPPING", nsq_version=False))
+            return
+        health = self._engine.health
+        lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self._notices()]
+        answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
+
+    def _info(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        options = self._options
+        tcp_port, http_port = self._addresses()
+        info = {
+            "version": VERSION,
+            "broadcast_address": options.effective_broadcast_address,
+            "hostname": socket.gethostname(),
+            "http_port": http_port,
+            "tcp_port": tcp_port,
+            "start_time": self._engine.started_at_ns // NS_PER_S,
+            "max_heartbeat_interval": options.max_heartbeat_interval_ms * NS_PER_MS,
+            "max_output_buffer_size": options.max_output_buffer_size,
+            "max_output_buffer_timeout": options.max_output_buffer_timeout_ms * NS_PER_MS,
+            "max_deflate_level": MAX_DEFLATE_LEVEL,
+            "topology_zone": "",
+            "topology_region": "",
+        }
+        answer(Response(200, orjson.dumps(info), JSON))
+
+    def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = parse_query(head.raw_query)
+        topic, channel = query.get("topic", ""), query.get("channel", "")
+        include_clients = BOOLEANS.get(query.get("include_clients", ""), True)
+        include_mem = BOOLEANS.get(query.get("include_mem", ""), True)
+        is_json = query.get("format") == "json"
+
+        def encode(snapshot: EngineSnapshot) -> Response:
+            if is_json:
+                return Response(200, stats_json(snapshot, topic=topic, include_mem=include_mem), JSON)
+            return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
+
+        self._answer_snapshot(
+            self._engine.stats_in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
+        )
+
+    def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        slices = self._engine.stats_in_slices(lambda topic, channel: False)
+        self._answer_snapshot(slices, lambda found: Response(200, metrics_text(found), METRICS), answer)
+
+    @staticmethod
+    def _answer_snapshot(
+        slices: Generator[None, None, EngineSnapshot], encode: Callable[[EngineSnapshot], Response], answer: Answer
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def step() -> None:
+            # Thousands of channels take a while: others have their turn between the slices.
+            try:
+                try:
+                    next(slices)
+                except StopIteration as stop:
+                    response = encode(stop.value)
+                else:
+                    loop.call_soon(step)
+                    return
+            except Exception:
+                logger.exception("figures not made")
+                response = internal_error()
+            answer(response)
+
+        step()

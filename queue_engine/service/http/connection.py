@@ -1,0 +1,543 @@
+"""One HTTP/1.1 connection: bytes to requests, answers to bytes, limits on everything in between.
+
+h11 reads the protocol; this class gives it the socket and the deadlines. A request is read whole (its body is
+bounded before and while it comes), handed on, and answered when its `answer` is called, now or later; the next
+one is not read before that. Requests sent ahead wait their turn.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from enum import Enum
+from typing import Protocol, cast
+from urllib.parse import unquote
+
+import h11
+import orjson
+
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.http.framing import check_framing
+
+logger = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX = 16 << 10
+# A refused request's body up to this size is read and dropped, so that the connection can go on.
+_DRAIN_BYTES_MAX = 64 << 10
+# Requests sent ahead are answered so many at a time, then others have their turn.
+_REQUESTS_PER_TURN = 16
+# How long a client that was refused in mid-body may go on sending before the connection is cut: closing at
+# once would reset it, and the client might never read why.
+_LINGER_MS = 2_000
+# So many refused connections at once hear why; the others are just closed.
+_REFUSED_TOLD_MAX = 8
+_MIB = 1 << 20
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request's first part, before any of its body was read."""
+
+    method: str
+    path: str  # percent-decoded
+    raw_query: str  # as sent, without the question mark
+    host: bytes | None  # of the target if it names one, else the Host header; None: neither
+    headers: list[tuple[bytes, bytes]]  # names in lower case
+    content_length: int | None  # 0 without a body; None when it comes in chunks
+    remote_address: str  # HOST:PORT
+    local_host: str  # the address of ours that the client connected to
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that name, which is in lower case."""
+        return next((value for own, value in self.headers if own == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent back. nsq_version: whether to mark it as nsqd marks its answers of version 1."""
+
+    status: int
+    body: bytes
+    content_type: str = TEXT
+    nsq_version: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """How many bytes of body a request may bring, and the answer when it brings more."""
+
+    bytes_max: int
+    too_big: Response
+
+
+# What a request is answered with: called once, now or later, on the loop's thread.
+Answer = Callable[[Response], None]
+# A path's method, and what answers its whole requests.
+Route = tuple[str, Callable[[RequestHead, bytes, Answer], None]]
+
+
+class RequestHandler(Protocol):
+    """What answers requests. Both methods run on the loop and return at once."""
+
+    def begin(self, head: RequestHead) -> BodyLimit | Response:
+        """The limit for the body, or a refusal without reading it."""
+        ...
+
+    def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        """Act on a whole request; call `answer` once, now or later, on the loop's thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Deadlines of a connection, in milliseconds."""
+
+    idle_timeout_ms: int  # between requests
+    read_timeout_ms: int  # from a request's first byte to its head's last; the same again for each MiB of body begun
+    write_timeout_ms: int  # for the client to take what was answered
+
+
+def error_response(status: int, word: str, detail: str = "") -> Response:
+    """An error as nsqd's clients read it: `message` is the word; `detail`, when given, is a sentence for people."""
+    body = {"message": word, "detail": detail} if detail else {"message": word}
+    return Response(status, orjson.dumps(body), JSON)
+
+
+_CROWDED = error_response(
+    503, "BUSY", "bodies that have begun take all of --max-pending-body-bytes, and too many wait for it: try again"
+)
+
+
+def internal_error() -> Response:
+    """What is answered where something failed unexpectedly."""
+    return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log says how")
+
+
+class _Phase(Enum):
+    """What the running deadline is for."""
+
+    NONE = "nothing: the answer is being made"
+    IDLE = "the next request's first byte"
+    HEAD = "the end of a request's head"
+    BODY = "the end of a request's body"
+    WRITE = "room in the socket"
+
+
+class HttpConnection(asyncio.Protocol):
+    """The server's end of one connection.
+
+    connections: the set of all open ones; this one enters it when connected and leaves it when lost. refused: how many
+    there may be, and who is told of one more. bodies: how much of unfinished bodies there may be.
+    """
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        limits: ConnectionLimits,
+        connections: "set[HttpConnection]",
+        refused: RefusedConnections,
+        bodies: BodyBudget,
+    ) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._connections = connections
+        self._refused = refused
+        self._bodies = bodies
+        self._has_asked_for_body = False  # and is reading it, or waits
+        self._is_body_waiting = False  # there is no room for the body that has begun
+        self.heard_ns = 0
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._phase = _Phase.NONE
+        self._timer: asyncio.TimerHandle | None = None
+        self._remote_address = ""
+        self._local_host = ""
+        self._head: RequestHead | None = None  # the request being read or answered
+        self._wants_body = True  # not after HEAD, which is answered by the head alone
+        self._body = bytearray()
+        self._body_limit: BodyLimit | None = None
+        self._refusal: Response | None = None  # waits for the end of a body that is being dropped
+        self._is_answering = False  # a whole request was handed on and its answer is due
+        self._is_advancing = False
+        self._is_write_paused = False
+        self._is_yielding = False  # others have their turn before the next request of this connection
+        self._is_closing = False  # after the answer that is due
+        self._is_discarding = False  # all was said; whatever still comes is dropped
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._remote_address = _join_address(peer)
+        self._local_host = _host_of(transport.get_extra_info("sockname"))
+        is_full = len(self._connections) >= self._refused.connections_max
+        if is_full and not self._refused.make_room():
+            self._refuse_one_too_many()
+            return
+        self._connections.add(self)
+        self._enter(_Phase.HEAD)
+
+    def _refuse_one_too_many(self) -> None:
+        self._refused.note()
+        if len(self._refused.told) >= _REFUSED_TOLD_MAX:
+            self._abort()  # each that is told why holds a descriptor until it has read it
+            return
+        self._refused.told.add(self)
+        detail = f"{len(self._connections)} HTTP connections are open and the most is {self._refused.connections_max}"
+        self._send(error_response(503, "TOO_MANY_CONNECTIONS", detail), closing=True)
+        self._linger()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._connections.discard(self)
+        self._refused.told.discard(self)
+        self._enter(_Phase.NONE)
+        self._leave_body()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_discarding:
+            return
+        if self._has_asked_for_body:
+            self.heard_ns = time.monotonic_ns()
+        self._http.receive_data(data)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        if self._is_discarding:
+            return False
+        # A client may close its side once it has asked, and still wait for its answers.
+        self._http.receive_data(b"")
+        self._advance()
+        return self._is_waiting
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._enter(_Phase.WRITE)
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        if not self._is_discarding:
+            self._enter(_Phase.NONE)
+            self._advance()
+
+    # Reading.
+
+    def _advance(self) -> None:
+        """Read what has come as far as it goes."""
+        if self._is_advancing:
+            return  # an answer given at once: the loop below goes on with the next request
+        self._is_advancing = True
+        answered_max = _REQUESTS_PER_TURN
+        try:
+            while not (self._is_discarding or self._is_waiting):
+                event = self._next_event()
+                if event is h11.NEED_DATA:
+                    if self._head is None:
+                        self._await_head()
+                    break
+                if isinstance(event, h11.Request):
+                    self._begin(event)
+                elif isinstance(event, h11.Data):
+                    self._take(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    self._end()
+                    answered_max -= 1
+                    if answered_max == 0 and not self._is_discarding:
+                        self._is_yielding = True
+                        self._loop.call_soon(self._advance_again)
+                else:  # closed, or nothing more is to come
+                    self._close()
+                    break
+        except h11.RemoteProtocolError as exc:
+            self._refuse_connection(error_response(exc.error_status_hint, "INVALID_REQUEST", str(exc)))
+        except Exception:
+            # A fault of ours costs this connection, not the server.
+            logger.exception("connection failed remote=%s", self._remote_address)
+            self._refuse_connection(internal_error())
+        finally:
+            self._is_advancing = False
+        self._pause_or_resume_reading()
+
+    def _next_event(self) -> object:
+        if self._head is not None and self._head.content_length is not None:
+            return self._http.next_event()
+        before = self._http.trailing_data[0]
+        event = self._http.next_event()
+        if isinstance(event, h11.Request):
+            self._wants_body = event.method != b"HEAD"
+        if isinstance(event, h11.Request | h11.EndOfMessage):
+            check_framing(event, before[: len(before) - len(self._http.trailing_data[0])])
+        return event
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the next request must not be looked at yet."""
+        return self._is_answering or self._is_write_paused or self._is_yielding or self._is_body_waiting
+
+    def _advance_again(self) -> None:
+        self._is_yielding = False
+        if self._transport is not None:
+            self._advance()
+
+    def _pause_or_resume_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._is_discarding:
+            return
+        # What is sent ahead stays in the socket's buffer instead of ours.
+        if self._is_waiting and transport.is_reading():
+            transport.pause_reading()
+        elif not self._is_waiting and not transport.is_reading():
+            transport.resume_reading()
+
+    def _await_head(self) -> None:
+        # Entered once: more bytes of the same head gain no time.
+        has_begun = bool(self._http.trailing_data[0])
+        if self._phase is not _Phase.HEAD:
+            self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
+
+    def _begin(self, event: h11.Request) -> None:
+        head = self._head_of(event)
+        if isinstance(head, Response):
+            self._refuse_connection(head)
+            return
+        self._head = head
+        self._body = bytearray()
+        begun = self._handler.begin(head)
+        if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
+            begun = begun.too_big
+        here_bytes = len(self._http.trailing_data[0])
+        is_here = head.content_length is not None and head.content_length <= here_bytes
+        if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
+            begun = _CROWDED
+        is_continue_awaited = self._http.they_are_waiting_for_100_continue
+        if isinstance(begun, BodyLimit):
+            self._body_limit = begun
+            expected_bytes = begun.bytes_max if head.content_length is None else head.content_length
+            if not is_here:  # as most are; those wait for nothing
+                self._has_asked_for_body = True
+                self._is_body_waiting = not self._bodies.ask(self, expected_bytes, here_bytes)
+                self.heard_ns = time.monotonic_ns()
+            if self._is_body_waiting:
+                self._enter(_Phase.NONE)
+            else:
+                self._read_body(expected_bytes)
+            return
+        if head.content_length is None or head.content_length > _DRAIN_BYTES_MAX or is_continue_awaited:
+            self._refuse_connection(begun)
+            return
+        # A small body is dropped before the refusal, so that the connection can go on.
+        self._refusal = begun
+        self._read_body(head.content_length)
+
+    def _read_body(self, expected_bytes: int) -> None:
+        if self._refusal is None and self._http.they_are_waiting_for_100_continue:
+            self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+        if expected_bytes:
+            self._enter(_Phase.BODY, mib=1 + -(-expected_bytes // _MIB))
+
+    def _leave_body(self) -> None:
+        """It is complete, or of no interest any more."""
+        self._body = bytearray()
+        self._is_body_waiting = False
+        if self._has_asked_for_body:
+            self._has_asked_for_body = False
+            self._bodies.leave(self)
+
+    def body_granted(self) -> None:
+        """There is room for the body that has begun: `BodyReader`."""
+        assert self._head is not None
+        assert self._body_limit is not None
+        self._is_body_waiting = False
+        self.heard_ns = time.monotonic_ns()
+        length = self._head.content_length
+        self._read_body(self._body_limit.bytes_max if length is None else length)
+        self._advance()
+
+    def body_stalled(self, limit_ms: int) -> None:
+        """Nothing comes of the body that others wait for: `BodyReader`."""
+        self._reading_took_too_long()
+
+    def _head_of(self, event: h11.Request) -> RequestHead | Response:
+        headers = list(event.headers)
+        names = [name for name, _ in headers]
+        is_chunked = b"transfer-encoding" in names
+        if is_chunked and b"content-length" in names:
+            # Two answers to where the body ends: whoever stands between might read the other one.
+            return error_response(400, "INVALID_REQUEST", "both Content-Length and Transfer-Encoding are given")
+        host = next((value for name, value in headers if name == b"host"), None)
+        target = event.target
+        for scheme in (b"http://", b"https://"):  # as a proxy's client says it
+            if target.lower().startswith(scheme):
+                host, slash, rest = target[len(scheme) :].partition(b"/")
+                target = slash + rest
+        path, _, raw_query = target.decode("latin-1").partition("?")
+        length = next((value for name, value in headers if name == b"content-length"), b"0")
+        return RequestHead(
+            method=event.method.decode("ascii"),
+            path=unquote(path, errors="replace"),
+            raw_query=raw_query,
+            host=host,
+            headers=headers,
+            content_length=None if is_chunked else int(length),
+            remote_address=self._remote_address,
+            local_host=self._local_host,
+        )
+
+    def _take(self, data: bytes | bytearray) -> None:
+        if self._refusal is not None:
+            return
+        assert self._body_limit is not None
+        self._body += data
+        if len(self._body) > self._body_limit.bytes_max:
+            self._refuse_connection(self._body_limit.too_big)
+
+    def _end(self) -> None:
+        self._enter(_Phase.NONE)
+        head, body = self._head, bytes(self._body)
+        self._leave_body()
+        assert head is not None
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            self._respond(refusal)
+            return
+        self._is_answering = True
+        try:
+            self._handler.finish(head, body, self._answer)
+        except Exception:
+            # The edge of the loop: a fault of ours costs this request, not the server.
+            logger.exception("request failed method=%s path=%s remote=%s", head.method, head.path, head.remote_address)
+            self._answer(internal_error())
+
+    # Answering.
+
+    def _answer(self, response: Response) -> None:
+        if not self._is_answering or self._transport is None:
+            return  # the client went away before its answer was there
+        self._is_answering = False
+        self._respond(response)
+        self._advance()
+
+    def _respond(self, response: Response) -> None:
+        self._head = None
+        self._send(response, closing=self._is_closing)
+        if self._http.our_state is h11.MUST_CLOSE or self._http.their_state is not h11.DONE:
+            self._close()
+            return
+        self._http.start_next_cycle()
+        self._wants_body = True
+
+    def _send(self, response: Response, *, closing: bool) -> None:
+        headers = [
+            ("Date", formatdate(usegmt=True)),
+            ("Content-Type", response.content_type),
+            ("Content-Length", str(len(response.body))),
+            ("X-Content-Type-Options", "nosniff"),
+            *response.headers,
+        ]
+        if response.nsq_version:
+            headers.append(("X-NSQ-Content-Type", "nsq; version=1.0"))
+        if closing:
+            headers.append(("Connection", "close"))
+        send = self._http.send
+        head = send(h11.Response(status_code=response.status, headers=headers))
+        body = send(h11.Data(data=response.body)) if self._wants_body else b""
+        self._write(b"".join((head or b"", body or b"", send(h11.EndOfMessage()) or b"")))
+
+    def _write(self, data: bytes | None) -> None:
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    # Ending.
+
+    def _refuse_connection(self, response: Response) -> None:
+        """Answer a request whose rest is not read, or can't be, and close."""
+        self._head = None
+        self._leave_body()
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send(response, closing=True)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Nothing more is said; the client gets a moment to read it before the connection is cut."""
+        self._is_discarding = True
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+        if not transport.is_reading():
+            transport.resume_reading()
+        self._set_timer(_LINGER_MS, self._abort)
+
+    def _close(self) -> None:
+        """Close once all is written; a client that does not take it is cut off."""
+        self._is_discarding = True
+        if self._transport is not None:
+            self._transport.close()
+            self._enter(_Phase.WRITE)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_when_idle(self) -> None:
+        """Close now, or after the answer that is due: the server stops, or somebody else needs the place."""
+        self._is_closing = True
+        if self._head is None:
+            self._close()
+
+    # Deadlines.
+
+    def _enter(self, phase: _Phase, *, mib: int = 1) -> None:
+        """Begin a phase and its deadline; `mib`: how many read timeouts a body gets."""
+        if phase is _Phase.IDLE:
+            self._refused.idle[self] = None
+        elif self._phase is _Phase.IDLE:
+            self._refused.idle.pop(self, None)
+        self._phase = phase
+        limits = self._limits
+        if phase is _Phase.NONE:
+            self._clear_timer()
+        elif phase is _Phase.IDLE:
+            self._set_timer(limits.idle_timeout_ms, self._close)
+        elif phase is _Phase.WRITE:
+            self._set_timer(limits.write_timeout_ms, self._abort)
+        else:
+            self._set_timer(limits.read_timeout_ms * mib, self._reading_took_too_long)
+
+    def _set_timer(self, after_ms: int, action: Callable[[], None]) -> None:
+        self._clear_timer()
+        self._timer = self._loop.call_later(after_ms / 1000, action)
+
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _reading_took_too_long(self) -> None:
+        if self._http.their_state is h11.IDLE and not self._http.trailing_data[0]:
+            self._close()  # it never asked anything
+            return
+        detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"
+        self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))
+
+
+def _join_address(address: object) -> str:
+    """HOST:PORT of a socket's address; "unix" for a socket in the file system."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+        return f"{host}:{address[1]}"
+    return "unix"
+
+
+def _host_of(address: object) -> str:
+    return str(address[0]) if isinstance(address, tuple) and address else ""

@@ -1,0 +1,127 @@
+"""The HTTP API's answers on pipeline cursors: readers of topics of the log, which keeps what they have not passed.
+
+    POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON; "created": false when it was there
+    POST /cursor/move?topic=T&cursor=C&number=N&offset=O                        JSON; never backwards
+    POST /cursor/delete?topic=T&cursor=C                                        JSON: what it gave up
+    GET  /cursor/list[?topic=T]                                                 JSON: "cursors", and those that "ended"
+
+Who may read bodies may do this (`http_log.py`). Every answer is given when what it tells is durable.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from queue_engine.cursor_acts import CursorList, stats_of_topic
+from queue_engine.delivery.stats import CursorStats, Outcome
+from queue_engine.engine import Engine
+from queue_engine.log_acts import START, Target
+from queue_engine.readers.cursors import EndedCursor
+from queue_engine.service.http.connection import JSON, Response
+from queue_engine.service.http.log import OFFSET_MAX, QueryError, target_of, whole_number
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+Query = dict[str, str]
+Details = dict[str, Any]
+# The answer once the ticket is done, and what the audit list then hears.
+Done = tuple[Response, Ticket, Outcome, Details]
+
+
+def create(engine: Engine, query: Query) -> Done:
+    """Raises QueryError or PenstockError, as all of these do."""
+    topic, cursor = names_of(query)
+    outcome, ticket = engine.create_cursor(topic, cursor=cursor, start=_start_of(query))
+    shown = {**cursor_json(engine.cursor(topic, cursor)), "created": outcome.created}
+    return _json(shown), ticket, outcome, {}
+
+
+def move(engine: Engine, query: Query) -> Done:
+    topic, cursor = names_of(query)
+    number = whole_number(query, "number", None, OFFSET_MAX)
+    offset = whole_number(query, "offset", None, OFFSET_MAX)
+    stats, ticket = engine.move_cursor(topic, cursor=cursor, number=number, offset=offset)
+    return _json(cursor_json(stats)), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
+
+
+def delete(engine: Engine, query: Query) -> Done:
+    topic, cursor = names_of(query)
+    before = engine.cursor(topic, cursor)
+    outcome, ticket = engine.delete_cursor(topic, cursor=cursor)
+    shown = {"given_up": outcome.depth, "first_offset": before.offset, "next_offset": before.end_offset}
+    return _json(shown), ticket, outcome, {}
+
+
+def list_all(engine: Engine, query: Query) -> Done:
+    return _json(_list_json(engine.cursors(query.get("topic", "")))), DONE, Outcome(), {}
+
+
+ACTS: dict[str, tuple[str, str, Callable[[Engine, Query], Done]]] = {
+    "/cursor/create": ("POST", "create_cursor", create),
+    "/cursor/move": ("POST", "move_cursor", move),
+    "/cursor/delete": ("POST", "delete_cursor", delete),
+    "/cursor/list": ("GET", "list_cursors", list_all),
+}
+# To list them changes nothing.
+AUDITED = ("create_cursor", "move_cursor", "delete_cursor")
+
+
+def _start_of(query: Query) -> Target:
+    if "start_time_ms" in query:
+        raise QueryError("a cursor starts at start, end, or an offset: no start_time_ms")
+    return target_of(query, offset="start_offset", time_ms="start_time_ms", word="start") or Target(word=START)
+
+
+def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:
+    """Whether an act creates a cursor that is not there, or deletes one that is; others move one, or do nothing. Raises
+    QueryError."""
+    if action not in ("create_cursor", "delete_cursor"):
+        return False
+    topic, cursor = names_of(query)
+    _start_of(query)
+    found = engine.topics.get(topic)
+    if found is None:
+        return False
+    is_there = any(one.cursor == cursor for one in stats_of_topic(found))
+    return is_there == (action == "delete_cursor")
+
+
+def names_of(query: Query) -> tuple[str, str]:
+    """Topic and cursor. Raises QueryError when one is missing."""
+    for name in ("topic", "cursor"):
+        if not query.get(name):
+            raise QueryError(f"{name} is missing")
+    return query["topic"], query["cursor"]
+
+
+def cursor_json(cursor: CursorStats) -> dict[str, Any]:
+    """As `/stats` shows it, too."""
+    return asdict(cursor)
+
+
+def _list_json(found: CursorList) -> dict[str, Any]:
+    return {
+        "cursors": [cursor_json(one) for one in found.cursors],
+        "ended": [_ended_json(one) for one in found.ended],
+    }
+
+
+def _ended_json(ended: EndedCursor) -> dict[str, Any]:
+    cursor = ended.cursor
+    return {
+        "cursor": cursor.name,
+        "topic": cursor.topic,
+        "number": cursor.topic_number,
+        "id_base": cursor.id_base,
+        "first_offset": cursor.offset,
+        "next_offset": ended.next_offset,
+        "reason": ended.reason,
+        "at_ms": ended.at_ms,
+        "created_ms": cursor.created_ms,
+        "gaps": [asdict(one) for one in cursor.gaps],
+    }
+
+
+def _json(shown: dict[str, Any]) -> Response:
+    return Response(200, orjson.dumps(shown), JSON)

@@ -1,0 +1,160 @@
+"""Publishing over HTTP: /pub and /mpub as nsqd has them, and /log/write (`http_write.py`).
+
+What was published is answered once it is as durable as it will be. Beyond nsqd: a binary /mpub must be exactly as
+long as its messages say.
+"""
+
+from collections.abc import Callable
+
+from queue_engine.delivery.stats import VIA_HTTP
+from queue_engine.engine import Engine
+from queue_engine.protocol.parser import split_messages
+from queue_engine.service.admission.creations import Creations
+from queue_engine.service.http import log as http_log
+from queue_engine.service.http import write as http_write
+from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
+from queue_engine.service.http.refusals import Refusal, publish_refusal
+from queue_engine.vocabulary.errors import PenstockError, ProtocolError, ReservedTopicError
+from queue_engine.vocabulary.names import is_reserved
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+_OK = Response(200, b"OK")
+
+
+class PublishRoutes:
+    """Answers whoever publishes."""
+
+    def __init__(self, engine: Engine, options: Options, creations: Creations) -> None:
+        self._engine = engine
+        self._options = options
+        self._creations = creations
+        self.routes: dict[str, Route] = {
+            "/pub": ("POST", self._pub),
+            "/mpub": ("POST", self._mpub),
+            "/log/write": ("POST", self._write),
+        }
+
+    def _pub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        if not body:
+            raise Refusal(400, "MSG_EMPTY")
+        query = parse_query(head.raw_query)
+        topic = publish_topic(query)
+        defer_ms = 0
+        if "defer" in query:
+            defer_ms = defer_ms_of(query["defer"], self._options.max_req_timeout_ms)
+        try:
+            key = http_write.message_key_of(query)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        if key is not None:
+            self._answer_published(lambda: (_OK, self._publish_keyed(head, topic, body, key)), answer)
+        else:
+            self._publish(head, topic, [body], defer_ms, answer)
+
+    def _publish_keyed(self, head: RequestHead, topic: str, body: bytes, key: bytes) -> Ticket:
+        return self._noted(head, topic, lambda: self._engine.publish_keyed(topic, body, key))
+
+    def _noted(self, head: RequestHead, topic: str, publish: Callable[[], Ticket]) -> Ticket:
+        """Publish; the audit list hears of a topic that is made by it."""
+        missing = self._creations.missing(topic)
+        ticket = publish()
+        if missing:
+            self._creations.note(missing, ticket, head.remote_address, via=VIA_HTTP)
+        return ticket
+
+    def _mpub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = parse_query(head.raw_query)
+        topic = publish_topic(query)
+        # nsqd takes any value it does not know for true.
+        is_binary = "binary" in query and BOOLEANS.get(query["binary"], True)
+        bodies = self._split_binary(body) if is_binary else self._split_lines(body)
+        self._publish(head, topic, bodies, 0, answer)
+
+    def _split_binary(self, body: bytes) -> list[bytes]:
+        options = self._options
+        count = int.from_bytes(body[:4], "big", signed=True)
+        if len(body) < 4 or not 0 < count <= (options.max_body_size - 4) // 5:
+            shown = f"the message count is {count}" if len(body) >= 4 else f"{len(body)} bytes hold no message count"
+            raise Refusal(413, "BAD_BODY", f"{shown}; it must be 1 to {(options.max_body_size - 4) // 5}")
+        try:
+            return split_messages(body, 0, len(body), options.max_msg_size)
+        except ProtocolError as exc:
+            raise Refusal(413, exc.code.removeprefix("E_"), exc.description) from exc
+
+    def _split_lines(self, body: bytes) -> list[bytes]:
+        bodies = [line for line in body.split(b"\n") if line]
+        longest = max(map(len, bodies), default=0)
+        if longest > self._options.max_msg_size:
+            limit = self._options.max_msg_size
+            raise Refusal(413, "MSG_TOO_BIG", f"a message has {longest} bytes and the most is {limit} bytes")
+        return bodies
+
+    def _publish(self, head: RequestHead, topic: str, bodies: list[bytes], defer_ms: int, answer: Answer) -> None:
+        engine = self._engine
+
+        def publish() -> Ticket:
+            # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
+            return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.create_topic(topic)[1]
+
+        try:
+            if is_reserved(topic):
+                raise ReservedTopicError(topic)
+            ticket = self._noted(head, topic, publish)
+        except PenstockError as exc:
+            raise publish_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(_OK if done.error is None else publish_refusal(done.error).response())
+
+        ticket.when_done(settled)
+
+    def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        query = parse_query(head.raw_query)
+        topic = publish_topic(query)
+        try:
+            asked = http_write.write_query_of(query)
+            bodies, keys = http_write.split_keyed(body, self._options.max_msg_size)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+
+        def write() -> tuple[Response, Ticket]:
+            written, ticket = self._engine.write_batch(
+                topic,
+                bodies,
+                batch_key=asked.batch_key,
+                keys=keys,
+                is_replayed=asked.is_replayed,
+                number=asked.number,
+            )
+            return http_write.written_response(written), ticket
+
+        def ready(done: Ticket) -> None:
+            if done.error is not None:
+                answer(publish_refusal(done.error).response())
+                return
+            try:
+                self._answer_published(write, answer)
+            except Refusal as refusal:
+                answer(refusal.response())
+
+        try:
+            there = DONE
+            if asked.number is None:
+                there = self._noted(head, topic, lambda: self._engine.log_topic_ready(topic))
+        except PenstockError as exc:
+            raise publish_refusal(exc) from exc
+        there.when_done(ready)
+
+    @staticmethod
+    def _answer_published(publish: Callable[[], tuple[Response, Ticket]], answer: Answer) -> None:
+        try:
+            response, ticket = publish()
+        except PenstockError as exc:
+            raise publish_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(response if done.error is None else publish_refusal(done.error).response())
+
+        ticket.when_done(settled)

@@ -1,0 +1,41 @@
+"""What a request's query says, read as nsqd reads it."""
+
+import re
+from urllib.parse import unquote_plus
+
+from queue_engine.service.http.refusals import Refusal
+from queue_engine.vocabulary.names import is_valid_name
+
+Query = dict[str, str]
+
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}\Z")
+
+
+def parse_query(raw: str) -> Query:
+    """The first value of each parameter. As Go reads them: a bad escape or a semicolon spoils the whole."""
+    query: Query = {}
+    for part in raw.split("&"):
+        if ";" in part or _BAD_ESCAPE.search(part):
+            raise Refusal(400, "INVALID_REQUEST")
+        if part:
+            name, _, value = part.partition("=")
+            query.setdefault(unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace"))
+    return query
+
+
+def publish_topic(query: Query) -> str:
+    topic = query.get("topic")
+    if topic is None:
+        raise Refusal(400, "MISSING_ARG_TOPIC")
+    if not is_valid_name(topic):
+        raise Refusal(400, "INVALID_TOPIC")
+    return topic
+
+
+def defer_ms_of(text: str, limit_ms: int) -> int:
+    defer_ms = int(text) if _WHOLE_NUMBER.match(text) else -1
+    if not 0 <= defer_ms <= limit_ms:
+        raise Refusal(400, "INVALID_DEFER", f"defer={text} is not a whole number of milliseconds from 0 to {limit_ms}")
+    return defer_ms

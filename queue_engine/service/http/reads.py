@@ -1,0 +1,210 @@
+"""Who reads topics of the log beside the channels, over HTTP: messages, records, leases and pipeline cursors.
+
+The paths are listed in `http_log.py` and `http_cursors.py`, which also read the queries and make the answers.
+"""
+
+from collections.abc import Callable
+
+from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.engine import Engine
+from queue_engine.log_acts import START, Target
+from queue_engine.service.http import cursors as http_cursors
+from queue_engine.service.http import log as http_log
+from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.log import OFFSET_MAX
+from queue_engine.service.http.query import Query, parse_query, publish_topic
+from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+_Read = tuple[Response, Ticket]  # what is answered, once the ticket is done
+
+_EMPTY = Response(200, b"")
+
+
+class ReadRoutes:
+    """Answers readers. Who may read was asked before (`http_rules.py`)."""
+
+    def __init__(self, engine: Engine, audit: HttpAudit) -> None:
+        self._engine = engine
+        self._audit = audit
+        self.routes: dict[str, Route] = {
+            "/topic/messages": ("GET", self._messages),
+            "/log/read": ("GET", self._read_log),
+            "/log/records": ("GET", self._read_records),
+            "/log/topic": ("GET", self._log_topic),
+            "/log/lease": ("POST", self._lease),
+            "/log/renew": ("POST", self._renew),
+            "/log/release": ("POST", self._release),
+        }
+        for path, (method, _, _) in http_cursors.ACTS.items():
+            self.routes[path] = (method, self._cursor_act)
+
+    def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            count_max = http_log.limit_of(query)
+            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="from")
+            channel = query.get("channel", "")
+            if channel and target is not None:
+                raise http_log.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
+            if channel:
+                page = self._engine.peek_channel(topic, channel, count_max)
+            else:
+                page = self._engine.read_messages(topic, target or Target(word=START), count_max)
+            self._tell_read(head, topic, channel, len(page.messages))
+            return http_log.page_response(page), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _read_log(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
+            frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
+            self._tell_read(head, topic, "", frames.count)
+            return http_log.frames_response(frames), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _read_records(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
+        def read(query: Query) -> _Read:
+            topic = publish_topic(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
+            records = self._engine.read_records(topic, offset, http_log.records_bytes_of(query))
+            self._tell_read(head, topic, "", records.message_count)
+            return http_log.records_response(records), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            topic, time_ns = publish_topic(query), http_log.time_of(query)
+            from_offset = http_log.whole_number(query, "offset", 0, OFFSET_MAX)
+            return http_log.place_response(self._engine.log_place(topic, time_ns, from_offset=from_offset)), DONE
+
+        self._answer_read(head, answer, read)
+
+    def _lease(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+
+        def read(query: Query) -> _Read:
+            ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
+            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
+            if "lease" in query:
+                lease, ticket = self._engine.renew_lease(
+                    query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
+                )
+            else:
+                topic = publish_topic(query)
+                if offset is None:
+                    raise http_log.QueryError("offset is missing")
+                lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
+            self._tell_read(head, lease.topic, "", lease.message_count)
+            return http_log.lease_response(lease), ticket
+
+        self._answer_read(head, answer, read)
+
+    def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        def read(query: Query) -> _Read:
+            return _EMPTY, self._engine.renew_leases(http_log.leases_of(body), ttl_ms=http_log.ttl_of(query))
+
+        self._answer_read(head, answer, read)
+
+    def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._audit.require_room()
+        lease = parse_query(head.raw_query).get("lease", "")
+
+        def refuse(topic: str, refusal: Refusal) -> None:
+            self._audit.refuse(head, "release_lease", topic, "", refusal, answer)
+
+        if not lease:
+            refuse("", Refusal(400, "INVALID_REQUEST", "lease is missing"))
+            return
+        try:
+            topic = self._engine.topic_of_lease(lease)
+            ticket = self._engine.release_lease(lease)
+        except PenstockError as exc:
+            refuse("", act_refusal(exc))
+            return
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                refuse(topic, act_refusal(done.error))
+                return
+            details = {"lease": lease}
+            record = ActRecord("release_lease", topic, "", head.remote_address, "", Outcome(), details=details)
+            self._audit.tell(record)
+            answer(_EMPTY)
+
+        ticket.when_done(settled)
+
+    def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
+        """What shows bodies, or where they are."""
+        query = parse_query(head.raw_query)
+        try:
+            response, ticket = read(query)
+        except http_log.QueryError as exc:
+            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        except PenstockError as exc:
+            raise act_refusal(exc) from exc
+
+        def settled(done: Ticket) -> None:
+            answer(response if done.error is None else act_refusal(done.error).response())
+
+        ticket.when_done(settled)
+
+    def _tell_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
+        self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
+
+    def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        _, action, act = http_cursors.ACTS[head.path]
+        query = parse_query(head.raw_query)
+        names = (query.get("topic", ""), query.get("cursor", ""))
+        is_audited = action in http_cursors.AUDITED
+
+        def refuse(refusal: Refusal, act_id: str = "") -> None:
+            if is_audited:
+                self._audit.refuse(head, action, *names, refusal, answer, act_id)
+            else:
+                answer(refusal.response())
+
+        def begun(act_id: str) -> None:
+            try:
+                response, ticket, outcome, details = act(self._engine, query)
+            except http_log.QueryError as exc:
+                refuse(Refusal(400, "INVALID_REQUEST", str(exc)), act_id)
+                return
+            except PenstockError as exc:
+                refuse(act_refusal(exc), act_id)
+                return
+            told = ActRecord(action, *names, head.remote_address, "", outcome, details=details, act_id=act_id)
+
+            def settled(done: Ticket) -> None:
+                if done.error is not None:
+                    refuse(act_refusal(done.error), act_id)
+                    return
+                if is_audited:
+                    self._audit.tell(told)
+                answer(response)
+
+            ticket.when_done(settled)
+
+        if is_audited:
+            self._audit.require_room()
+        try:
+            begins_or_ends = http_cursors.begins_or_ends(self._engine, action, query)
+        except http_log.QueryError as exc:
+            refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
+            return
+        if begins_or_ends:
+            self._audit.begin(head, action, *names, answer, begun)
+        else:
+            begun("")

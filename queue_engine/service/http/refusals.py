@@ -1,0 +1,63 @@
+"""A request that is refused: nsqd's word and status for every error, and a sentence where one helps."""
+
+from queue_engine.service.http.connection import Response, error_response
+from queue_engine.vocabulary.errors import (
+    BatchKeyConflictError,
+    ClosedError,
+    CursorNotFoundError,
+    FencedError,
+    InvalidCursorError,
+    InvalidStorageError,
+    LeaseNotFoundError,
+    LimitError,
+    OutcomeUnknownError,
+    RequestError,
+    ReservedTopicError,
+    TopicChangedError,
+)
+
+
+class Refusal(Exception):
+    """A request is answered with an error; caught where requests are handled."""
+
+    def __init__(self, status: int, word: str, detail: str = "") -> None:
+        super().__init__(word)
+        self.status = status
+        self.word = word
+        self.detail = detail
+
+    def response(self) -> Response:
+        return error_response(self.status, self.word, self.detail)
+
+
+def publish_refusal(error: Exception) -> Refusal:
+    if isinstance(error, LimitError):
+        return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError | BatchKeyConflictError):
+        return Refusal(409, error.code, str(error))
+    if isinstance(error, InvalidStorageError):
+        return Refusal(400, error.code, str(error))
+    if isinstance(error, FencedError):
+        return Refusal(503, error.code, str(error))
+    if isinstance(error, RequestError):
+        return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
+    if isinstance(error, ClosedError):
+        return Refusal(503, "EXITING")
+    # nsqd says EXITING to this, too; but it is the disk that refuses, and the server stays.
+    return Refusal(503, "STORAGE_REFUSED", str(error))
+
+
+def act_refusal(error: Exception) -> Refusal:
+    if isinstance(error, ClosedError):
+        return Refusal(503, "EXITING")
+    if isinstance(error, LimitError):
+        return Refusal(403, error.code, str(error))
+    if isinstance(error, TopicChangedError | FencedError):
+        return Refusal(409, error.code, str(error))
+    if isinstance(error, RequestError):
+        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
+        detail = str(error) if isinstance(error, told) else ""
+        return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
+    if isinstance(error, OutcomeUnknownError):
+        return Refusal(500, "OUTCOME_UNKNOWN", str(error))
+    return Refusal(500, "INTERNAL_ERROR", str(error))

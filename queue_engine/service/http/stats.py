@@ -1,0 +1,304 @@
+"""The engine's figures as nsqd tells them: `/stats` in JSON and in text.
+
+Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
+not have stands beside its keys: a topic's `storage` and `cursors`, `oldest_age_ms` (of the oldest unfinished message:
+waiting, in flight, or deferred and due, then since it is due; null for none, or unknown), a channel's `finish_count`,
+`disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, `connection_count`, and `log`:
+the figures of the log that topics of that kind share, null where there is none.
+What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd
+gives when it is off.
+"""
+
+import gc
+import json
+import platform
+import resource
+import sys
+import time
+from collections import deque
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
+from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.recovery_report import Damage
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+
+_LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
+_NO_LATENCY = {"count": 0, "percentiles": None}
+_PAGE_BYTES = resource.getpagesize()
+_PAUSES_KEPT = 100
+_DAMAGES_MAX = 100  # `report` and `lost_count` have all
+
+
+class CollectorPauses:
+    """How long the latest runs of Python's cyclic garbage collector took."""
+
+    def __init__(self) -> None:
+        self._started_ns = 0
+        self._pauses_ns: deque[int] = deque(maxlen=_PAUSES_KEPT)
+
+    def watch(self) -> None:
+        """Begin to measure. One instance watches a process."""
+        if self._note not in gc.callbacks:
+            gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._started_ns = time.perf_counter_ns()
+        elif self._started_ns:
+            self._pauses_ns.append(time.perf_counter_ns() - self._started_ns)
+
+    def percentile_usec(self, percent: int) -> int:
+        """The pause in microseconds that so many percent of the latest did not exceed; 0 when there was none."""
+        pauses = sorted(self._pauses_ns)
+        return pauses[max(-(-len(pauses) * percent // 100) - 1, 0)] // 1000 if pauses else 0
+
+
+COLLECTOR_PAUSES = CollectorPauses()
+
+
+def memory_stats() -> dict[str, int]:
+    """nsqd's memory figures, as near as Python has them.
+
+    In use is what the process holds in RAM; Python neither tells nor plans what it keeps idle, gave back or
+    will collect next: these are 0.
+    """
+    with open("/proc/self/statm", "rb") as statm:
+        resident_pages = int(statm.read().split()[1])
+    return {
+        "heap_objects": sys.getallocatedblocks(),
+        "heap_idle_bytes": 0,
+        "heap_in_use_bytes": resident_pages * _PAGE_BYTES,
+        "heap_released_bytes": 0,
+        "gc_pause_usec_100": COLLECTOR_PAUSES.percentile_usec(100),
+        "gc_pause_usec_99": COLLECTOR_PAUSES.percentile_usec(99),
+        "gc_pause_usec_95": COLLECTOR_PAUSES.percentile_usec(95),
+        "next_gc_bytes": 0,
+        "gc_total_runs": sum(generation["collections"] for generation in gc.get_stats()),
+    }
+
+
+def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
+    """The connections that have published: to `topic`, or anything when it is ""."""
+    if not topic:
+        return list(snapshot.producers)
+    return [client for client in snapshot.producers if any(name == topic for name, _ in client.pub_counts)]
+
+
+def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> bytes:
+    """The whole answer of `/stats?format=json`. topic: what was asked for, "" for all."""
+    answer: dict[str, Any] = {
+        "version": snapshot.version,
+        "health": snapshot.health,
+        "start_time": snapshot.started_at_ns // NS_PER_S,
+        "topics": [_topic(one, snapshot.taken_at_ns) for one in snapshot.topics],
+    }
+    if include_mem:
+        answer["memory"] = memory_stats()
+    answer["producers"] = [_client(client, topic) for client in producers_of(snapshot, topic)]
+    answer["connection_count"] = snapshot.connection_count
+    answer["log"] = snapshot.log and _log(snapshot.log)
+    try:
+        return orjson.dumps(answer)
+    except TypeError:
+        # A client may call itself what no UTF-8 spells; the standard encoder escapes it.
+        return json.dumps(answer, separators=(",", ":")).encode()
+
+
+def _log(log: LogStats) -> dict[str, Any]:
+    figures = {name: getattr(log, name) for name in _LOG_FIGURES}
+    figures["holds"] = [asdict(one) for one in log.holds]
+    recovery = log.recovery
+    if recovery is not None:
+        figures["recovery"] = {
+            "was_clean": recovery.was_clean,
+            "took_ms": recovery.took_ms,
+            "scanned_bytes": recovery.scanned_bytes,
+            "cut_bytes": recovery.cut_bytes,
+            "lost_count": recovery.lost_count,
+            "damages": [_damage(one) for one in recovery.damages[:_DAMAGES_MAX]],
+            "redelivered_count": recovery.redelivered_count,
+            "redelivered": [asdict(one) for one in recovery.progress_losses],
+            "report": list(recovery.sentences()),
+        }
+    return figures
+
+
+def _damage(damage: Damage) -> dict[str, Any]:
+    return {
+        "position": damage.position,
+        "size": damage.size,
+        "reason": damage.reason,
+        "lost_count": damage.lost,
+        "is_exact": damage.is_exact,
+        "losses": [asdict(one) for one in damage.losses],
+    }
+
+
+def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
+    return {
+        "topic_name": topic.topic_name,
+        "channels": [_channel(channel, now_ns) for channel in topic.channels],
+        "depth": topic.depth,
+        "backend_depth": topic.backend_depth,
+        "message_count": topic.message_count,
+        "message_bytes": topic.message_bytes,
+        "paused": topic.paused,
+        "e2e_processing_latency": _NO_LATENCY,
+        "storage": topic.storage,
+        "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
+        "disk_bytes": topic.disk_bytes,
+        "fenced": topic.fenced,
+        "unreadable": topic.unreadable,
+        "dropped_count": topic.dropped_count,
+        "cursors": [asdict(cursor) for cursor in topic.cursors],
+    }
+
+
+def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
+    return {
+        "channel_name": channel.channel_name,
+        "depth": channel.depth,
+        "backend_depth": channel.backend_depth,
+        "in_flight_count": channel.in_flight_count,
+        "deferred_count": channel.deferred_count,
+        "message_count": channel.message_count,
+        "requeue_count": channel.requeue_count,
+        "timeout_count": channel.timeout_count,
+        "client_count": channel.client_count,
+        "clients": None if channel.clients is None else [_client(client, "") for client in channel.clients],
+        "paused": channel.paused,
+        "e2e_processing_latency": _NO_LATENCY,
+        "finish_count": channel.finish_count,
+        "disconnect_count": channel.disconnect_count,
+        "ready_count": channel.ready_count,
+        "oldest_age_ms": _age_ms(channel.oldest_ns, now_ns),
+        "disk_bytes": channel.disk_bytes,
+        "fenced": channel.fenced,
+        "unreadable": channel.unreadable,
+        "held_back": channel.held_back,
+        "dropped_count": channel.dropped_count,
+    }
+
+
+def _client(client: ClientStats, topic: str) -> dict[str, Any]:
+    return {
+        "client_id": client.client_id,
+        "hostname": client.hostname,
+        "version": client.version,
+        "remote_address": client.remote_address,
+        "state": client.state,
+        "ready_count": client.ready_count,
+        "in_flight_count": client.in_flight_count,
+        "message_count": client.message_count,
+        "finish_count": client.finish_count,
+        "requeue_count": client.requeue_count,
+        "connect_ts": client.connect_ts,
+        "sample_rate": 0,
+        "deflate": False,
+        "snappy": False,
+        "user_agent": client.user_agent,
+        "topology_zone": "",
+        "topology_region": "",
+        "pub_counts": [
+            {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
+        ],
+        "tls": False,
+        "tls_cipher_suite": "",
+        "tls_version": "",
+        "tls_negotiated_protocol": "",
+        "tls_negotiated_protocol_is_mutual": False,
+        "timeout_count": client.timeout_count,
+        "msg_timeout": client.msg_timeout_ms,
+    }
+
+
+def _age_ms(published_at_ns: int | None, now_ns: int) -> int | None:
+    # The clock may have been set back since.
+    return None if published_at_ns is None else max(now_ns - published_at_ns, 0) // NS_PER_MS
+
+
+def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> bytes:
+    """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does."""
+    now_s = snapshot.taken_at_ns // NS_PER_S
+    started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
+    lines = [
+        f"nsqd v{snapshot.version} (built w/python{platform.python_version()})",
+        f"start_time {started_at.isoformat().replace('+00:00', 'Z')}",
+        f"uptime {_duration((snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S)}",
+        "",
+        f"Health: {snapshot.health}",
+    ]
+    if include_mem:
+        lines += ["", "Memory:"]
+        lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
+    lines += ["", "Topics:" if snapshot.topics else "Topics: None"]
+    for index, one in enumerate(snapshot.topics):
+        if index:
+            lines.append("")
+        lines.append(
+            f"{'*P ' if one.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
+            f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} e2e%: "
+        )
+        lines += _trouble_text(one)
+        for channel in one.channels:
+            lines.append(
+                f"{'   *P ' if channel.paused else '      '}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
+                f"be-depth: {channel.backend_depth:<5} inflt: {channel.in_flight_count:<4} "
+                f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
+                f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} e2e%: "
+            )
+            lines += _trouble_text(channel)
+            lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
+        lines += [
+            f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
+            f"gaps: {len(cursor.gaps)}{' near its limit' if cursor.is_warned else ''}"
+            for cursor in one.cursors
+        ]
+    producers = producers_of(snapshot, topic)
+    lines += ["", "Producers:" if producers else "Producers: None"]
+    lines += [f"   {_producer_text(client, topic, now_s)}" for client in producers]
+    return "\n".join([*lines, ""]).encode("utf-8", "replace")
+
+
+def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:
+    reasons = (("fenced", one.fenced), ("unreadable", one.unreadable))
+    return [f"        {word}: {reason}" for word, reason in reasons if reason]
+
+
+def _client_text(client: ClientStats) -> str:
+    port = client.remote_address.rpartition(":")[2]
+    # Hostname and user agent are the client's own words: they must not begin a line of their own.
+    name = "".join(char if char.isprintable() else "?" for char in f"{client.hostname}:{port} {client.user_agent}")
+    return f"{client.version} {name:<21}"
+
+
+def _consumer_text(client: ClientStats, now_s: int) -> str:
+    return (
+        f"[{_client_text(client)}] state: {client.state} inflt: {client.in_flight_count:<4} "
+        f"rdy: {client.ready_count:<4} fin: {client.finish_count:<8} re-q: {client.requeue_count:<8} "
+        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.connect_ts, 0))}"
+    )
+
+
+def _producer_text(client: ClientStats, topic: str, now_s: int) -> str:
+    counts = [(name, count) for name, count in client.pub_counts if not topic or name == topic]
+    topics = ",".join(f"{name}={count}" for name, count in counts)
+    return (
+        f"[{_client_text(client)}] msgs: {sum(count for _, count in counts):<8} topics: {topics} "
+        f"connected: {_duration(max(now_s - client.connect_ts, 0))}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as Go writes a duration: 1h2m3s, 12.5s."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{rest:.9f}".rstrip("0").rstrip(".") if isinstance(rest, float) else str(rest)
+    if hours:
+        return f"{hours}h{minutes}m{text}s"
+    return f"{minutes}m{text}s" if minutes else f"{text}s"

@@ -1,0 +1,1 @@
+"""The NSQ protocol on TCP connections."""

@@ -1,0 +1,87 @@
+"""The TCP side: accepts connections up to a cap, and looks after their deadlines."""
+
+import asyncio
+
+from queue_engine.engine import Engine
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.tcp.session import Session
+from queue_engine.service.tcp.turns import Turns
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.options import split_address
+
+# How often heartbeats and deadlines are looked at; the shortest heartbeat interval is 1 s.
+CHECK_INTERVAL_S = 0.2
+# Sessions looked at before the loop gets its turn.
+CHECK_SLICE = 500
+
+
+class TcpServer:
+    """All connections of NSQ clients. Implements `SessionOwner`."""
+
+    def __init__(self, engine: Engine, clock: Clock, turns: Turns, connections_max: int, bodies: BodyBudget) -> None:
+        self._engine = engine
+        self._clock = clock
+        self.flush_soon = turns.flush_soon
+        self.pubs = turns.pubs
+        self.bodies = bodies
+        bodies.on_crowded.append(self._hold_reading)
+        self.connections_max = connections_max
+        self._refused = RefusedConnections("NSQ clients", connections_max, clock)
+        self._sessions: dict[Session, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: str) -> tuple[str, int]:
+        """Listen; returns host and port. Raises OSError when the address is taken."""
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Session(self._engine, self._clock, self), host or None, port, backlog=1024
+        )
+        name = self._server.sockets[0].getsockname()
+        return name[0], name[1]
+
+    def opened(self, session: Session) -> bool:
+        if len(self._sessions) >= self.connections_max:
+            self._refused.note()
+            return False
+        self._sessions[session] = None
+        return True
+
+    def closed(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+
+    def _hold_reading(self, is_crowded: bool) -> None:
+        for session in list(self._sessions):
+            if self.bodies.is_crowded is is_crowded:  # a session that goes on may change that
+                session.hold_reading(is_crowded)
+
+    async def check_once(self) -> None:
+        """Wait a moment, and look after every session."""
+        await asyncio.sleep(CHECK_INTERVAL_S)
+        now_ns = self._clock.monotonic_ns()
+        self.bodies.check(now_ns)
+        for index, session in enumerate(list(self._sessions)):
+            try:
+                session.check(now_ns)
+            except Exception as exc:
+                session.fail(exc)
+            if index % CHECK_SLICE == CHECK_SLICE - 1:
+                await asyncio.sleep(0)
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close_sessions(self, timeout_s: float) -> None:
+        """End every connection, what was answered already first; cut those that take too long."""
+        loop = asyncio.get_running_loop()
+        for session in list(self._sessions):
+            session.close()
+        ends_at = loop.time() + timeout_s
+        while self._sessions and loop.time() < ends_at:
+            await asyncio.sleep(0.01)
+        for session in list(self._sessions):
+            session.abort()
+        while self._sessions and loop.time() < ends_at + 1:
+            await asyncio.sleep(0.01)

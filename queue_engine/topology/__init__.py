@@ -1,0 +1,1 @@
+"""What exists: topics and channels, the files that say so, and how they change."""

@@ -1,0 +1,254 @@
+"""The files that say what exists, and reading them back: topology.json and the changes since.
+
+    topology.changes
+    {"format": 1, "identity": "5f1c…", "after": 7} 1a2b3c4d LF      the header: changes behind number 7 follow
+    {"seq": 8, "changes": [{"do": "create_topic", "name": "orders", …}, {"do": …}]} 9c0d1e2f LF
+    {"seq": 9, "changes": [{"do": "pause_channel", …}]} 00ff11ee LF
+
+A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All that is asked for while a line is being
+written shares the next one; a line is synced before anybody is told. So only the last line can be unfinished: what
+does not hold at the end was not acknowledged and is cut. What does not hold and has a line that holds behind it is
+damage.
+
+A merge puts everything into topology.json and begins topology.changes anew. Both files are kept before as
+`….previous`, in this order, each replaced as a whole (tmp, fsync, rename, directory fsync):
+
+    topology.json.previous, topology.json, topology.changes.previous, topology.changes
+
+Lines up to topology.json's `sequence` are in it already and are passed over, so a merge may end anywhere. And
+topology.json.previous with both files of changes tells what topology.json tells: copied in its place, nothing is lost.
+
+`next_number`, `format` and the checksum are explained in `topology.py`, with the recipe to change the format.
+"""
+
+import os
+from dataclasses import dataclass, field
+
+import orjson
+from crc32c import crc32c
+
+from queue_engine.disk.files import Files
+from queue_engine.topology.topology import FORMAT_BEFORE_CHECKSUMS, Change, Topology, check_names, parse_topology
+from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
+
+FILE_NAME = "topology.json"
+CHANGES_NAME = "topology.changes"
+PREVIOUS_SUFFIX = ".previous"
+NSQD_FILE_NAME = "nsqd.dat"
+CHANGES_FORMAT = 1
+_CHECK_BYTES = 8
+_SIZE_MAX = 1 << 30
+
+
+def encode_entry(content: Change) -> bytes:
+    """One line of topology.changes."""
+    line = orjson.dumps(content)
+    return b"%s %08x\n" % (line, crc32c(line))
+
+
+def decode_entry(line: bytes) -> Change | None:
+    """What a line says, given without its LF; None when it is not what was written."""
+    text, check = line[: -_CHECK_BYTES - 1], line[-_CHECK_BYTES - 1 :]
+    if check != b" %08x" % crc32c(text):
+        return None
+    try:
+        content = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def encode_header(identity: str, after: int) -> bytes:
+    return encode_entry({"format": CHANGES_FORMAT, "identity": identity, "after": after})
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesFile:
+    """What one file of changes says. size: bytes that hold. torn_bytes: behind them, unfinished."""
+
+    identity: str
+    after: int
+    entries: tuple[tuple[int, tuple[Change, ...]], ...]  # (sequence, changes)
+    size: int
+    torn_bytes: int
+
+
+def parse_changes(data: bytes, path: str) -> ChangesFile:
+    """Raises TopologyError when something other than the last line does not hold."""
+    lines = data.split(b"\n")[:-1]
+    entries: list[tuple[int, tuple[Change, ...]]] = []
+    size = at = 0
+    identity, after, first_bad = "", 0, -1
+    for index, line in enumerate(lines):
+        content = decode_entry(line)
+        if content is None:
+            if first_bad < 0:
+                first_bad = at
+        elif index == 0:
+            its_format = content.get("format", 0)
+            if its_format > CHANGES_FORMAT:
+                raise NewerTopologyError(
+                    f"{path} has format {its_format}, and this version knows formats up to {CHANGES_FORMAT}; it was "
+                    "left as it is. Start the newer version"
+                )
+            identity, after = str(content["identity"]), int(content["after"])
+        elif first_bad >= 0:
+            raise TopologyError(
+                f"{path} is damaged at byte {first_bad}: the line there is not what was written, and lines behind it "
+                f"are; nothing was changed. {_HELP}"
+            )
+        else:
+            entries.append((int(content["seq"]), tuple(content["changes"])))
+        at += len(line) + 1
+        if first_bad < 0:
+            size = at
+    if not lines or first_bad == 0:
+        raise TopologyError(f"{path} is damaged: its first line is not what was written; nothing was changed. {_HELP}")
+    return ChangesFile(identity, after, tuple(entries), size, len(data) - size)
+
+
+_HELP = "`manage.py topology check` tells what there is, `manage.py topology rebuild` makes it good as far as it goes"
+
+
+@dataclass(slots=True)
+class FoundTopology:
+    """What the files of a data directory say.
+
+    state: all that exists; an empty one where there is no file. source: the file it begins with, "" for none.
+    changes: of topology.changes, None where there is none. warnings: what is worth telling, a sentence each.
+    """
+
+    state: Topology = field(default_factory=Topology)
+    source: str = ""
+    changes: ChangesFile | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_new_format(self) -> bool:
+        """Whether the files can be gone on with as they are; otherwise they are to be written anew first."""
+        return self.changes is not None and self.state.is_checked
+
+
+class TopologyFiles:
+    """The four files of one data directory, and nsqd's. All raise TopologyError when a file can't be read."""
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self.directory = directory
+        self.path = os.path.join(directory, FILE_NAME)
+        self.changes_path = os.path.join(directory, CHANGES_NAME)
+        self.previous_path = self.path + PREVIOUS_SUFFIX
+        self.previous_changes_path = self.changes_path + PREVIOUS_SUFFIX
+        self._nsqd_path = os.path.join(directory, NSQD_FILE_NAME)
+        self._files = files
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """None when there is no such file."""
+        try:
+            return self._files.read_whole(path, _SIZE_MAX)
+        except OSError as exc:
+            raise TopologyError(f"{path} can't be read: {exc.strerror}; it was left as it is") from exc
+
+    def read(self) -> FoundTopology:
+        """What exists. Raises TopologyError when it can't be told for sure; nothing is changed."""
+        data = self.read_bytes(self.path)
+        changes = self._read_changes(self.changes_path)
+        if data is None:
+            return self._read_without(changes)
+        try:
+            state = parse_topology(data, self.path)
+        except NewerTopologyError:
+            raise  # to repair it with this version would lose what only the newer one knows
+        except TopologyError as exc:
+            raise TopologyError(f"{exc}. {self._advice()}") from exc
+        found = FoundTopology(state, self.path, changes)
+        if state.format == FORMAT_BEFORE_CHECKSUMS:
+            self._check_first(state, data, changes)
+            return found
+        self.replay(found)
+        return found
+
+    def _advice(self) -> str:
+        has_previous = self.read_bytes(self.previous_path) is not None
+        copy = f"its predecessor is {self.previous_path}; " if has_previous else ""
+        return (
+            f"If you edited it, `manage.py topology accept` takes it as it is; otherwise {copy}`manage.py topology "
+            "check` tells what is there, and `manage.py topology rebuild` makes it anew from that and the log"
+        )
+
+    def _check_first(self, state: Topology, data: bytes, changes: ChangesFile | None) -> None:
+        """A file without a checksum is accepted once: where nothing tells of one with a checksum before it."""
+        # The first merge copies the file to its predecessor's place before it replaces it, and may end in between.
+        if state.is_checked or changes is not None or self.read_bytes(self.previous_path) not in (None, data):
+            raise TopologyError(
+                f"{self.path} has no checksum, and there was one before: an older version wrote it, or somebody else; "
+                f"nothing was changed. {self._advice()}"
+            )
+
+    def _read_without(self, changes: ChangesFile | None) -> FoundTopology:
+        if changes is not None or self.read_bytes(self.previous_path) is not None:
+            raise TopologyError(
+                f"{self.path} is missing, and it was there before; nothing was changed. {self._advice()}"
+            )
+        data = self.read_bytes(self._nsqd_path)
+        if data is None:
+            return FoundTopology()
+        state = parse_topology(data, self._nsqd_path)
+        state.unlisted_below = 0  # nsqd gives no numbers
+        return FoundTopology(state, self._nsqd_path)
+
+    def _read_changes(self, path: str) -> ChangesFile | None:
+        data = self.read_bytes(path)
+        return None if data is None else parse_changes(data, path)
+
+    def replay(self, found: FoundTopology) -> None:
+        """Make the changes that topology.json does not have yet. Raises TopologyError."""
+        state, changes = found.state, found.changes
+        if changes is None and state.sequence == 0:
+            return  # the first start ended before it began the other file
+        if changes is None:
+            raise TopologyError(
+                f"{self.changes_path} is missing: {self.path} can't tell what was changed since it was written; "
+                "nothing was changed. Put it back, or let `manage.py topology accept` go on without it"
+            )
+        if changes.identity != state.identity:
+            raise TopologyError(
+                f"{self.path} is of data directory {state.identity or '(none)'} and {self.changes_path} is of "
+                f"{changes.identity or '(none)'}: they don't belong together; nothing was changed. {self._advice()}"
+            )
+        if changes.after > state.sequence:
+            # topology.json was put back from its predecessor.
+            before = self._read_changes(self.previous_changes_path)
+            if before is not None and before.identity == state.identity:
+                self._make(state, before, self.previous_changes_path, upto=changes.after)
+        if changes.after > state.sequence:
+            raise TopologyError(
+                f"{self.path} has the changes up to {state.sequence}, and {self.changes_path} those behind "
+                f"{changes.after}: some are missing between; nothing was changed. {self._advice()}"
+            )
+        self._make(state, changes, self.changes_path)
+        try:
+            check_names(state)
+        except ValueError as exc:
+            raise TopologyError(f"{self.changes_path} can't be right: {exc}; nothing was changed. {_HELP}") from exc
+        if changes.torn_bytes:
+            found.warnings.append(
+                f"{changes.torn_bytes} bytes at the end of {self.changes_path} are of a change that was being written; "
+                "it was not answered, and is cut"
+            )
+
+    def _make(self, state: Topology, changes: ChangesFile, path: str, upto: int | None = None) -> None:
+        for sequence, made in changes.entries:
+            if sequence <= state.sequence:
+                continue
+            if sequence != state.sequence + 1 or (upto is not None and sequence > upto):
+                raise TopologyError(
+                    f"{path} goes on with change {sequence} behind {state.sequence}; nothing was changed. {_HELP}"
+                )
+            for change in made:
+                state.apply(change)
+            state.sequence = sequence
+
+
+def load_topology(directory: str, files: Files | None = None) -> Topology:
+    """What a data directory says that exists. Raises TopologyError."""
+    return TopologyFiles(directory, files or Files()).read().state

@@ -1,0 +1,306 @@
+"""Writes what exists: changes are appended to topology.changes, many in one write and sync, and merged now and then.
+
+A change is in force when its ticket is done: then it is on the disk, and `state` has it. What the disk refuses is in
+force nowhere. Where a sync failed, nobody can tell which of the two it is: the ticket is rejected with
+OutcomeUnknownError, nothing more is taken, and a merge puts on the disk what was in force before, tried each second.
+"""
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+
+from queue_engine.disk.background import Background
+from queue_engine.disk.files import Files
+from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_entry, encode_header
+from queue_engine.topology.topology import Change, Topology
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
+from queue_engine.vocabulary.ticket import Ticket, failed
+
+logger = logging.getLogger(__name__)
+
+RETRY_NS = NS_PER_S
+# Merged when the changes are as long as this, and twice as long as what they change.
+MERGE_BYTES_MIN = 1 << 20
+_IDENTITY_BYTES = 16
+
+
+class TopologyLog:
+    """The files of one data directory while the engine runs. Belongs to the engine's thread.
+
+    state: what the disk has. error: why the newest write failed; None after one that did not.
+    """
+
+    def __init__(self, directory: str, files: Files, background: Background) -> None:
+        self.state = Topology()
+        self.error: TopologyError | None = None
+        self._paths = TopologyFiles(directory, files)
+        self._files = files
+        self._background = background
+        self._fd = -1
+        self._at = 0  # bytes of topology.changes that hold
+        self._base_bytes = 0
+        self._sequence = 0  # of the last line that was begun
+        self._waiting: list[tuple[Sequence[Change], Ticket]] = []  # for the next line
+        self._is_writing = False
+        self._needs_merge = True  # what the disk has is not known, or of the old format: nothing is appended
+        self._retry_ns = 0
+        self._torn_bytes = 0
+        self._last_line = b""  # what topology.changes.previous gets behind the lines that hold, so that none is missing
+
+    # Start and stop.
+
+    def read(self) -> FoundTopology:
+        """What there is. Raises TopologyError; nothing on the disk is changed."""
+        found = self._paths.read()
+        self.state = found.state
+        self._sequence = found.state.sequence
+        self._needs_merge = not found.is_new_format
+        if found.changes is not None:
+            self._at, self._torn_bytes = found.changes.size, found.changes.torn_bytes
+        return found
+
+    def begin(self, changes: Sequence[Change]) -> None:
+        """Everything is open: go on with the files, with these changes first, in this thread. Raises TopologyError;
+        then it is tried again by `tick`."""
+        assert not self._is_writing
+        try:
+            if not self._needs_merge:
+                self._continue()
+                self._append_now(changes)
+                return
+        except OSError as exc:
+            # What is there stays as it is; the next try writes everything, these changes included.
+            self._fail(exc)
+            self._needs_merge = True
+            for change in changes:
+                self.state.apply(change)
+            assert self.error is not None
+            raise self.error from exc
+        for change in changes:
+            self.state.apply(change)
+        try:
+            self._merge_files()
+            if self.state.sequence == 0:
+                # From here on a start misses topology.changes when it is gone.
+                self._sequence = self.state.sequence = 1
+                self._files.replace(self._paths.path, self.state.to_json())
+        except OSError as exc:
+            self._fail(exc)
+            assert self.error is not None
+            raise self.error from exc
+        self._merged()
+
+    def _continue(self) -> None:
+        fd = self._files.open(self._paths.changes_path, os.O_RDWR)
+        try:
+            if self._torn_bytes:
+                self._files.truncate(fd, self._at)
+            # What the last process wrote and did not sync is built on now.
+            self._files.sync_data(fd)
+        except OSError:
+            self._files.close_quietly(fd)
+            raise
+        self._fd = fd
+        self._base_bytes = self._files.size_of(self._paths.path) or 0
+
+    def _append_now(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        line = self._line(changes)
+        self._sequence += 1
+        self._last_line = line
+        self._files.write_all(self._fd, line, self._at)
+        self._files.sync_data(self._fd)
+        self._last_line = b""
+        self._appended(line, changes)
+
+    def close(self, finish: Callable[[Topology], None]) -> None:
+        """Merge everything, in this thread. finish: makes exact what the state promises ahead. Raises TopologyError."""
+        if self._is_writing:
+            raise TopologyError(f"{self._paths.path} is still being written")
+        finish(self.state)
+        try:
+            self._merge_files()
+        except OSError as exc:
+            self._fail(exc)
+            assert self.error is not None
+            raise self.error from exc
+        finally:
+            self._close_descriptor()
+
+    def abandon(self) -> None:
+        """Let go of what is open, and write nothing."""
+        self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        if self._fd >= 0:
+            self._files.close_quietly(self._fd)
+            self._fd = -1
+
+    # Changes.
+
+    def append(self, *changes: Change) -> Ticket:
+        """Make these changes, all or none; the ticket is done when they are durable and in `state`."""
+        if self._needs_merge:
+            return failed(self._refusal())
+        ticket = Ticket()
+        self._waiting.append((changes, ticket))
+        if not self._is_writing:
+            self._start()
+        return ticket
+
+    def tick(self, now_ns: int) -> None:
+        """Try again what the disk refused. now_ns: monotonic."""
+        if self.error is None or now_ns < self._retry_ns:
+            return
+        self._retry_ns = now_ns + RETRY_NS
+        if self._needs_merge:
+            if not self._is_writing:
+                self._start_merge()
+        elif not self._is_writing:
+            self.append()  # an empty line: whether the disk takes one again
+
+    def _refusal(self) -> TopologyError:
+        return TopologyError(
+            f"nothing is created, deleted or changed until {self._paths.path} can be written, which is tried each "
+            f"second: {self.error}"
+        )
+
+    def _line(self, changes: Sequence[Change]) -> bytes:
+        return encode_entry({"seq": self._sequence + 1, "changes": list(changes)})
+
+    def _void_line(self) -> bytes:
+        """In the place of the newest line, which may be there and is not in force."""
+        return encode_entry({"seq": self._sequence, "changes": []})
+
+    def _start(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        changes = [change for one, _ in waiting for change in one]
+        line, fd, at = self._line(changes), self._fd, self._at
+        self._sequence += 1
+        self._is_writing = True
+        is_written = False
+
+        def job() -> None:
+            nonlocal is_written
+            self._files.write_all(fd, line, at)
+            is_written = True
+            self._files.sync_data(fd)
+
+        def done(error: Exception | None) -> None:
+            try:
+                if error is None:
+                    self._appended(line, changes)
+                    for _, ticket in waiting:
+                        ticket.resolve()
+                else:
+                    self._refused(error, waiting, is_written=is_written)
+            finally:
+                # What was asked for meanwhile shares the next line; so does what these tickets brought about.
+                self._is_writing = False
+                self._go_on()
+
+        self._background.submit(job, done)
+
+    def _go_on(self) -> None:
+        if self._is_writing:
+            return
+        if self._needs_merge:
+            waiting, self._waiting = self._waiting, []
+            for _, ticket in waiting:
+                ticket.reject(self._refusal())
+        elif self._at > MERGE_BYTES_MIN and self._at > 2 * self._base_bytes:
+            self._start_merge()
+        elif self._waiting:
+            self._start()
+
+    def _appended(self, line: bytes, changes: Sequence[Change]) -> None:
+        self._at += len(line)
+        for change in changes:
+            self.state.apply(change)
+        self.state.sequence = self._sequence
+        self.error = None
+
+    def _refused(
+        self, error: Exception, waiting: Sequence[tuple[Sequence[Change], Ticket]], *, is_written: bool
+    ) -> None:
+        self._fail(error)
+        assert self.error is not None
+        failure: StorageError = self.error
+        if is_written:
+            # The line is whole in the system's memory: whether it is on the disk, and stays, nobody can tell.
+            self._last_line = self._void_line()
+            self._needs_merge = True
+            failure = OutcomeUnknownError(
+                f"outcome unknown: the change was written to {self._paths.changes_path}, and syncing it failed "
+                f"({error}). The server goes on as before it; look again after the next start"
+            )
+        else:
+            # Part of it may be there: that holds for no line, and the next is written over it.
+            self._sequence -= 1
+            try:
+                self._files.truncate(self._fd, self._at)
+            except OSError:
+                self._needs_merge = True
+        for _, ticket in waiting:
+            ticket.reject(failure)
+
+    def _fail(self, error: Exception) -> None:
+        logger.error("topology not written path=%s error=%s", self._paths.path, error)
+        self.error = TopologyError(f"{self._paths.path} can't be written: {error}")
+
+    # Merging.
+
+    def _start_merge(self) -> None:
+        self._is_writing = True
+
+        def done(error: Exception | None) -> None:
+            self._is_writing = False
+            if error is None:
+                self._merged()
+            else:
+                # Where it ended is not known: nothing is appended to a file that may have lost its name.
+                self._needs_merge = True
+                self._fail(error)
+            self._go_on()
+
+        # Nothing is appended meanwhile, so nothing changes the state that the job reads.
+        self._background.submit(self._merge_files, done)
+
+    def _merge_files(self) -> None:
+        """Raises OSError."""
+        state, paths, files = self.state, self._paths, self._files
+        state.identity = state.identity or secrets.token_hex(_IDENTITY_BYTES)
+        # A line that may be there, and is not in force, is passed over.
+        state.sequence = max(state.sequence, self._sequence)
+        before, content = self._read(paths.path), state.to_json()
+        if before and before != content:
+            files.replace(paths.previous_path, before)
+        files.replace(paths.path, content)
+        changes, header = self._read(paths.changes_path), encode_header(state.identity, state.sequence)
+        if changes and changes != header:
+            files.replace(paths.previous_changes_path, changes[: self._at] + self._last_line)
+        files.replace(paths.changes_path, header)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self._paths.read_bytes(path) or b""
+        except TopologyError as exc:
+            raise OSError(str(exc)) from exc
+
+    def _merged(self) -> None:
+        self._close_descriptor()
+        self._sequence = self.state.sequence
+        self._last_line = b""
+        try:
+            self._fd = self._files.open(self._paths.changes_path, os.O_RDWR)
+            self._at = self._files.size(self._fd)
+        except OSError as exc:
+            self._needs_merge = True
+            self._fail(exc)
+            return
+        self._base_bytes = self._files.size_of(self._paths.path) or 0
+        self._needs_merge = False
+        self.error = None

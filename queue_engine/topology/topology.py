@@ -1,0 +1,457 @@
+"""Which topics and channels exist, as `topology.json` and `topology.changes` keep it: the state, and its changes.
+
+    topology.json            all that exists, as of one moment; nsqd's keys are a subset
+    {"format": 2, "version": "0.1.0", "identity": "5f1c…", "has_log": true, "sequence": 7,
+     "next_number": 65543, "unlisted_below": 0, "largest_msg_size": 1048576,
+     "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
+                 "channels": [{"name": "billing", "paused": true, "number": 2}]},
+                {"name": "clicks", "paused": true, "number": 3, "storage": "log",
+                 "id_base": 81985529216486895, "reserved_offset": 1048576, "released": 17,
+                 "channels": [{"name": "counts", "paused": false, "number": 4, "start": 0}]}],
+     "deleted": [5],
+     "checksum": "1a2b3c4d"}
+
+    topology.changes         what changed since, a line for each write (`topology_files.py` draws it)
+    topology.json.previous, topology.changes.previous        the same two files before the last merge
+
+Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of the
+same name: `next_number` is ahead of what was given, and exact after a clean stop. A topic of the log has an `id_base`
+(offset + base = message id), `reserved_offset` (offsets below it may have been given; exact after a clean stop) and
+`released` (how far its messages went on to its channels, where they don't flow; null where they do), and its channels
+the offset where they start. `deleted` are numbers of deleted topics whose records the log may still hold; those below
+`unlisted_below` were given by a version that did not list them. `identity` is the data directory's; once `has_log` is
+true, `log/identity` holds the same. `sequence` is the last change that is merged.
+`largest_msg_size` is the largest --max-msg-size there ever was: messages of that size may be on disk though only
+smaller ones may be published now. A topic without `storage` is `diskqueue`. Ephemeral names are left out.
+
+`checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. A file without `format`
+is of version 1 (up to 897736b): it has no checksum, identity, sequence or deleted numbers, and is taken over once.
+Where there is no topology.json but an nsqd.dat, that is read instead. To go back to version 1 or to nsqd, stop
+cleanly: then topology.json holds everything, and its keys are a superset of theirs.
+
+To change the format: raise FORMAT, never give an old key another meaning, keep reading files of the formats before,
+and keep a file of each among the tests.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from crc32c import crc32c
+
+from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
+from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
+from queue_engine.vocabulary.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 2
+FORMAT_BEFORE_CHECKSUMS = 1
+LOG_KIND = "log"
+
+Change = dict[str, Any]
+"""One change as a line has it: "do" names it, the other keys are its details. Made by the functions below."""
+
+
+@dataclass(slots=True)
+class ChannelEntry:
+    name: str
+    paused: bool = False
+    number: int = 0  # 0: none given yet
+    start: int = 0  # the offset it began at; of a `log` topic
+
+
+@dataclass(slots=True)
+class TopicEntry:
+    """channels: by number."""
+
+    name: str
+    paused: bool = False
+    number: int = 0
+    storage: str = "diskqueue"
+    channels: dict[int, ChannelEntry] = field(default_factory=dict)
+    id_base: int = 0
+    reserved_offset: int = 0
+    released: int | None = None
+
+
+@dataclass(slots=True)
+class Topology:
+    """All that exists. topics: by number. deleted: numbers that the log may still hold records of.
+
+    format: of the file it was read from. is_checked: whether that file had a checksum, and it was right.
+    """
+
+    topics: dict[int, TopicEntry] = field(default_factory=dict)
+    next_number: int = 1
+    largest_msg_size: int = 0  # bytes
+    deleted: set[int] = field(default_factory=set)
+    unlisted_below: int = 0
+    identity: str = ""
+    has_log: bool = False
+    sequence: int = 0
+    format: int = FORMAT
+    is_checked: bool = False
+
+    @property
+    def log_topics(self) -> list[TopicEntry]:
+        return [topic for topic in self.topics.values() if topic.storage == LOG_KIND]
+
+    def take_number(self) -> int:
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    def apply(self, change: Change) -> None:
+        """Make one change. Raises TopologyError when it is not one that this version knows, or names what is not
+        there."""
+        try:
+            _APPLY[change["do"]](self, change)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise TopologyError(f"the change {change} can't be made: {type(exc).__name__} {exc}") from exc
+
+    def note_given(self, number: int) -> None:
+        self.next_number = max(self.next_number, number + 1)
+
+    def to_json(self) -> bytes:
+        """The bytes of topology.json."""
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "identity": self.identity,
+            "has_log": self.has_log,
+            "sequence": self.sequence,
+            "next_number": self.next_number,
+            "largest_msg_size": self.largest_msg_size,
+            "topics": [_topic_document(topic) for topic in self.topics.values()],
+            "unlisted_below": self.unlisted_below,
+            "deleted": sorted(self.deleted),
+        }
+        document["checksum"] = checksum_of(document)
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+# The changes.
+
+
+def topic_created(entry: TopicEntry) -> Change:
+    document = _topic_document(entry)
+    del document["channels"]
+    return {"do": "create_topic", **document}
+
+
+def channel_created(topic: int, entry: ChannelEntry) -> Change:
+    return {"do": "create_channel", "topic": topic, "name": entry.name, "number": entry.number, "start": entry.start}
+
+
+def topic_deleted(number: int) -> Change:
+    return {"do": "delete_topic", "number": number}
+
+
+def channel_deleted(topic: int, number: int) -> Change:
+    return {"do": "delete_channel", "topic": topic, "number": number}
+
+
+def topic_paused(number: int, paused: bool) -> Change:
+    return {"do": "pause_topic", "number": number, "paused": paused}
+
+
+def channel_paused(topic: int, number: int, paused: bool) -> Change:
+    return {"do": "pause_channel", "topic": topic, "number": number, "paused": paused}
+
+
+def released_upto(number: int, offset: int | None) -> Change:
+    """How far a topic's messages went on to its channels, None: they flow."""
+    return {"do": "release", "number": number, "released": offset}
+
+
+def offsets_reserved(reserved: Iterable[tuple[int, int]]) -> Change:
+    """(topic number, offset): offsets below may be given."""
+    return {"do": "reserve", "offsets": [list(one) for one in reserved]}
+
+
+def numbers_reserved(next_number: int) -> Change:
+    return {"do": "number", "next_number": next_number}
+
+
+def largest_msg_size_grown(size_bytes: int) -> Change:
+    return {"do": "msg_size", "largest_msg_size": size_bytes}
+
+
+def log_joined() -> Change:
+    """The log in this data directory carries its identity."""
+    return {"do": "join_log"}
+
+
+def numbers_unknown(numbers: Iterable[int]) -> Change:
+    """The log holds records of these numbers, which nothing here knows; the operator lets them go."""
+    return {"do": "let_go", "numbers": list(numbers)}
+
+
+def numbers_forgotten(numbers: Iterable[int]) -> Change:
+    """The log holds nothing of these deleted topics any more."""
+    return {"do": "forget", "numbers": list(numbers)}
+
+
+def _create_topic(state: Topology, change: Change) -> None:
+    topic = _topic_of({**change, "channels": []})
+    if topic.number in state.topics:
+        raise ValueError(f"topic number {topic.number} is there already")
+    # Names are looked at when all is read (`check_names`): to look for each would take a second for 10,000.
+    state.topics[topic.number] = topic
+    state.note_given(topic.number)
+
+
+def _create_channel(state: Topology, change: Change) -> None:
+    channel = ChannelEntry(str(change["name"]), False, _number(change, "number", 0), _number(change, "start", 0))
+    state.topics[change["topic"]].channels[channel.number] = channel
+    state.note_given(channel.number)
+
+
+def _delete_topic(state: Topology, change: Change) -> None:
+    topic = state.topics.pop(change["number"])
+    if topic.storage == LOG_KIND:
+        state.deleted.add(topic.number)
+
+
+def _delete_channel(state: Topology, change: Change) -> None:
+    del state.topics[change["topic"]].channels[change["number"]]
+
+
+def _pause_topic(state: Topology, change: Change) -> None:
+    state.topics[change["number"]].paused = _flag(change)
+
+
+def _pause_channel(state: Topology, change: Change) -> None:
+    state.topics[change["topic"]].channels[change["number"]].paused = _flag(change)
+
+
+def _release(state: Topology, change: Change) -> None:
+    state.topics[change["number"]].released = None if change["released"] is None else _number(change, "released", 0)
+
+
+def _reserve(state: Topology, change: Change) -> None:
+    for number, offset in change["offsets"]:
+        topic = state.topics.get(number)
+        if topic is not None:  # else it was deleted while this was on its way
+            topic.reserved_offset = max(topic.reserved_offset, offset)
+
+
+def _reserve_numbers(state: Topology, change: Change) -> None:
+    state.next_number = max(state.next_number, _number(change, "next_number", 1))
+
+
+def _grow_msg_size(state: Topology, change: Change) -> None:
+    state.largest_msg_size = max(state.largest_msg_size, _number(change, "largest_msg_size", 0))
+
+
+def _join_log(state: Topology, change: Change) -> None:
+    state.has_log = True
+
+
+def _let_go(state: Topology, change: Change) -> None:
+    for number in change["numbers"]:
+        state.deleted.add(number)
+        state.note_given(number)
+
+
+def _forget(state: Topology, change: Change) -> None:
+    state.deleted.difference_update(change["numbers"])
+
+
+_APPLY: dict[str, Callable[[Topology, Change], None]] = {
+    "create_topic": _create_topic,
+    "create_channel": _create_channel,
+    "delete_topic": _delete_topic,
+    "delete_channel": _delete_channel,
+    "pause_topic": _pause_topic,
+    "pause_channel": _pause_channel,
+    "release": _release,
+    "reserve": _reserve,
+    "number": _reserve_numbers,
+    "msg_size": _grow_msg_size,
+    "join_log": _join_log,
+    "let_go": _let_go,
+    "forget": _forget,
+}
+
+
+# The file.
+
+
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """The checksum of topology.json's document; its own "checksum" is left out."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    return f"{crc32c(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)):08x}"
+
+
+def _topic_document(topic: TopicEntry) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": topic.name,
+        "paused": topic.paused,
+        "number": topic.number,
+        "storage": topic.storage,
+    }
+    channels: list[dict[str, Any]] = [
+        {"name": channel.name, "paused": channel.paused, "number": channel.number}
+        for channel in topic.channels.values()
+    ]
+    if topic.id_base:
+        document["id_base"] = topic.id_base
+        document["reserved_offset"] = topic.reserved_offset
+        document["released"] = topic.released
+        for channel, entry in zip(topic.channels.values(), channels, strict=True):
+            entry["start"] = channel.start
+    document["channels"] = channels
+    return document
+
+
+def parse_topology(text: bytes, file_name: str, *, accepts_any: bool = False) -> Topology:
+    """The topology of a file's bytes. Raises TopologyError, naming the file and what is wrong with it.
+
+    Names that are not valid are left out with a warning, as nsqd does. accepts_any: without a look at the checksum.
+    """
+    try:
+        document = orjson.loads(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"it holds a {type(document).__name__} and not an object")
+        its_format = _number(document, "format", FORMAT_BEFORE_CHECKSUMS)
+        _check_format(document, its_format, file_name)
+        is_checked = its_format > FORMAT_BEFORE_CHECKSUMS or "checksum" in document
+        if is_checked and not accepts_any and document.get("checksum") != checksum_of(document):
+            raise ChecksumError(file_name, document.get("checksum"), checksum_of(document))
+        state = _topology_of(document, file_name)
+    except TopologyError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise TopologyError(f"{file_name} can't be read: {type(exc).__name__} {exc}; it was left as it is") from exc
+    state.format = its_format
+    state.is_checked = is_checked
+    return state
+
+
+class ChecksumError(TopologyError):
+    """topology.json is not what was written."""
+
+    def __init__(self, file_name: str, found: object, expected: str) -> None:
+        super().__init__(
+            f"{file_name} is not what was written: its checksum is {found or 'missing'} and its content has "
+            f"{expected}; it was left as it is"
+        )
+
+
+def _check_format(document: Mapping[str, Any], its_format: int, file_name: str) -> None:
+    """Raises NewerTopologyError when a newer version wrote the file."""
+    version = str(document.get("version", ""))
+    if its_format > FORMAT:
+        raise NewerTopologyError(
+            f"{file_name} has format {its_format} (written by version {version or 'unknown'}), and this version "
+            f"{VERSION} knows formats up to {FORMAT}; it was left as it is. Start the newer version"
+        )
+    if not file_name.endswith("nsqd.dat") and _version_key(version) > _version_key(VERSION):
+        raise NewerTopologyError(
+            f"{file_name} was written by version {version}, and this is version {VERSION}; it was left as it is. "
+            "Start the newer version"
+        )
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    """What decides which of two versions is newer: a change of the last number changes no file."""
+    parts = version.split(".")[:2]
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
+    found: list[TopicEntry] = []
+    for one in document.get("topics") or ():
+        if not _is_usable(one["name"], file_name):
+            continue
+        usable = [channel for channel in one.get("channels") or () if _is_usable(channel["name"], file_name)]
+        found.append(_topic_of({**one, "channels": usable}))
+    state = Topology(
+        next_number=_number(document, "next_number", 1),
+        largest_msg_size=_number(document, "largest_msg_size", 0),
+        deleted=set(document.get("deleted") or ()),
+        unlisted_below=_number(document, "unlisted_below", 0),
+        identity=str(document.get("identity", "")),
+        has_log=bool(document.get("has_log", False)),
+        sequence=_number(document, "sequence", 0),
+    )
+    channels = [(topic, channel) for topic in found for channel in topic.channels.values()]
+    given = [topic.number for topic in found] + [channel.number for _, channel in channels]
+    for number in [*given, *state.deleted]:
+        state.note_given(number)
+    _check_unique([f"number {number}" for number in given if number > 0])
+    # nsqd's file has none. Negative ones stand for "none yet" until here.
+    for topic in found:
+        topic.number = topic.number if topic.number > 0 else state.take_number()
+        topic.channels = {
+            channel.number if channel.number > 0 else state.take_number(): channel
+            for channel in topic.channels.values()
+        }
+        for number, channel in topic.channels.items():
+            channel.number = number
+        state.topics[topic.number] = topic
+    if "format" not in document:
+        state.unlisted_below = state.next_number
+    check_names(state)
+    return state
+
+
+def check_names(state: Topology) -> None:
+    """Raises ValueError when two topics, or two channels of one topic, have the same name."""
+    _check_unique([f"topic {topic.name}" for topic in state.topics.values()])
+    for topic in state.topics.values():
+        _check_unique([f"channel {topic.name}/{channel.name}" for channel in topic.channels.values()])
+
+
+def _topic_of(document: Mapping[str, Any]) -> TopicEntry:
+    """Channels without a number are kept under negative ones."""
+    channels: dict[int, ChannelEntry] = {}
+    for one in document["channels"]:
+        number = _number(one, "number", 0)
+        channel = ChannelEntry(one["name"], _flag(one), number, _number(one, "start", 0))
+        if number in channels:
+            raise ValueError(f"number {number} stands twice")
+        channels[number or -1 - len(channels)] = channel
+    return TopicEntry(
+        name=document["name"],
+        paused=_flag(document),
+        number=_number(document, "number", 0),
+        storage=str(document.get("storage", "diskqueue")),
+        channels=channels,
+        id_base=_number(document, "id_base", 0),
+        reserved_offset=_number(document, "reserved_offset", 0),
+        released=None if document.get("released") is None else _number(document, "released", 0),
+    )
+
+
+def _flag(entry: Mapping[str, Any]) -> bool:
+    paused = entry.get("paused", False)
+    if not isinstance(paused, bool):
+        raise ValueError(f"paused is {paused!r} and neither true nor false")
+    return paused
+
+
+def _number(entry: Mapping[str, Any], key: str, default: int) -> int:
+    number = entry.get(key, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
+    return number
+
+
+def _check_unique(things: list[str]) -> None:
+    seen: set[str] = set()
+    for thing in things:
+        if thing in seen:
+            raise ValueError(f"{thing} stands twice")
+        seen.add(thing)
+
+
+def _is_usable(name: object, file_name: str) -> bool:
+    if isinstance(name, str) and is_valid_name(name) and not is_ephemeral(name):
+        return True
+    logger.warning("name skipped file=%s name=%r", file_name, name)
+    return False

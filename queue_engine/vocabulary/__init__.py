@@ -1,0 +1,1 @@
+"""What every floor speaks of: messages, names, errors, clocks, tickets, budgets, options."""

@@ -1,0 +1,75 @@
+"""Budgets of memory in bytes, each for one purpose, all topics and channels together."""
+
+from collections.abc import Callable
+
+from queue_engine.vocabulary.options import Options
+
+# What a message in memory costs beside its bytes: an id, places in lists, an entry of a dict.
+MESSAGE_COST_BYTES = 100
+
+
+class ByteBudget:
+    """How many bytes are used, and how many may be. It counts; whoever uses it asks before it takes more.
+
+    Belongs to the engine's thread. Counted by run or batch, never by message.
+    """
+
+    __slots__ = ("_waiting", "bytes_max", "used")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.used > self.bytes_max
+
+    def has_room_for(self, count: int) -> bool:
+        return self.used + count <= self.bytes_max
+
+    def add(self, count: int) -> None:
+        """So many bytes are used, whether there is room or not."""
+        self.used += count
+
+    def free(self, count: int) -> None:
+        """So many bytes are used no more."""
+        self.used -= count
+        assert self.used >= 0, "more was freed than was used"
+        if self._waiting and self.used <= self.bytes_max:
+            waiting, self._waiting = self._waiting, {}
+            for resume in waiting:
+                resume()
+
+    def when_free(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once when it is not exceeded any more and something was freed, however often that is asked."""
+        self._waiting[resume] = None
+
+
+class MemoryBudgets:
+    """The budgets of one engine's messages.
+
+    queues: what waits in the memory queues of `diskqueue` topics; one queue has at most queue_bytes_max of it, and the
+    rest goes to disk. in_flight: frames that are kept for what consumers hold of them. deferred: what is not due, of
+    both storage kinds; a channel is to have at most deferred_count_max such messages.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.queue_bytes_max = options.mem_queue_bytes
+        self.queues = ByteBudget(options.mem_queue_total_bytes)
+        self.in_flight = ByteBudget(options.max_in_flight_bytes)
+        self.deferred = ByteBudget(options.max_deferred_bytes)
+        self.deferred_count_max = options.max_deferred_per_channel
+
+
+def deferred_limit_reached(budgets: MemoryBudgets, count: int) -> str:
+    """Which limit of deferred messages is reached where `count` of them are, as a sentence's beginning."""
+    if count >= budgets.deferred_count_max:
+        return (
+            f"{count} messages are deferred and the most is {budgets.deferred_count_max} (--max-deferred-per-channel)"
+        )
+    deferred = budgets.deferred
+    return (
+        f"deferred messages of all channels take {deferred.used} bytes of memory and the most is {deferred.bytes_max} "
+        "(--max-deferred-bytes)"
+    )

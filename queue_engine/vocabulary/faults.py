@@ -1,0 +1,58 @@
+"""What fails unexpectedly, a mistake of ours: told in a sentence, logged once with its traceback, shown while it lasts.
+
+What concerns one topic or channel fences that (`delivery/fences.py`). What is left concerns a loop or a callback of the
+engine's own: it goes on, and its health says what is wrong.
+"""
+
+import logging
+import os
+import traceback
+
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+
+logger = logging.getLogger(__name__)
+
+# A fault that is not met again for so long is over.
+LASTS_NS = 60 * NS_PER_S
+_TEXT_MAX = 300
+
+
+def told(error: BaseException) -> str:
+    """An unexpected exception in words: its type, where it was raised, and what it says."""
+    text = " ".join(str(error).split())[:_TEXT_MAX]
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        where = f" at {os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
+    return f"{type(error).__name__}{where}{': ' if text else ''}{text}"
+
+
+class Faults:
+    """The unexpected errors of one engine's loops and callbacks. Belongs to the engine's thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lasting: dict[str, tuple[str, int]] = {}  # what failed → the sentence, and when it was met last
+
+    def note(self, what: str, error: BaseException) -> None:
+        """`what` failed, such as "the scan for timeouts". The traceback is logged unless the same lasts already."""
+        now_ns = self._clock.monotonic_ns()
+        sentence = f"{what} failed unexpectedly: {told(error)}"
+        known, met_ns = self._lasting.get(what, ("", 0))
+        if known != sentence or now_ns - met_ns > LASTS_NS:
+            logger.error("%s; it is tried again", sentence, exc_info=error)
+        self._lasting[what] = sentence, now_ns
+
+    def ended(self, what: str) -> None:
+        """`what` went well."""
+        if self._lasting:
+            self._lasting.pop(what, None)
+
+    @property
+    def error(self) -> str | None:
+        """The first that lasts; None when none does."""
+        if self._lasting:
+            now_ns = self._clock.monotonic_ns()
+            for sentence, met_ns in self._lasting.values():
+                if now_ns - met_ns <= LASTS_NS:
+                    return sentence
+        return None

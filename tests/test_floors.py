@@ -1,0 +1,147 @@
+"""Which package may import which: the floors of the house, as data, held to every import, those for types included."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A package, and the packages that its modules may import besides those of their own. Lowest first: what a package may
+# import stands above it. Names are those below queue_engine; "engine" is queue_engine itself.
+MAY_IMPORT = {
+    "vocabulary": "",
+    "protocol": "vocabulary",
+    "disk": "vocabulary",
+    "storage": "vocabulary",
+    "commit_log": "vocabulary disk storage",
+    "consume_queue": "vocabulary disk storage commit_log",
+    "progress": "vocabulary disk storage consume_queue",
+    "readers": "vocabulary disk",
+    "log_store": "vocabulary disk storage commit_log consume_queue progress readers",
+    "disk_queue": "vocabulary disk storage",
+    "delivery": "vocabulary storage",
+    "topology": "vocabulary disk commit_log",
+    "samples": "vocabulary disk commit_log progress log_store delivery",
+    "engine": "vocabulary disk storage commit_log consume_queue readers log_store disk_queue delivery topology samples",
+    "service.admission": "vocabulary delivery engine",
+    "service.loop": "vocabulary engine",
+    "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
+    "service.http": "vocabulary protocol storage readers log_store delivery engine service.admission",
+    "service": (
+        "vocabulary disk commit_log disk_queue delivery engine service.admission service.loop service.tcp service.http"
+    ),
+    "client": "vocabulary protocol",
+    "pipeline.spark": "vocabulary",
+    "pipeline.expression": "vocabulary",
+    "pipeline.lake": "vocabulary disk",
+    "pipeline.source": "vocabulary disk commit_log",
+    "pipeline.job": "vocabulary pipeline.lake pipeline.source",
+    "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
+    "pipeline.archive": "vocabulary disk pipeline.lake pipeline.source pipeline.job",
+    "pipeline.replay": (
+        "vocabulary disk pipeline.expression pipeline.lake pipeline.source pipeline.job pipeline.archive"
+    ),
+    "pipeline": "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history",
+    "pipeline.worker": "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job",
+}
+
+ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management.commands")
+FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
+
+
+@cache
+def python_modules() -> dict[str, Path]:
+    """Module name → file, for every module of the product."""
+    modules = {}
+    for package in ("queue_engine", "admin_console"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+@cache
+def imported_by(module: str) -> frozenset[str]:
+    """Every module that this one imports, anywhere in its text; for `from x import y` it is x.y, if that is one."""
+    known = python_modules()
+    path = known[module]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+                base = package[: len(package) - node.level + 1]
+                source = ".".join([*base, *([source] if source else [])])
+            found.update(name if (name := f"{source}.{alias.name}") in known else source for alias in node.names)
+    return frozenset(found)
+
+
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def package_of(module: str) -> str:
+    """As MAY_IMPORT names it."""
+    is_package = python_modules()[module].name == "__init__.py"
+    package = module if is_package else module.rpartition(".")[0]
+    return package.removeprefix("queue_engine").removeprefix(".") or "engine"
+
+
+def engine_imports() -> Iterator[tuple[str, str]]:
+    """(importing module, imported module), both of queue_engine."""
+    for module in python_modules():
+        if is_within(module, "queue_engine"):
+            yield from ((module, target) for target in imported_by(module) if is_within(target, "queue_engine"))
+
+
+def test_a_package_imports_only_what_its_row_allows() -> None:
+    complaints = [
+        f"{module} imports {target}"
+        for module, target in engine_imports()
+        if package_of(target) not in {package_of(module), *MAY_IMPORT[package_of(module)].split()}
+    ]
+    assert complaints == []
+
+
+def test_the_table_names_each_package_once_and_what_it_may_import_above_it() -> None:
+    packages = {package_of(name) for name in python_modules() if is_within(name, "queue_engine")}
+    assert set(MAY_IMPORT) == packages
+    above: set[str] = set()
+    for package, allowed in MAY_IMPORT.items():
+        assert set(allowed.split()) <= above, package
+        above.add(package)
+
+
+def test_no_row_allows_what_nobody_imports() -> None:
+    used: dict[str, set[str]] = {package: set() for package in MAY_IMPORT}
+    for module, target in engine_imports():
+        used[package_of(module)].add(package_of(target))
+    assert {package: set(allowed.split()) - used[package] for package, allowed in MAY_IMPORT.items()} == {
+        package: set() for package in MAY_IMPORT
+    }
+
+
+def test_engine_knows_nothing_of_the_web_framework() -> None:
+    complaints = [
+        f"{module} imports {target}"
+        for module in python_modules()
+        if is_within(module, "queue_engine")
+        for target in imported_by(module)
+        if target.split(".")[0] in FOREIGN_TO_THE_ENGINE
+    ]
+    assert complaints == []
+
+
+def test_console_reaches_the_engine_only_through_gateway_and_commands() -> None:
+    complaints = [
+        f"{module} imports {target}"
+        for module in python_modules()
+        if is_within(module, "admin_console") and not any(is_within(module, one) for one in ENGINE_IMPORTERS)
+        for target in imported_by(module)
+        if is_within(target, "queue_engine")
+    ]
+    assert complaints == []
