@@ -6,7 +6,7 @@ from queue_engine.vocabulary.errors import PenstockError
 
 SENTENCE_LENGTH_MAX = 300
 # What Spark says of an error that was raised in one of its Python processes ends with the error itself.
-_OWN_ERROR = re.compile(r"queue_engine\.errors\.\w+: (.+)")
+_OWN_ERROR = re.compile(rf"{re.escape(PenstockError.__module__)}\.\w+: (.+)")
 # What befalls a machine, in words of Java's and Spark's, and in ours. The first that is found tells most.
 _KNOWN = (
     (
