@@ -1,6 +1,6 @@
 """Which topics and channels there are: found by name, made when new, dropped, and told to topology.json.
 
-Creating, deleting and pausing come into force once topology.json says so on the disk (`topology_log.py`), and not at
+Creating, deleting and pausing come into force once topology.json says so on the disk (`topology/log.py`), and not at
 all when the disk refuses. Until then a new topic or channel can't be found, and an old one goes on as it was; a record
 in the log therefore never has a topic number that topology.json did not know first.
 """

@@ -1,6 +1,7 @@
 """Which package may import which: the floors of the house, as data, held to every import, those for types included."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,25 @@ def imported_by(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def doors() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """Package of queue_engine → the modules that its README offers to other folders, and those that it keeps inside."""
+    found = {}
+    for path in sorted((ROOT / "queue_engine").rglob("README.md")):
+        tables = path.read_text().split("\n\n")
+        offered, inside = (
+            frozenset(
+                name
+                for table in tables
+                if table.startswith(f"| {heading} |")
+                for name in re.findall(r"^\| `(\w+)\.py` \| \S", table, re.MULTILINE)
+            )
+            for heading in ("other folders import", "inside only")
+        )
+        found[".".join(path.parent.relative_to(ROOT).parts)] = offered, inside
+    return found
+
+
 def is_within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
@@ -144,4 +164,31 @@ def test_console_reaches_the_engine_only_through_gateway_and_commands() -> None:
         for target in imported_by(module)
         if is_within(target, "queue_engine")
     ]
+    assert complaints == []
+
+
+def test_each_folder_names_its_modules_at_its_door() -> None:
+    modules: dict[str, set[str]] = {}
+    for module, path in python_modules().items():
+        if is_within(module, "queue_engine"):
+            if path.name == "__init__.py":
+                modules.setdefault(module, set())
+            else:
+                package, _, name = module.rpartition(".")
+                modules.setdefault(package, set()).add(name)
+    assert {package: sorted(offered | inside) for package, (offered, inside) in doors().items()} == {
+        package: sorted(names) for package, names in modules.items()
+    }
+    assert [package for package, (offered, inside) in doors().items() if offered & inside] == []
+
+
+def test_a_folder_imports_of_another_only_what_stands_at_its_door() -> None:
+    """A module that other folders come to need moves, in its folder's README, to the table "other folders import"."""
+    complaints = []
+    for module in python_modules():
+        own = module if python_modules()[module].name == "__init__.py" else module.rpartition(".")[0]
+        for target in imported_by(module):
+            package, _, name = target.rpartition(".")
+            if package in doors() and package != own and name in doors()[package][1]:
+                complaints.append(f"{module} imports {target}, which its README keeps inside")
     assert complaints == []

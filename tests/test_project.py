@@ -55,6 +55,24 @@ def test_nothing_names_a_path_of_the_machine_it_was_written_on() -> None:
             assert found is None, f"{name}: {found and found[0]}"
 
 
+def test_each_file_that_a_text_names_exists() -> None:
+    """In README files by its place, as seen from there or from a folder above; in the code by its last name."""
+    tracked = tracked_files()
+    last_names = {Path(name).name for name in tracked}
+    complaints = []
+    for name in tracked:
+        text = (ROOT / name).read_text() if name.endswith((".py", ".md")) else ""
+        for found in re.findall(r"(?<![\w/.*-])[\w/]+\.(?:py|md)\b", text):
+            if name.endswith(".md"):
+                folders = [ROOT / name, *(ROOT / name).parents]
+                is_there = any((folder / found).is_file() for folder in folders if folder.is_relative_to(ROOT))
+            else:
+                is_there = Path(found).name in last_names
+            if not is_there:
+                complaints.append(f"{name}: {found}")
+    assert complaints == []
+
+
 def test_ci_runs_the_second_command_of_the_readme_word_for_word() -> None:
     blocks = re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```\n", (ROOT / "README.md").read_text(), re.DOTALL)
     assert [kind for kind, _ in blocks] == ["run", "test"]

@@ -1,7 +1,7 @@
 """A FIFO of messages in numbered files: go-diskqueue's, byte for byte, so that nsqd's data can be taken over.
 
 Everything is in bulk, because Python pays per call and not per byte: `put` is one write, `take` slices what one
-read brought. It belongs to the engine's thread; syncs happen on the worker (see disk_queue_sync.py). The format,
+read brought. It belongs to the engine's thread; syncs happen on the worker (see sync.py). The format,
 and what is promised, are in the README beside this file.
 """
 

@@ -1,6 +1,6 @@
 """Where samples are kept: a log of the server's own, beside that of the topics and never a burden to them.
 
-    DATA/samples/            segments of 16 MiB, consume queue and checkpoint, as in DATA/log (storage/README.md)
+    DATA/samples/            segments of 16 MiB, consume queue and checkpoint, as in DATA/log (commit_log/README.md)
     DATA/samples/identity.json
         {"version": 1, "number": 1, "id_base": 81985529216486895, "reserved_offset": 1048576} LF
         CRC-32C of the line before, without its LF, as 8 hex digits LF

@@ -11,7 +11,7 @@
      "deleted": [5],
      "checksum": "1a2b3c4d"}
 
-    topology.changes         what changed since, a line for each write (`topology_files.py` draws it)
+    topology.changes         what changed since, a line for each write (`files.py` draws it)
     topology.json.previous, topology.changes.previous        the same two files before the last merge
 
 Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of the

@@ -2,7 +2,7 @@
 
 In: the columns of `schemas.MESSAGES`. Out, zstd: offset long · published_at timestamp (UTC, microseconds) · message_id
 string · key binary, null for none · body binary · replayed boolean; one folder for each topic, kept or not, and hour
-of publishing (archive_staging.py draws it); sorted by offset within a file.
+of publishing (staging.py draws it); sorted by offset within a file.
 """
 
 from collections.abc import Sequence

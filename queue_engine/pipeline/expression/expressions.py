@@ -2,9 +2,9 @@
 
     body.amount >= 100 and (key like 'eu-%' or body.customer.kind in ('trial', 'free')) and not replayed
 
-Read by a parser of our own into nodes of expression_nodes.py, and by nothing else: Spark's SQL can run programs and
-read files, so no text of a person's reaches it. expression_columns.py makes a Spark column of the nodes,
-expression_rows.py a Python function; both mean the same. From loosest to tightest:
+Read by a parser of our own into nodes of nodes.py, and by nothing else: Spark's SQL can run programs and
+read files, so no text of a person's reaches it. columns.py makes a Spark column of the nodes,
+rows.py a Python function; both mean the same. From loosest to tightest:
 
     or · and · not · = != < <= > >= [not] in (…) [not] like '…' [not] between … and … is [not] null · + - · * / · -x
 

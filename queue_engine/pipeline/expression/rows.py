@@ -1,4 +1,4 @@
-"""A boolean expression as a Python function of one message. Means what expression_columns.py means to Spark."""
+"""A boolean expression as a Python function of one message. Means what `columns.py` means to Spark."""
 
 import json
 import math

@@ -1,6 +1,6 @@
 """What was asked of a replay and what its dry run found, for people to look at; no Spark.
 
-pipeline/replays/<id>/request.json     what was asked for (job_requests.py)
+pipeline/replays/<id>/request.json     what was asked for (job/requests.py)
 pipeline/replays/<id>/plan.json        what the dry run found (replay.py)
 """
 

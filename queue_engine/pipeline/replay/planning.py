@@ -1,6 +1,6 @@
 """The dry run of a replay: Spark finds the rows, and where one batch ends and the next begins.
 
-In: files of the archive (archive_step.py tells their columns). Out: one row a step.
+In: files of the archive (archive/step.py tells their columns). Out: one row a step.
 """
 
 from collections import Counter

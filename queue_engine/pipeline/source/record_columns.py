@@ -8,7 +8,7 @@ Two kinds of input: the records that `/log/records` sends,
 
     | position u64 | salt u64 | size u32 | record … | position u64 | …            big-endian
 
-and a mapped segment file (drawn in `storage/README.md`), in which records of other topics lie between.
+and a mapped segment file (drawn in `commit_log/README.md`), in which records of other topics lie between.
 """
 
 import struct

@@ -2,8 +2,8 @@
 
 An error is `{"message": "WORD"}` with nsqd's word; where a limit was passed or the disk refused, a `detail`
 beside it says so in a sentence. Beyond nsqd: a request that names an unknown host or comes from a foreign page is
-refused (`http_access.py`). Here is which path goes where, and what only asks the server about itself; the rest is
-answered by `http_publish.py`, `http_acts.py` and `http_reads.py`.
+refused (`access.py`). Here is which path goes where, and what only asks the server about itself; the rest is
+answered by `publish.py`, `acts.py` and `reads.py`.
 """
 
 import asyncio

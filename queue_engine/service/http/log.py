@@ -11,7 +11,7 @@
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      rewinds the channel
     POST /channel/create?topic=T&channel=C&start=start|end | &start_time_ms=MS | &start_offset=N
 
-Who may ask for them is said in `http_rules.py`.
+Who may ask for them is said in `rules.py`.
 """
 
 import base64

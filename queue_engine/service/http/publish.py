@@ -1,4 +1,4 @@
-"""Publishing over HTTP: /pub and /mpub as nsqd has them, and /log/write (`http_write.py`).
+"""Publishing over HTTP: /pub and /mpub as nsqd has them, and /log/write (`write.py`).
 
 What was published is answered once it is as durable as it will be. Beyond nsqd: a binary /mpub must be exactly as
 long as its messages say.

@@ -1,6 +1,6 @@
 """Who reads topics of the log beside the channels, over HTTP: messages, records, leases and pipeline cursors.
 
-The paths are listed in `http_log.py` and `http_cursors.py`, which also read the queries and make the answers.
+The paths are listed in `log.py` and `cursors.py`, which also read the queries and make the answers.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _EMPTY = Response(200, b"")
 
 
 class ReadRoutes:
-    """Answers readers. Who may read was asked before (`http_rules.py`)."""
+    """Answers readers. Who may read was asked before (`rules.py`)."""
 
     def __init__(self, engine: Engine, audit: HttpAudit) -> None:
         self._engine = engine
