@@ -18,7 +18,7 @@ let ended = ""; // why no further try is made
 let receivedAt = 0; // by performance.now()
 let shownSince = performance.now(); // hidden pages hear nothing
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
-const RENDERED_AHEAD_MS = 2_000;
+const HELD_BACK_MS = 10_000;
 // How old the figures were when they came: by the server's clock alone, so that a wrong clock here does not matter.
 let ageWhenReceived = Number(freshness?.dataset.age ?? NaN);
 
@@ -50,9 +50,9 @@ function connect() {
     const frame = JSON.parse(event.data);
     opened.send(`{"ack":${frame.seq}}`);
     retryMs = RETRY_FIRST_MS;
-    // The page was rendered from the moment itself, a frame may come from up to a second before: it would take back
-    // what an act has just done. No more than that is held back: a server's clock may be set back.
-    if (frame.t < renderedAt && renderedAt - frame.t < RENDERED_AHEAD_MS) return;
+    // The page was rendered from the moment itself, a frame may come from a second or more before: it would take back
+    // what an act has just done. Held back on a new page only: a server's clock may be set back.
+    if (frame.t < renderedAt && performance.now() < HELD_BACK_MS) return;
     receivedAt = performance.now();
     ageWhenReceived = 0;
     // One paint for all that a second changes.

@@ -26,6 +26,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
+HELD_MS = 600_000  # longer than any test takes: what a consumer holds does not time out
+
 
 def press(dialog: Locator, button: str, **fields: str) -> None:
     """Fill in a dialog's fields by their labels, and press its button."""
@@ -108,7 +110,7 @@ def test_publish_one_message(server: ServerProcess, open_page: OpenPage) -> None
         consumer.finish(delivered)
     confirm(open_act(page, "Publish…"), "Publish to letters", body="later", delay="1m30s")
     assert re.search(r"to letters, to be delivered in (90s|1m30s)\.$", message(page)), message(page)
-    assert server.channel_stats("letters", "box")["deferred_count"] == 1
+    wait_for("the deferral", lambda: server.channel_stats("letters", "box")["deferred_count"] == 1)
 
 
 def test_pause_and_unpause_a_topic(server: ServerProcess, open_page: OpenPage) -> None:
@@ -129,7 +131,7 @@ def test_pause_and_unpause_a_topic(server: ServerProcess, open_page: OpenPage) -
     assert message(page).startswith("Resumed lock:")
     assert topology(server, "lock")["paused"] is False
     expect_audited(page, "lock", "unpause topic", "Resumed lock:")
-    assert server.channel_stats("lock", "gate")["depth"] == 2
+    wait_for("the messages at the channel", lambda: server.channel_stats("lock", "gate")["depth"] == 2)
     expect(page.get_by_role("link", name="Pause…")).to_be_visible()
     expect(page.get_by_role("link", name="Resume…")).to_be_hidden()
 
@@ -214,9 +216,9 @@ def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_pag
     page = open_page("/topics/weir/crew/", graphs=False)
     wait_until_live(page)
     with NsqSocket(server.tcp_port) as ann, NsqSocket(server.tcp_port) as bob:
-        ann.identify(client_id="ann")
+        ann.identify(client_id="ann", msg_timeout=HELD_MS)
         ann.subscribe("weir", "crew", rdy=1)
-        bob.identify(client_id="bob")
+        bob.identify(client_id="bob", msg_timeout=HELD_MS)
         bob.subscribe("weir", "crew", rdy=2)
         of_ann = ann.read_message()
         of_bob = [bob.read_message(), bob.read_message()]
@@ -360,6 +362,7 @@ def test_what_goes_wrong_is_said_in_the_dialog(
     page = open_page("/topics/spill/way/", graphs=False)
     mark(page)
     with NsqSocket(server.tcp_port) as consumer:
+        consumer.identify(msg_timeout=HELD_MS)
         consumer.subscribe("spill", "way", rdy=1)
         held = consumer.read_message()
         row = page.get_by_role("table", name="Messages in flight").get_by_role("row").filter(has_text=held.id.decode())

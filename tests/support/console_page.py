@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from playwright.sync_api import Locator, Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.support.server import ServerProcess
 from tests.support.topology import written
@@ -82,6 +83,21 @@ def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
     return next((found for found in saved["topics"] if found["name"] == topic), None)
 
 
+def double_click(page: Page, graph: str) -> None:
+    """Leave a graph's zoom by two clicks: again, where a busy machine makes them two single ones."""
+    area, address = page.locator(f'[data-graph="{graph}"] .nsewdrag').first, page.url
+
+    def is_heard() -> bool:
+        area.dblclick()
+        try:
+            page.wait_for_function("(address) => location.href !== address", arg=address, timeout=1_000)
+        except PlaywrightTimeoutError:
+            return False
+        return True
+
+    wait_for("the two clicks to be heard", is_heard, timeout_s=LIVE_TIMEOUT_S)
+
+
 def audit_row(page: Page, object_name: str) -> dict[str, str]:
     """The newest row about a topic or channel, fetched beside the open page: column heading → text."""
     table: dict[str, list[str]] = page.evaluate(
@@ -101,11 +117,11 @@ def audit_row(page: Page, object_name: str) -> dict[str, str]:
 
 
 def plotted(page: Page, graph: str) -> list[dict[str, Any]] | None:
-    """What plotly drew: each line's name and its last ten points (x in ms as drawn, y). None until it is drawn."""
+    """What plotly drew: each line's name and its last 60 points (x in ms as drawn, y). None until it is drawn."""
     found: list[dict[str, Any]] | None = page.evaluate(
         """(name) => {
           const plot = document.querySelector(`[data-graph="${name}"] .js-plotly-plot`);
-          return plot && plot.data.map((line) => ({name: line.name, x: line.x.slice(-10), y: line.y.slice(-10)}));
+          return plot && plot.data.map((line) => ({name: line.name, x: line.x.slice(-60), y: line.y.slice(-60)}));
         }""",
         graph,
     )
