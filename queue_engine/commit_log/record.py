@@ -83,15 +83,6 @@ class RecordHeader(NamedTuple):
         return self.first_offset + self.count
 
 
-def record_size(batch: Batch, *, has_due: bool = False, keys: Sequence[bytes] | None = None) -> int:
-    """The bytes that the record of `batch` will take."""
-    count = len(batch)
-    table_bytes = count * (16 if has_due else 8)
-    if keys is not None:
-        table_bytes += 4 * count + sum(map(len, keys))
-    return SEAL_BYTES + 2 * table_bytes + batch.body_bytes + FRAME_HEADER_BYTES * count
-
-
 def encode_record(
     batch: Batch,
     *,
@@ -216,11 +207,11 @@ def _column(code: Literal["I", "q"], data: bytes) -> "array[int]":
 class Record:
     """A record read back by `decode_record`. Nothing altered comes out of it: what can't be trusted is in `damaged`.
 
-    damaged: indexes within the batch of messages whose bodies are lost. dues_lost: all copies of the table were
-    damaged, and due times with them; the consume queue has them, too.
+    damaged: indexes within the batch of messages whose bodies are lost. Due times are None as well where all copies of
+    the table were damaged; the consume queue has them, too.
     """
 
-    __slots__ = ("_dues", "_ends", "_frames", "_has_ids", "_keys", "damaged", "dues_lost", "header", "position")
+    __slots__ = ("_dues", "_ends", "_frames", "_has_ids", "_keys", "damaged", "header", "position")
 
     def __init__(
         self,
@@ -232,13 +223,11 @@ class Record:
         dues: Sequence[int] | None,
         keys: list[bytes] | None,
         damaged: frozenset[int] = frozenset(),
-        dues_lost: bool = False,
         has_ids: bool = True,
     ) -> None:
         self.header = header
         self.position = position
         self.damaged = damaged
-        self.dues_lost = dues_lost
         self._frames = frames
         self._ends = ends
         self._dues = dues
@@ -253,11 +242,8 @@ class Record:
         start = self._ends[index - 1] if index else 0
         return self._frames[start + FRAME_HEADER_BYTES : self._ends[index]]
 
-    def due_ns_at(self, index: int) -> int:
-        """Unix ns until which the message is deferred; 0 when it is not."""
-        return 0 if self._dues is None else self._dues[index]
-
     def dues(self) -> Sequence[int] | None:
+        """Unix ns until which each message is deferred, 0 for none; None when no message has one, or all are lost."""
         return self._dues
 
     def key_at(self, index: int) -> bytes:
@@ -312,14 +298,12 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     ends: Sequence[int]
     if not table_holds:
         if frames_hold:
-            ends = _frame_ends(frames, count)
-            lost = bool(header.flags & HAS_DUE)
-            return Record(header, position, frames, ends, dues=None, keys=None, dues_lost=lost)
+            return Record(header, position, frames, _frame_ends(frames, count), dues=None, keys=None)
         # Nothing is left to tell the good messages from the others.
         empty = b"".join([frame(header.time_ns, 1, bytes(16), b"")] * count)
         ends = range(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES * (count + 1), FRAME_HEADER_BYTES)
         all_of_them = frozenset(range(count))
-        return Record(header, position, empty, ends, dues=None, keys=None, damaged=all_of_them, dues_lost=True)
+        return Record(header, position, empty, ends, dues=None, keys=None, damaged=all_of_them)
     ends = _column("I", table[: 4 * count])
     at = 8 * count
     dues: Sequence[int] | None = None

@@ -27,7 +27,6 @@ from queue_engine.commit_log.record import (
     parse_header,
     parse_trailer,
     ranges_of,
-    record_size,
 )
 from queue_engine.vocabulary.errors import NewerFormatError
 from queue_engine.vocabulary.run import Batch, Run
@@ -70,7 +69,6 @@ def test_what_was_encoded_comes_back(bodies: list[bytes], has_due: bool, has_key
     keys = [b"k" * (index % 4) for index in range(len(bodies))] if has_keys else None
     one = encoded(bodies, dues_ns=dues, keys=keys, flags=INTERNAL, batch_key=b"x" * 16)
     batch = Batch(TIME_NS, message_ids(BASE, 7, len(bodies)), bodies)
-    assert record_size(batch, has_due=has_due, keys=keys) == len(one)
     record = decoded(one)
     assert record.header.size == len(one)
     assert record.header.flags == INTERNAL | HAS_BATCH_KEY | HAS_DUE * has_due | HAS_KEYS * has_keys
@@ -82,7 +80,7 @@ def test_what_was_encoded_comes_back(bodies: list[bytes], has_due: bool, has_key
     assert run.ids == batch.ids[start:stop]
     assert bodies_of(run) == bodies[start:stop]
     assert [record.body_at(index) for index in range(len(bodies))] == bodies
-    assert [record.due_ns_at(index) for index in range(len(bodies))] == (dues or [0] * len(bodies))
+    assert list(record.dues() or ()) == (dues or [])
     assert [record.key_at(index) for index in range(len(bodies))] == (keys or [b""] * len(bodies))
 
 
@@ -102,7 +100,7 @@ def test_no_byte_can_change_unnoticed_and_only_the_message_that_has_it_is_lost(v
             record = decoded(one[:at] + bytes([changed]) + one[at + 1 :])
             assert len(record.damaged) <= 1, at
             lost_bodies += len(record.damaged)
-            assert list(record.dues() or ()) == [0, TIME_NS, 0] or (version == 1 and record.dues_lost), at
+            assert list(record.dues() or ()) == [0, TIME_NS, 0] or (version == 1 and record.dues() is None), at
             for index in set(range(3)) - record.damaged:
                 # Headers of frames are made anew: what a consumer gets is what it would have got.
                 assert record.run(index, index + 1, BASE).frames == whole.frame_at(index), at
@@ -139,7 +137,7 @@ def test_no_block_costs_more_than_the_messages_that_it_touches(sizes: list[int],
             assert record.body_at(index) == bodies[index], at
             # With damage that a table is out of, keys and due times are there, too.
             assert record.key_at(index) == keys[index], at
-            assert record.due_ns_at(index) == TIME_NS, at
+            assert (record.dues() or ())[index] == TIME_NS, at
 
 
 def test_a_record_whose_header_and_trailer_are_damaged_is_lost() -> None:
