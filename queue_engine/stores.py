@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files

@@ -23,18 +23,19 @@ import errno
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Protocol
 
 from queue_engine.commit_log.group import LogGroup, LogPiece, write_group
 from queue_engine.commit_log.next_segment import NextSegment
 from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
+from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import SEAL_BYTES, encode_record, encode_seal
+from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.segment import LogSegments, head_bytes_of
 from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
 from queue_engine.commit_log.work_ahead import WorkAhead
 from queue_engine.disk.background import Background
 from queue_engine.disk.errand import Errand
-from queue_engine.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.run import Batch
@@ -45,21 +46,12 @@ PROBE_INTERVAL_NS = NS_PER_S
 # Under `os` nothing waits for a sync. Who reads beside the channels gets only what is synced: while there are such, one
 # is made so often.
 READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
-FILL_AHEAD_BYTES = 4 << 20
 
 
 def _is_full(error: Exception) -> bool:
     """Whether it is the disk that has no room."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) and is_passing(error)
-
-
-class SyncPolicy(StrEnum):
-    """When the system is asked to put what was written on the disk itself."""
-
-    ALWAYS = "always"  # before it counts: safe against a power cut
-    INTERVAL = "interval"  # every so many bytes or milliseconds: a power cut costs that much of the end
-    OS = "os"  # when a segment is full, and at the end: safe against the end of the process alone
 
 
 @dataclass(slots=True)
@@ -77,6 +69,17 @@ class SyncCounts:
     failed_groups: int = 0
 
 
+class LogListener(Protocol):
+    """Who is told how far the log has come, on the engine's thread."""
+
+    def became_visible(self, visible_end: int) -> None:
+        """There is a new `visible_end`."""
+
+    def log_failed(self, error: StorageError) -> None:
+        """Everything behind `visible_end` was not taken, and its positions are taken back. Called once with the error
+        that stops the log even if there was nothing."""
+
+
 class CommitLog:
     """Appends records and makes them durable. Belongs to the engine's thread.
 
@@ -88,54 +91,36 @@ class CommitLog:
     def __init__(
         self,
         segments: LogSegments,
+        recovered: RecoveredLog,
+        options: LogOptions,
         *,
-        start_position: int,
-        durable_upto: int,
-        files: Files,
         clock: Clock,
-        policy: SyncPolicy,
-        sync_interval_ms: int,
-        sync_interval_bytes: int,
-        segment_bytes: int,
         sync_background: Background,
         worker: Background,
-        on_visible: Callable[[int], None],
-        on_failed: Callable[[StorageError], None],
-        last_time_ns: int = 0,
-        fill_ahead_bytes: int = FILL_AHEAD_BYTES,
-        room_bytes_min: int = 0,
+        listener: LogListener,
         sync_place: SyncPlace | None = None,
-        before_first: Callable[[], None] = lambda: None,
     ) -> None:
-        """start_position: where the first new segment begins; all before it is synced. durable_upto: the mark
-        that recovery found, not behind it.
+        """recovered: where the log goes on: all before its `end` is synced, and the first new segment begins at its
+        `next_position`.
 
-        sync_background: a thread for this alone. on_visible: called with each new `visible_end`. on_failed:
-        everything behind `visible_end` was not taken and its positions are taken back; is called once with the
-        error that stops the log even if there was nothing. Both are called on the engine's thread, also from
-        within `commit` and `close`. fill_ahead_bytes: how far zeros are written ahead under `always`; 0 for not.
-        room_bytes_min: what must be free beside, after the disk was full, before anything is taken again.
-        sync_place: chooses which thread syncs a group under `always`; None: the sync thread, always. before_first:
-        called before the first segment is made, on any thread, and again when it raised OSError.
+        sync_background: a thread for this alone. listener: is called on the engine's thread, also from within
+        `commit` and `close`. sync_place: chooses which thread syncs a group under `always`; None: the sync thread,
+        always.
         """
         self._segments = segments
-        self._files = files
+        self._files = segments.files
         self._clock = clock
-        self.policy = policy
+        self._options = options
+        self.policy = options.policy
         self.has_readers = False  # beside the channels: pipeline cursors, leases
-        self._interval_ns = sync_interval_ms * NS_PER_MS
-        self._interval_bytes = sync_interval_bytes
-        self._segment_bytes = segment_bytes
+        self._interval_ns = options.sync_interval_ms * NS_PER_MS
         self._sync_background = sync_background
         self._sync_place = sync_place
-        self._on_visible = on_visible
-        self._on_failed = on_failed
-        self.last_time_ns = last_time_ns
-        self._before_first = before_first
-        self._start_position = start_position
-        self._room_bytes_min = room_bytes_min
+        self._listener = listener
+        self._recovered = recovered
+        self.last_time_ns = recovered.last_time_ns
 
-        self.end = self.written_end = self.synced_end = self._told_end = durable_upto
+        self.end = self.written_end = self.synced_end = self._told_end = recovered.end
         self.error: StorageError | None = None
         self.is_full = False
         self.counts = SyncCounts()
@@ -166,14 +151,10 @@ class CommitLog:
         self._ahead = WorkAhead(
             segments,
             self._open,
-            files=files,
+            options,
             clock=clock,
             worker=worker,
-            segment_bytes=segment_bytes,
-            # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
-            fill_ahead_bytes=fill_ahead_bytes if policy is SyncPolicy.ALWAYS else 0,
             created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
-            room_bytes_min=room_bytes_min,
             on_filled=self._keep_ahead,
             on_fault=self._fail,
         )
@@ -183,7 +164,7 @@ class CommitLog:
         self._refused_bytes = 0
         self._probe_at_ns = 0
         self._is_closing = False
-        self.next_position = start_position
+        self.next_position = recovered.next_position
 
     # What others ask.
 
@@ -217,17 +198,17 @@ class CommitLog:
         makes it when there is room. Raises StorageError; it may be called again."""
         try:
             self._check_room()
-            self._before_first()
+            self._recovered.seal_late()
         except OSError as exc:
             self._fill_up(exc, 0)
             return
-        error = self._ahead.make_first(self._start_position)
+        error = self._ahead.make_first(self._recovered.next_position)
         if error is None:
             self._begin()
         elif _is_full(error):
             self._fill_up(error, 0)
         else:
-            raise StorageError(f"commit log: first segment at {self._start_position}: {error}") from error
+            raise StorageError(f"commit log: first segment at {self._recovered.next_position}: {error}") from error
 
     def _begin(self) -> None:
         """The first segment is there."""
@@ -303,7 +284,7 @@ class CommitLog:
 
         Under `always` it is written and synced: here while syncs are short (`SyncPlace`), else by the sync thread, at
         once or together with what else gathers until that thread is free. Under the other policies it is written
-        here, and synced later. What fails is told by `on_failed`.
+        here, and synced later. What fails is told by `LogListener.log_failed`.
         """
         if self._gathered_since_ns is None:
             return
@@ -347,7 +328,7 @@ class CommitLog:
 
         Raises StorageError when not all that was visible is known to be on the disk, or the last segment could
         not be sealed: the next start must be one as after a crash. What was appended and could not be written is
-        told by `on_failed`. Calling it again does nothing.
+        told by `LogListener.log_failed`. Calling it again does nothing.
         """
         if self._is_closing:
             return
@@ -473,13 +454,13 @@ class CommitLog:
         self._to_clean = [piece.segment for piece in group.pieces]
         self._fill_up(error, group.size)
         self._take_back()
-        self._on_failed(self._refused())
+        self._listener.log_failed(self._refused())
 
     def _tell_visible(self) -> None:
         # A callback may come through here before its elder was told.
         if self._told_end < self.visible_end:
             self._told_end = self.visible_end
-            self._on_visible(self._told_end)
+            self._listener.became_visible(self._told_end)
 
     # Trouble.
 
@@ -515,8 +496,8 @@ class CommitLog:
             how_full = ""
         else:
             how_full = f" ({free:.1f} of {total:,.0f} MB free)"
-        if self._room_bytes_min:
-            goes_on += f" ({self._room_bytes_min / 1e6:.1f} MB)"
+        if self._options.room_bytes_min:
+            goes_on += f" ({self._options.room_bytes_min / 1e6:.1f} MB)"
         self._refusal = f"publish refused, the disk is full{how_full}. Nothing was stored. {goes_on}."
 
     def _refused(self) -> StorageError:
@@ -531,17 +512,17 @@ class CommitLog:
 
     def _check_room(self) -> None:
         """Raises OSError when less is free than must be."""
-        free = self._files.free_bytes(self._segments.directory) if self._room_bytes_min else 0
-        if free < self._room_bytes_min:
-            raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._room_bytes_min} must be")
+        free = self._files.free_bytes(self._segments.directory) if self._options.room_bytes_min else 0
+        if free < self._options.room_bytes_min:
+            raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._options.room_bytes_min} must be")
 
     def _start_first(self) -> None:
         """Try to make the first segment, for which there was no room at the start."""
-        maker = self._ahead.making(self._start_position)
+        maker = self._ahead.making(self._recovered.next_position)
 
         def work() -> None:
             self._check_room()
-            self._before_first()
+            self._recovered.seal_late()
             error = maker.errand.finish()
             if error is not None:
                 raise error
@@ -552,7 +533,7 @@ class CommitLog:
             if self.error is not None:
                 return
             if error is None:
-                logger.info("commit log goes on position=%d", self._start_position)
+                logger.info("commit log goes on position=%d", self._recovered.next_position)
                 self._begin()
             elif is_passing(error):
                 self._refuse(error)
@@ -572,7 +553,7 @@ class CommitLog:
         self.is_full = False
         self._ahead.is_stopped = True
         self._take_back()
-        self._on_failed(self.error)
+        self._listener.log_failed(self.error)
 
     def _start_probe(self) -> None:
         """Put zeros over what was taken back, then try whether what was refused would have room."""
@@ -628,7 +609,7 @@ class CommitLog:
 
     def _has_interval_bytes(self) -> bool:
         is_interval = self.policy is SyncPolicy.INTERVAL
-        return is_interval and self.written_end - self.synced_end >= self._interval_bytes
+        return is_interval and self.written_end - self.synced_end >= self._options.sync_interval_bytes
 
     def _start_sync(self) -> None:
         """Sync what is written: full segments alone under `os` while nobody reads along, else all of it."""
@@ -719,7 +700,7 @@ class CommitLog:
 
     def _roll(self, size: int) -> None:
         """Go on in the next segment, for a record of `size` bytes. Raises StorageError; then nothing changed."""
-        size_max = self._segment_bytes - head_bytes_of(self._segment_bytes) - SEAL_BYTES
+        size_max = self._options.segment_bytes - head_bytes_of(self._options.segment_bytes) - SEAL_BYTES
         if size > size_max:
             raise StorageError(f"record of {size} bytes does not fit into a log segment, which holds {size_max}")
         at = self._open.index(self._current) + 1

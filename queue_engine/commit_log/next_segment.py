@@ -3,15 +3,13 @@
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
 from queue_engine.disk.errand import Errand
-from queue_engine.disk.files import Files
 
 
 class NextSegment:
     """Makes one segment, in whichever thread; a second try goes on where the first one failed."""
 
-    def __init__(self, segments: LogSegments, files: Files, position: int, segment_bytes: int, now_ns: int) -> None:
+    def __init__(self, segments: LogSegments, position: int, segment_bytes: int, now_ns: int) -> None:
         self._segments = segments
-        self._files = files
         self.position = position
         self._segment_bytes = segment_bytes
         self._now_ns = now_ns
@@ -22,7 +20,7 @@ class NextSegment:
     def _make(self) -> None:
         if self.info is None:
             self.info = self._segments.create(self.position, self._segment_bytes, self._now_ns)
-        self.made = OpenSegment(self.info, self._files)
+        self.made = OpenSegment(self.info, self._segments.files)
 
     def try_again(self) -> None:
         self.errand = Errand(self._make)

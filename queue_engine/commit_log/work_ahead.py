@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from queue_engine.commit_log.next_segment import NextSegment
 from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
+from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.disk.background import Background
 from queue_engine.disk.errand import Errand
-from queue_engine.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 
@@ -32,29 +32,24 @@ class WorkAhead:
         self,
         segments: LogSegments,
         opened: list[OpenSegment],
+        options: LogOptions,
         *,
-        files: Files,
         clock: Clock,
         worker: Background,
-        segment_bytes: int,
-        fill_ahead_bytes: int,
-        room_bytes_min: int,
         created_ns: Callable[[], int],
         on_filled: Callable[[], None],
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """opened: the log's list, which what is made is appended to. fill_ahead_bytes: how far zeros are written ahead;
-        0 for not. room_bytes_min: what zeros leave free. created_ns: what a segment made now tells as its time, Unix
-        ns. on_filled: called after each step of zeros. on_fault: called with what is no want of room."""
+        """opened: the log's list, which what is made is appended to. created_ns: what a segment made now tells as its
+        time, Unix ns. on_filled: called after each step of zeros. on_fault: called with what is no want of room."""
         self._segments = segments
         self._opened = opened
-        self._files = files
+        self._options = options
         self._clock = clock
         self._worker = worker
-        self._segment_bytes = segment_bytes
-        self._fill_ahead_bytes = fill_ahead_bytes
-        self._fill_step_bytes = min(FILL_STEP_BYTES, fill_ahead_bytes // 4)
-        self._room_bytes_min = room_bytes_min
+        # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
+        self._fill_ahead_bytes = options.fill_ahead_bytes if options.policy is SyncPolicy.ALWAYS else 0
+        self._fill_step_bytes = min(FILL_STEP_BYTES, self._fill_ahead_bytes // 4)
         self._created_ns = created_ns
         self._on_filled = on_filled
         self._on_fault = on_fault
@@ -109,7 +104,7 @@ class WorkAhead:
         if maker is not None and maker.position == position:
             maker.try_again()
         else:
-            maker = NextSegment(self._segments, self._files, position, self._segment_bytes, self._created_ns())
+            maker = NextSegment(self._segments, position, self._options.segment_bytes, self._created_ns())
         self._failed = None
         return maker
 
@@ -119,7 +114,8 @@ class WorkAhead:
         """Have the next segment made, and zeros written, where they will be wanted soon. end: where the next record
         goes, in `current`."""
         is_last = self._opened[-1] is current
-        wants_segment = is_last and self._making is None and end - current.info.position > self._segment_bytes // 4
+        is_quarter_full = end - current.info.position > self._options.segment_bytes // 4
+        wants_segment = is_last and self._making is None and is_quarter_full
         if wants_segment and self._clock.monotonic_ns() >= self._again_ns:
             maker = self.making(current.stop)
             self._worker.submit(maker.errand.run, lambda error: self.take(maker, error))
@@ -146,10 +142,10 @@ class WorkAhead:
 
     def _fill(self, segment: OpenSegment) -> None:
         def fill() -> None:
-            if self._room_bytes_min:
+            if self._options.room_bytes_min:
                 # What is left is for those who make room, and for messages themselves.
-                free = self._files.free_bytes(self._segments.directory)
-                if free < self._room_bytes_min + self._fill_step_bytes:
+                free = self._segments.files.free_bytes(self._segments.directory)
+                if free < self._options.room_bytes_min + self._fill_step_bytes:
                     raise OSError(errno.ENOSPC, f"{free} bytes are free")
             segment.fill(self._fill_step_bytes)
 

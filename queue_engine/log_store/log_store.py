@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from queue_engine.commit_log.commit_log import CommitLog, SyncPolicy
+from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.holes import BLOCK_BYTES, Holes
+from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.commit_log.sync_place import SyncPlace
@@ -292,22 +293,19 @@ class LogStore:
         )
         self.log = CommitLog(
             self.segments,
-            start_position=recovered.next_position,
-            durable_upto=recovered.end,
-            files=self._files,
+            recovered,
+            LogOptions(
+                self._policy,
+                self._segment_bytes,
+                self._sync_interval_ms,
+                self._sync_interval_bytes,
+                room_bytes_min=self._room_bytes_min,
+            ),
             clock=self.clock,
-            policy=self._policy,
-            sync_interval_ms=self._sync_interval_ms,
-            sync_interval_bytes=self._sync_interval_bytes,
-            segment_bytes=self._segment_bytes,
             sync_background=self._sync_background,
             worker=self._worker,
-            on_visible=self._became_visible,
-            on_failed=self._failed,
-            last_time_ns=recovered.last_time_ns,
-            room_bytes_min=self._room_bytes_min,
+            listener=self,
             sync_place=self._sync_place,
-            before_first=lambda: recovered.seal_late(),
         )
         self.journal.reserve.find()
         self.log.open()
@@ -644,7 +642,7 @@ class LogStore:
             for topic in sorted(self._topics.values(), key=lambda one: -one.queue.tail_bytes)[:64]:
                 topic.queue.flush()
 
-    def _became_visible(self, visible_end: int) -> None:
+    def became_visible(self, visible_end: int) -> None:
         pending = self._pending
         while pending and pending[0][0] <= visible_end:
             _, topic, first, batch, position, size, dues_ns, ticket = pending.popleft()
@@ -652,7 +650,7 @@ class LogStore:
                 topic.appeared(first, batch, position, size, dues_ns)
             ticket.resolve()
 
-    def _failed(self, error: StorageError) -> None:
+    def log_failed(self, error: StorageError) -> None:
         """Nothing that waits was taken: its offsets are given again."""
         pending, self._pending = self._pending, deque()
         for _, topic, first, *_ in reversed(pending):

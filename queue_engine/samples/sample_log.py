@@ -25,8 +25,8 @@ import os
 import secrets
 from dataclasses import dataclass
 
-from queue_engine.commit_log.commit_log import SyncPolicy
 from queue_engine.commit_log.open_segment import is_passing
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk.background import Background

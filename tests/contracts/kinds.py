@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import InlineBackground
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.store import DiskQueueStore

@@ -19,9 +19,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from queue_engine.commit_log.commit_log import CommitLog, SyncPolicy
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import RecordHeader, RecordLostError, message_ids
-from queue_engine.commit_log.recovery import recover_log
+from queue_engine.commit_log.recovery import RecoveredLog, recover_log
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
@@ -77,19 +78,18 @@ class Script:
         segments.load()
         self.log = CommitLog(
             segments,
-            start_position=0,
-            durable_upto=0,
-            files=self.files,
+            RecoveredLog(),
+            LogOptions(
+                self.policy,
+                SEGMENT_BYTES,
+                sync_interval_ms=50,
+                sync_interval_bytes=1_500,
+                fill_ahead_bytes=self.rng.choice([0, 1_024]),
+            ),
             clock=self.clock,
-            policy=self.policy,
-            sync_interval_ms=50,
-            sync_interval_bytes=1_500,
-            segment_bytes=SEGMENT_BYTES,
             sync_background=self.sync,
             worker=self.worker,
-            on_visible=self._visible,
-            on_failed=self._failed,
-            fill_ahead_bytes=self.rng.choice([0, 1_024]),
+            listener=self,
         )
 
     def _before(self, operation: str) -> None:
@@ -100,12 +100,12 @@ class Script:
             self.fault = None
             raise OSError(error, os.strerror(error))
 
-    def _visible(self, visible_end: int) -> None:
+    def became_visible(self, visible_end: int) -> None:
         while self.pending and self.pending[0][0] <= visible_end:
             _, topic, first, bodies = self.pending.pop(0)
             self.acknowledged[topic, first] = bodies
 
-    def _failed(self, error: StorageError) -> None:
+    def log_failed(self, error: StorageError) -> None:
         pending, self.pending = self.pending, []
         for _, topic, first, _ in reversed(pending):
             self.next_offset[topic] = first

@@ -37,7 +37,7 @@ def _acknowledge_what_gathers(patch: Patch) -> None:
 
     def early(log: CommitLog) -> None:
         if log.error is None and not log.is_full:
-            log._on_visible(log.end)
+            log._listener.became_visible(log.end)
         commit(log)
 
     patch.setattr(CommitLog, "commit", early)
@@ -157,7 +157,7 @@ def _offsets_not_taken_back(patch: Patch) -> None:
     def failed(self: Script, error: Exception) -> None:
         self.pending = []
 
-    patch.setattr(Script, "_failed", failed)
+    patch.setattr(Script, "log_failed", failed)
 
 
 def _second_segment_of_a_group_not_synced(patch: Patch) -> None:

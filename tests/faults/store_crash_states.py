@@ -21,7 +21,7 @@ import os
 import time
 from random import Random
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import Background, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.log_store.log_store import TopicOpening
 from queue_engine.vocabulary.errors import StorageError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally

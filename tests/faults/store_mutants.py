@@ -108,7 +108,7 @@ def _visible_before_the_log_says_so(patch: Patch) -> None:
 
     def hasty(self: LogStore, topic: Any, batch: Any, dues_ns: Any) -> Any:
         ticket = append(self, topic, batch, dues_ns)
-        self._became_visible(self.log.end)
+        self.became_visible(self.log.end)
         return ticket
 
     patch.setattr(LogStore, "append", hasty)

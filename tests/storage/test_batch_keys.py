@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.log_store import batch_keys

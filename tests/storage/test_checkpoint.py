@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.commit_log.checkpoint import Checkpoint, QueueState, decode_checkpoint, encode_checkpoint
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from tests.support.log_store import Bench, everything
 
 FIXTURE = Path(__file__).parent / "fixtures" / "checkpoint_v1.bin"

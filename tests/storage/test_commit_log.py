@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import SEAL_BYTES
+from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.segment import head_bytes_of
 from queue_engine.disk.background import InlineBackground
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -121,13 +122,13 @@ def test_a_record_tells_what_was_synced_when_it_was_appended(make: Make) -> None
 
 
 def test_a_log_that_begins_behind_another_is_synced_up_to_its_beginning(make: Make) -> None:
-    bench = make(start_position=6_000, durable_upto=5_000)
+    bench = make(recovered=RecoveredLog(end=5_000, next_position=6_000))
     assert ends(bench) == (6_000 + HEAD_BYTES,) * 4
     assert bench.publish().position == 6_000 + HEAD_BYTES
 
 
 def test_with_work_done_at_once_visible_ends_come_in_order(make: Make) -> None:
-    bench = make(sync_background=InlineBackground(), worker=InlineBackground(), fill_ahead_bytes=1_000)
+    bench = make(sync=InlineBackground(), worker=InlineBackground(), fill_ahead_bytes=1_000)
     for _ in range(40):
         bench.publish()
     assert bench.visible == sorted(set(bench.visible))
@@ -439,7 +440,7 @@ def test_segments_that_are_still_written_or_unsynced_are_held(make: Make) -> Non
 
 
 def test_times_never_go_back(make: Make) -> None:
-    bench = make(last_time_ns=3 * NS_PER_S)
+    bench = make(recovered=RecoveredLog(last_time_ns=3 * NS_PER_S))
     assert bench.log.last_time_ns == 3 * NS_PER_S
     bench.append(b"x" * 900, timestamp_ns=9 * NS_PER_S)
     bench.append(b"x" * 100, timestamp_ns=5 * NS_PER_S)
@@ -515,7 +516,7 @@ def test_zeros_that_come_late_are_put_behind_the_records(make: Make) -> None:
 def test_records_and_zeros_by_two_threads_at_once_never_meet(make: Make) -> None:
     # Real threads; the filler's window is about the size of a group, so that they meet all the time.
     sync, worker = WorkerThread(), WorkerThread()
-    bench = make(segment_bytes=60_000, fill_ahead_bytes=2_000, sync_background=sync, worker=worker)
+    bench = make(segment_bytes=60_000, fill_ahead_bytes=2_000, sync=sync, worker=worker)
     random_sizes = random.Random(7)
     try:
         for _ in range(600):
@@ -615,7 +616,7 @@ def test_close_of_a_log_that_was_not_opened_does_nothing(make: Make) -> None:
 
 def test_close_waits_for_a_job_that_a_thread_is_at(make: Make) -> None:
     sync = WorkerThread()
-    bench = make(sync_background=sync)
+    bench = make(sync=sync)
     try:
         for _ in range(20):
             bench.publish()

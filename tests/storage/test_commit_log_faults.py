@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.segment import head_bytes_of
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from tests.support.commit_log import LogBench
@@ -558,7 +558,7 @@ def test_the_process_may_die_at_every_change_of_the_disk(make: Make, policy: Syn
     assert died > 20
 
 
-def test_with_always_every_ok_is_behind_a_sync_of_its_own_bytes(make: Make) -> None:
+def test_with_always_every_ok_is_behind_a_sync_of_its_own_bytes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     # What each file held at its last sync is all that a power cut leaves; the acknowledged must be in it.
     bench = make(fill_ahead_bytes=800)
     synced: dict[str, bytes] = {}
@@ -571,7 +571,7 @@ def test_with_always_every_ok_is_behind_a_sync_of_its_own_bytes(make: Make) -> N
         sync_data(fd)
 
     bench.files.sync_data = watched  # type: ignore[method-assign]
-    became_visible = bench.log._on_visible
+    became_visible = bench.became_visible
 
     def check(visible_end: int) -> None:
         became_visible(visible_end)
@@ -581,6 +581,6 @@ def test_with_always_every_ok_is_behind_a_sync_of_its_own_bytes(make: Make) -> N
             content = bench.file_bytes(segment)[at : at + one.size]
             assert synced[segment.path][at : at + one.size] == content
 
-    bench.log._on_visible = check
+    monkeypatch.setattr(bench, "became_visible", check)
     script(bench)
     assert len(bench.acknowledged) > 10

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import parse_header
 from queue_engine.log_store.log_store import LogOpening, TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore

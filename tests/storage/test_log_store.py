@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.log_store import log_backlog
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Run

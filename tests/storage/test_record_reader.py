@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import Record, decode_record
 from queue_engine.log_store import record_reader
 from queue_engine.log_store.log_store import TopicOpening

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from queue_engine.commit_log.commit_log import CommitLog, SyncPolicy
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import RecordHeader, parse_header
+from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 from tests.support.background import HeldBackground
@@ -33,15 +36,25 @@ class LogBench:
     """What the engine would do: offsets per publish, rolled back with what was rejected."""
 
     def __init__(
-        self, path: Path, policy: SyncPolicy = SyncPolicy.ALWAYS, *, is_open: bool = True, **options: Any
+        self,
+        path: Path,
+        policy: SyncPolicy = SyncPolicy.ALWAYS,
+        *,
+        recovered: RecoveredLog | None = None,
+        sync: Any = None,
+        worker: Any = None,
+        sync_place: SyncPlace | None = None,
+        is_open: bool = True,
+        **options: Any,
     ) -> None:
-        """options: of CommitLog; segment_bytes is 2,000 and nothing is filled ahead unless said."""
+        """recovered: None for a new log. sync, worker: backgrounds; None for held ones. options: of LogOptions;
+        segment_bytes is 2,000 and nothing is filled ahead unless said."""
         self.path = path
         path.mkdir(exist_ok=True)
         self.files = FaultyFiles()
         self.clock = ManualClock()
-        self.sync: HeldBackground = HeldBackground()
-        self.worker: HeldBackground = HeldBackground()
+        self.sync: HeldBackground = sync or HeldBackground()
+        self.worker: HeldBackground = worker or HeldBackground()
         self.segments = LogSegments(str(path), self.files)
         self.visible: list[int] = []
         self.failures: list[StorageError] = []
@@ -50,35 +63,32 @@ class LogBench:
         self.rejected: list[Publish] = []
         self.next_offset = 0
         settings: dict[str, Any] = {
-            "start_position": 0,
-            "durable_upto": 0,
+            "segment_bytes": 2_000,
             "sync_interval_ms": 1_000,
             "sync_interval_bytes": 1_000,
-            "segment_bytes": 2_000,
-            "sync_background": self.sync,
-            "worker": self.worker,
             "fill_ahead_bytes": 0,
             **options,
         }
         self.log = CommitLog(
             self.segments,
-            files=self.files,
+            recovered or RecoveredLog(),
+            LogOptions(policy, **settings),
             clock=self.clock,
-            policy=policy,
-            on_visible=self._became_visible,
-            on_failed=self._failed,
-            **settings,
+            sync_background=self.sync,
+            worker=self.worker,
+            listener=self,
+            sync_place=sync_place,
         )
         if is_open:
             self.log.open()
 
-    def _became_visible(self, visible_end: int) -> None:
+    def became_visible(self, visible_end: int) -> None:
         assert visible_end == self.log.visible_end
         self.visible.append(visible_end)
         while self.pending and self.pending[0].end <= visible_end:
             self.acknowledged.append(self.pending.pop(0))
 
-    def _failed(self, error: StorageError) -> None:
+    def log_failed(self, error: StorageError) -> None:
         self.failures.append(error)
         if self.pending:
             assert self.pending[0].position >= self.log.visible_end

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from queue_engine.commit_log.commit_log import SyncPolicy
+from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
