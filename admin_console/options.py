@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+from admin_console.security.proxy import IPNetwork
 
 
 @dataclass(frozen=True, slots=True)

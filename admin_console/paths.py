@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.private_files import read_private_file, set_aside, what_is_wrong, write_private_file
+from admin_console.vocabulary.private_files import read_private_file, set_aside, what_is_wrong, write_private_file
 
 DATA_PATH_VARIABLE = "PENSTOCK_DATA_PATH"
 DATA_PATH_DEFAULT = ".penstock"

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from admin_console.options import ConsoleOptions
 from admin_console.paths import data_path, read_or_make_secret_key
-from admin_console.private_files import make_private_directory
+from admin_console.vocabulary.private_files import make_private_directory
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -50,7 +50,7 @@ INSTALLED_APPS = [
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
     "admin_console.security.headers.SecurityHeaders",
-    "admin_console.pacing.middleware.TakeTurns",
+    "admin_console.security.turns.TakeTurns",
     "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -61,7 +61,7 @@ MIDDLEWARE = [
     "admin_console.accounts.session_age.SessionAge",
     "django.contrib.messages.middleware.MessageMiddleware",
     "admin_console.permissions.enforce.EnforcePermissions",
-    "admin_console.gateway.unavailable.EngineUnavailable",
+    "admin_console.answers.no_engine.EngineUnavailable",
 ]
 
 ROOT_URLCONF = "admin_console.urls"

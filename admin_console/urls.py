@@ -2,9 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 
-from admin_console.accounts import views as accounts
-from admin_console.audit import views as audit
-from admin_console.views import acts, confirmed_acts, cursors, messages, pages, pipeline, rewind
+from admin_console.views import accounts, acts, audit, confirmed_acts, cursors, messages, pages, pipeline, rewind
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -12,8 +10,8 @@ register_converter(NameConverter, "name")
 _TOPIC = "topics/<name:topic>"
 _CHANNEL = "topics/<name:topic>/<name:channel>"
 
-handler404 = "admin_console.permissions.answers.not_found"
-handler500 = "admin_console.database.unavailable.server_error"
+handler404 = "admin_console.answers.refusal.not_found"
+handler500 = "admin_console.answers.failed.server_error"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     # Accounts.

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A package, and the packages that its modules may import besides those of their own. Lowest first: what a package may
@@ -46,6 +48,34 @@ MAY_IMPORT = {
     "pipeline": "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history",
     "pipeline.worker": "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job",
 }
+
+# The same of admin_console; "console" is admin_console itself.
+CONSOLE_MAY_IMPORT = {
+    "vocabulary": "",
+    "database": "vocabulary",
+    "pacing": "",
+    "figures": "vocabulary",
+    "accounts": "vocabulary database pacing",
+    "migrations": "accounts",
+    "audit": "vocabulary database accounts",
+    "gateway": "pacing",
+    "answers": "database gateway",
+    "rings": "",
+    "diagnosis": "vocabulary gateway rings",
+    "hub": "gateway rings diagnosis",
+    "permissions": "vocabulary accounts audit gateway answers hub",
+    "security": "pacing accounts audit answers",
+    "screens": "vocabulary gateway rings diagnosis hub permissions",
+    "history": "vocabulary pacing gateway rings hub screens",
+    "live": "vocabulary accounts gateway hub permissions screens",
+    "api": "gateway answers rings hub screens history",
+    "views": "vocabulary database pacing figures accounts audit gateway answers hub permissions screens history",
+    "console": "vocabulary accounts audit permissions security live views",
+    "management": "vocabulary",
+    "management.commands": "vocabulary database pacing figures accounts audit gateway hub views console management",
+}
+
+FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
 ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management.commands")
 FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
@@ -105,44 +135,45 @@ def is_within(module: str, package: str) -> bool:
 
 
 def package_of(module: str) -> str:
-    """As MAY_IMPORT names it."""
+    """As the tables name it."""
     is_package = python_modules()[module].name == "__init__.py"
-    package = module if is_package else module.rpartition(".")[0]
-    return package.removeprefix("queue_engine").removeprefix(".") or "engine"
+    half, _, package = (module if is_package else module.rpartition(".")[0]).partition(".")
+    return package or half.rpartition("_")[2]
 
 
-def engine_imports() -> Iterator[tuple[str, str]]:
-    """(importing module, imported module), both of queue_engine."""
+def imports_within(half: str) -> Iterator[tuple[str, str]]:
+    """(importing module, imported module), both of this half."""
     for module in python_modules():
-        if is_within(module, "queue_engine"):
-            yield from ((module, target) for target in imported_by(module) if is_within(target, "queue_engine"))
+        if is_within(module, half):
+            yield from ((module, target) for target in imported_by(module) if is_within(target, half))
 
 
-def test_a_package_imports_only_what_its_row_allows() -> None:
+@pytest.mark.parametrize("half", FLOORS)
+def test_a_package_imports_only_what_its_row_allows(half: str) -> None:
     complaints = [
         f"{module} imports {target}"
-        for module, target in engine_imports()
-        if package_of(target) not in {package_of(module), *MAY_IMPORT[package_of(module)].split()}
+        for module, target in imports_within(half)
+        if package_of(target) not in {package_of(module), *FLOORS[half][package_of(module)].split()}
     ]
     assert complaints == []
 
 
-def test_the_table_names_each_package_once_and_what_it_may_import_above_it() -> None:
-    packages = {package_of(name) for name in python_modules() if is_within(name, "queue_engine")}
-    assert set(MAY_IMPORT) == packages
+@pytest.mark.parametrize("half", FLOORS)
+def test_the_table_names_each_package_once_and_what_it_may_import_above_it(half: str) -> None:
+    assert set(FLOORS[half]) == {package_of(name) for name in python_modules() if is_within(name, half)}
     above: set[str] = set()
-    for package, allowed in MAY_IMPORT.items():
+    for package, allowed in FLOORS[half].items():
         assert set(allowed.split()) <= above, package
         above.add(package)
 
 
-def test_no_row_allows_what_nobody_imports() -> None:
-    used: dict[str, set[str]] = {package: set() for package in MAY_IMPORT}
-    for module, target in engine_imports():
+@pytest.mark.parametrize("half", FLOORS)
+def test_no_row_allows_what_nobody_imports(half: str) -> None:
+    used: dict[str, set[str]] = {package: set() for package in FLOORS[half]}
+    for module, target in imports_within(half):
         used[package_of(module)].add(package_of(target))
-    assert {package: set(allowed.split()) - used[package] for package, allowed in MAY_IMPORT.items()} == {
-        package: set() for package in MAY_IMPORT
-    }
+    unused = {package: set(allowed.split()) - used[package] for package, allowed in FLOORS[half].items()}
+    assert unused == {package: set() for package in FLOORS[half]}
 
 
 def test_engine_knows_nothing_of_the_web_framework() -> None:

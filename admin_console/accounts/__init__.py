@@ -1,1 +1,1 @@
-"""Users, their roles, logging in and staying logged in."""
+"""Users and their sessions."""

@@ -10,8 +10,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
 from admin_console.accounts.models import User, check_username
-from admin_console.accounts.roles import Role
-from admin_console.private_files import read_private_file, write_private_file
+from admin_console.vocabulary.private_files import read_private_file, write_private_file
+from admin_console.vocabulary.roles import Role
 
 USER_VARIABLE = "PENSTOCK_ADMIN_USER"
 PASSWORD_VARIABLE = "PENSTOCK_ADMIN_PASSWORD"  # noqa: S105 - the variable's name

@@ -6,7 +6,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from admin_console.accounts.roles import Role
+from admin_console.vocabulary.roles import Role
 
 USERNAME_LENGTH_MAX = 64
 _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")

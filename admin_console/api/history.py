@@ -6,12 +6,12 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from admin_console.answers.refusal import refusal
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.history import HistorySource, HistoryUnreadableError
 from admin_console.history.ranges import Range, RangeError, now_s, range_of
 from admin_console.history.series import History, channel_history, overview_history, topic_history
-from admin_console.live.hub import Reading, get_hub
-from admin_console.permissions.answers import refusal
+from admin_console.hub.hub import Reading, get_hub
 
 
 @require_safe

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import orjson
 from django.http import HttpRequest, HttpResponse
 
-from admin_console.live.hub import Key, Reading, get_hub
-from admin_console.live.rings import SECONDS
+from admin_console.hub.hub import Key, Reading, get_hub
+from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.private_files import read_private_file, write_private_file
+from admin_console.vocabulary.private_files import read_private_file, write_private_file
 
 NAME = "audit-head"
 _VERSION = 1

@@ -15,7 +15,7 @@ from django.utils.functional import cached_property
 from admin_console.database.condition import CONDITION
 from admin_console.database.errors import NotAFileError
 from admin_console.database.journals import JOURNALS
-from admin_console.private_files import what_is_wrong
+from admin_console.vocabulary.private_files import what_is_wrong
 
 
 class DatabaseWrapper(sqlite.DatabaseWrapper):

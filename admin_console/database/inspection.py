@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from admin_console.database.errors import Trouble, trouble_of
-from admin_console.private_files import what_is_wrong
+from admin_console.vocabulary.private_files import what_is_wrong
 
 # Looking at every page of a large audit list takes longer; what is damaged there is found when it is read.
 CHECK_S_MAX = 2.0

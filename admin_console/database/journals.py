@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from admin_console.private_files import set_aside, what_is_wrong
+from admin_console.vocabulary.private_files import set_aside, what_is_wrong
 
 JOURNALS = ("-wal", "-shm", "-journal")
 

@@ -21,12 +21,11 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 
-from admin_console.audit import head_file
 from admin_console.database.condition import DatabaseCondition, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 from admin_console.database.inspection import applied_migrations, damage_of, has_journal, read_only_name
 from admin_console.database.journals import JOURNALS, remove_with_journals, set_aside_what_is_no_journal
-from admin_console.private_files import set_aside
+from admin_console.vocabulary.private_files import set_aside
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +44,7 @@ class ConsoleDatabase:
 
     make_admin: makes the first admin where there is no user, and returns the lines that say how to log in. Raises
     ValueError when the environment's name or password can't be used. print_line: where people look at start.
+    companion: a file that tells of this database's rows; it is set aside together with a damaged database.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class ConsoleDatabase:
         condition: DatabaseCondition,
         make_admin: Callable[[], list[str]],
         print_line: Callable[[str], None],
+        companion: Path,
     ) -> None:
         self._path = path
+        self._companion = companion
         self._condition = condition
         self._make_admin = make_admin
         self._print = print_line
@@ -152,10 +154,8 @@ class ConsoleDatabase:
 
     def _set_aside(self, damage: str) -> None:
         self._release()
-        # It names a row of the old list: the new one begins a chain of its own.
-        head = head_file.path_of(self._path.parent)
-        if os.path.lexists(head):
-            set_aside(head)
+        if os.path.lexists(self._companion):
+            set_aside(self._companion)
         if os.path.lexists(self._path):
             aside = set_aside(self._path, JOURNALS)
             text = f"{self._path} was {damage}. It is now {aside.name}, with the users and the audit list that it held."

@@ -9,7 +9,7 @@ from admin_console.diagnosis.finding import CALM, TONES, Kind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
 from admin_console.diagnosis.vitals import Vitals, take_vitals
-from admin_console.live.rings import Rings
+from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats

@@ -3,7 +3,7 @@
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import RECENT_S, Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 # An operator's one requeue of everything in flight is recent for RECENT_S: it never becomes a state.
 FAILING = Kind("failing", begins_after_s=RECENT_S + 2, ends_after_s=15)

@@ -3,7 +3,7 @@
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 FALLING_BEHIND = Kind("falling behind", begins_after_s=10, ends_after_s=10)
 

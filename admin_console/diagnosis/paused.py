@@ -3,7 +3,7 @@
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import HELD, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 PAUSED = Kind("paused")
 TOPIC_PAUSED = Kind("topic paused")

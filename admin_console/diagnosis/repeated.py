@@ -2,7 +2,7 @@
 
 from admin_console.diagnosis.finding import WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 REPEATED = Kind("repeated", begins_after_s=3, ends_after_s=15)
 

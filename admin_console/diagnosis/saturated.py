@@ -4,7 +4,7 @@ from admin_console.diagnosis import falling_behind, old_messages, words
 from admin_console.diagnosis.failing import SHARE_WARNING
 from admin_console.diagnosis.finding import Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 SATURATED = Kind("saturated", begins_after_s=10, ends_after_s=10)
 

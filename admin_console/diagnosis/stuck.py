@@ -3,7 +3,7 @@
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 STUCK = Kind("stuck", begins_after_s=5, ends_after_s=5)
 

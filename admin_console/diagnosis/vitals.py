@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from admin_console.live.rings import Rings
+from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats

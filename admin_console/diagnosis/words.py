@@ -1,7 +1,7 @@
 """Parts of sentences that findings share."""
 
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 
 def depth(vitals: Vitals) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from django.conf import settings
 from django.templatetags.static import static
 
-from admin_console.private_files import what_is_wrong, write_private_file
+from admin_console.vocabulary.private_files import what_is_wrong, write_private_file
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from admin_console.live.hub import Reading
+from admin_console.hub.hub import Reading
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 PRESETS: Mapping[str, int] = {

@@ -15,8 +15,8 @@ from admin_console.gateway.history import HistorySource
 from admin_console.history.points import LinePoints, Points, floats, of_all_nodes, percentiles
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
 from admin_console.history.store import Floats, HistoryStore, Part, Rows, store_of
-from admin_console.live.hub import GAUGES, Key, Reading
-from admin_console.live.rings import SECONDS
+from admin_console.hub.hub import GAUGES, Key, Reading
+from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
 
 NEVER, NOTHING = "never", "nothing"

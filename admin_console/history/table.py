@@ -14,9 +14,9 @@ from admin_console.history.series import (
     overview_history,
     topic_history,
 )
-from admin_console.live.hub import Reading
-from admin_console.screens import units
+from admin_console.hub.hub import Reading
 from admin_console.screens.build import Request
+from admin_console.vocabulary import units
 
 ROWS_MAX = 96
 

@@ -1,1 +1,1 @@
-"""Figures in motion: ring buffers of the last fifteen minutes, and one frame a second to every page that looks."""
+"""The socket of a page: who may hold it, and one frame a second."""

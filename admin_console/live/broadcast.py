@@ -9,7 +9,7 @@ from django.conf import settings
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
-from admin_console.live.hub import Hub, Reading
+from admin_console.hub.hub import Hub, Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 

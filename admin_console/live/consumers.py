@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from admin_console.accounts.socket_auth import SocketUser, allowed_user, session_key_of
+from admin_console.hub.hub import get_hub
 from admin_console.live.broadcast import Broadcast
-from admin_console.live.hub import get_hub
 from admin_console.live.open_sockets import OpenSockets
+from admin_console.live.socket_auth import SocketUser, allowed_user, session_key_of
 from admin_console.screens.build import Request
 
 logger = logging.getLogger(__name__)

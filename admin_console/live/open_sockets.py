@@ -9,7 +9,7 @@ from typing import Protocol
 from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
-from admin_console.accounts.socket_auth import SocketUser, users_of
+from admin_console.live.socket_auth import SocketUser, users_of
 
 logger = logging.getLogger(__name__)
 

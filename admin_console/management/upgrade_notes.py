@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from admin_console.private_files import read_private_file, write_private_file
+from admin_console.vocabulary.private_files import read_private_file, write_private_file
 
 logger = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.table import ANYONE, LEAST_ROLES
+from admin_console.vocabulary.roles import Role
 
 
 def may_use(user: User | None, url_name: str) -> bool:

@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from admin_console.accounts.models import User
+from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
-from admin_console.live.changes import CHANGES
+from admin_console.hub.changes import CHANGES
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
-from admin_console.permissions.answers import refusal, wants_fragment, wants_json
 from admin_console.permissions.table import ACTS
 
 

@@ -5,7 +5,7 @@ A URL name that is not here is refused to everybody, and a test walks the URLs t
 
 from collections.abc import Mapping
 
-from admin_console.accounts.roles import Role
+from admin_console.vocabulary.roles import Role
 
 ANYONE = "anyone"  # not logged in
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from admin_console.accounts.roles import Role
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
-from admin_console.live.hub import Reading
+from admin_console.hub.hub import Reading
 from admin_console.screens import channel, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.parts import Screen
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import PipelineView

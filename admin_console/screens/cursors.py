@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.accounts.roles import Role
-from admin_console.screens import units
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Cell, Chip, Column, Empty, StateCell, Table
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import CursorStats, TopicStats

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from admin_console.diagnosis import words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import TONES, WARNING
-from admin_console.live.hub import Reading
-from admin_console.screens import units
+from admin_console.hub.hub import Reading
 from admin_console.screens.parts import Meaning
+from admin_console.vocabulary import units
 
 
 def channel_meaning(diagnosis: Diagnosis) -> Meaning | None:

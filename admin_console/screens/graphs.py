@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from admin_console.live.hub import GAUGES, TOTAL, Key, Reading
-from admin_console.screens import units
+from admin_console.hub.hub import GAUGES, TOTAL, Key, Reading
 from admin_console.screens.parts import Graph, GraphLegend
+from admin_console.vocabulary import units
 
 TOP_CHANNELS = 4
 

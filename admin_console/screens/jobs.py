@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.accounts.roles import Role
 from admin_console.gateway.pipeline import JOB_SENTENCES
-from admin_console.screens import units
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Cell, Chip, Column, Empty, Meaning, ProgressCell, StateCell, Table
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import JobState, PipelineView

@@ -5,9 +5,9 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from admin_console.accounts.roles import Role
 from admin_console.permissions.table import ACTS
 from admin_console.screens.parts import ActionCell, NameCell
+from admin_console.vocabulary.roles import Role
 
 
 @lru_cache(maxsize=8192)

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.live.hub import Reading
-from admin_console.screens import units
+from admin_console.hub.hub import Reading
 from admin_console.screens.parts import Cell, Column, Empty, Table
+from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import LogStats

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from admin_console.accounts.roles import Role
 from admin_console.diagnosis.backing_off import BACKING_OFF
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
@@ -11,14 +10,16 @@ from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.saturated import SATURATED
 from admin_console.diagnosis.stuck import STUCK
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.live.hub import TOTAL, Reading
-from admin_console.live.rings import Rings
-from admin_console.screens import graphs, units
+from admin_console.hub.hub import TOTAL, Reading
+from admin_console.rings.rings import Rings
+from admin_console.screens import graphs
 from admin_console.screens.diagnosis import overview_meaning
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell, Column, Empty, Figure, SparkCell, StateCell, Table
 from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_letters
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 ROWS_MAX = 20
 SIDE_ROWS_MAX = 8

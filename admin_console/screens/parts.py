@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from django.template.loader import render_to_string
 
-from admin_console.screens import units
+from admin_console.vocabulary import units
 
 # A sparkline travels as one letter a bucket: "0" lowest to the last letter highest, "." not known.
 SPARK_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"

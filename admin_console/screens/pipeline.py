@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from admin_console.accounts.roles import Role
-from admin_console.live.hub import Reading
-from admin_console.screens import units
+from admin_console.hub.hub import Reading
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.screens.jobs import (
     error_cell,
@@ -29,7 +27,9 @@ from admin_console.screens.parts import (
     StateCell,
     Table,
 )
-from admin_console.screens.units import moment
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
+from admin_console.vocabulary.units import moment
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import CursorStats

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from admin_console.accounts.roles import Role
-from admin_console.screens import units
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
 from admin_console.screens.parts import Cell, Column, Empty, Figure, Meaning, NameCell, StateCell, Table
 from admin_console.screens.pipeline import replay_chips
-from admin_console.screens.units import moment
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
+from admin_console.vocabulary.units import moment
 
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import PipelineView, ReplayView

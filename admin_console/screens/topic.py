@@ -2,17 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from admin_console.accounts.roles import Role
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.live.hub import Reading
-from admin_console.screens import graphs, units
+from admin_console.hub.hub import Reading
+from admin_console.screens import graphs
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_meaning
 from admin_console.screens.links import channel_cell, pause_cell
 from admin_console.screens.overview import depth_note, growth_cell
 from admin_console.screens.parts import Cell, Chip, Column, Empty, Figure, SparkCell, StateCell, Table
 from admin_console.screens.vitals import chips_of, diagnosis_of, spark_letters
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from admin_console.accounts.roles import Role
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
-from admin_console.live.hub import TOTAL, Reading
-from admin_console.screens import units
+from admin_console.hub.hub import TOTAL, Reading
 from admin_console.screens.links import pause_cell, topic_cell, url_of
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import Cell, Chip, Column, Empty, SparkCell, StateCell, Table
 from admin_console.screens.vitals import chips_of, diagnosis_of, peak_depth, spark_letters
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats

@@ -7,8 +7,8 @@ from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES
 from admin_console.diagnosis.findings import RANK
 from admin_console.diagnosis.vitals import take_vitals
-from admin_console.live.hub import Reading
-from admin_console.live.rings import SPARK_BUCKETS, Rings
+from admin_console.hub.hub import Reading
+from admin_console.rings.rings import SPARK_BUCKETS, Rings
 from admin_console.screens.parts import SPARK_GAP, SPARK_LETTERS, Chip
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from django.http import HttpRequest, HttpResponse
 
+from admin_console.answers.refusal import refusal
 from admin_console.audit.record import FOREIGN_REQUEST, record_refusal
-from admin_console.permissions.answers import refusal
 
 _FOREIGN = ("Origin checking failed", "Referer checking failed")
 _SENTENCE = (

@@ -5,8 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from admin_console.options import IPNetwork
-
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Scope = dict[str, Any]
 Application = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 

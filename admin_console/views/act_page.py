@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views import View
 
+from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act
 from admin_console.gateway.current import get_gateway
@@ -24,7 +25,6 @@ from admin_console.gateway.gateway import (
     EngineUnavailableError,
     TopicStats,
 )
-from admin_console.permissions.answers import refusal, wants_fragment, wants_json
 from admin_console.views.question import Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from django.http import HttpRequest
 
 from admin_console.gateway.gateway import CursorStats, Target, TopicStats
 from admin_console.gateway.sentences import counted, given_up
-from admin_console.screens import units
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
+from admin_console.vocabulary import units
 
 _STARTS = {"start": "the oldest message there is", "end": "what is published from now on"}
 

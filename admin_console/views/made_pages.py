@@ -16,11 +16,11 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils.html import escape
 
-from admin_console.live.changes import CHANGES
-from admin_console.live.hub import get_hub
+from admin_console.hub.changes import CHANGES
+from admin_console.hub.hub import get_hub
 from admin_console.screens.build import Request
-from admin_console.screens.units import duration
 from admin_console.views.chrome import chrome
+from admin_console.vocabulary.units import duration
 
 # No text of a user has these: each process makes its own, and no answer shows them.
 _USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))

@@ -11,12 +11,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from admin_console.answers.refusal import refusal
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import NotAuditedError, begin_act
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target
 from admin_console.gateway.sentences import counted
-from admin_console.permissions.answers import refusal
 
 PAGE_MESSAGES = 20
 SHOWN_BYTES_MAX = 4_096

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
-from admin_console.accounts.roles import Role
 from admin_console.figures.frames import frames_json
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
@@ -17,10 +16,11 @@ from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
-from admin_console.live.hub import Reading, get_hub
+from admin_console.hub.hub import Reading, get_hub
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.made_pages import Rendered, answer
+from admin_console.vocabulary.roles import Role
 
 # The acts that a page offers, in the order of its buttons.
 _ACTS = {

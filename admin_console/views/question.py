@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from admin_console.permissions.answers import wants_fragment
+from admin_console.answers.refusal import wants_fragment
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from admin_console.answers.refusal import wants_json
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
-from admin_console.permissions.answers import wants_json
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.messages import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.question import Choice, Field, Question, ask

@@ -15,8 +15,8 @@ from django.test import Client
 from admin_console.accounts import session_age
 from admin_console.accounts.first_admin import make_first_admin, password_file
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
+from admin_console.vocabulary.roles import Role
 from tests.support.console import PASSWORD, client_of, make_user
 
 pytestmark = pytest.mark.django_db

@@ -10,8 +10,8 @@ from django.test import AsyncClient
 
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
-from admin_console.accounts.socket_auth import allowed_user, users_of
+from admin_console.live.socket_auth import allowed_user, users_of
+from admin_console.vocabulary.roles import Role
 from tests.support.console import client_of, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

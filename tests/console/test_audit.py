@@ -15,17 +15,17 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.test import Client, RequestFactory
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import NotAuditedError, begin_act, set_waiting_room
-from admin_console.audit.views import PAGE_ROWS
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.journals import JOURNALS
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
-from admin_console.private_files import set_aside
+from admin_console.views.audit import PAGE_ROWS
+from admin_console.vocabulary.private_files import set_aside
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options import Options
 from tests.console.test_audit_chain import manage

@@ -11,14 +11,14 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.audit import keeper as keeper_module
 from admin_console.audit.ageing import remove_old_rows
 from admin_console.audit.chain import append
 from admin_console.audit.keeper import AuditKeeper, ChainState
 from admin_console.audit.models import AuditRow
 from admin_console.audit.verification import ChainCheck, all_rows
-from admin_console.database.notices import notices
+from admin_console.views.notices import notices
+from admin_console.vocabulary.roles import Role
 from tests.console.test_audit import row
 from tests.console.test_audit_chain import DATABASE, TABLE, add_rows, insert, migrated, tampered, values_of
 from tests.support.console import client_of, make_user

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
 from admin_console.gateway import sentences
-from admin_console.live.hub import Reading
+from admin_console.hub.hub import Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
+from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner

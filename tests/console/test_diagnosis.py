@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from admin_console.accounts.roles import Role
-from admin_console.live.hub import TOTAL, Hub, Reading
+from admin_console.hub.hub import TOTAL, Hub, Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen
+from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
 from tests.support.snapshots import START_S, channel, client, snapshot, topic
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.failing_calls import FailingCall

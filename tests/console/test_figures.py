@@ -12,7 +12,7 @@ from django.conf import settings
 
 from admin_console.figures.frames import KINDS, frames_json
 from admin_console.figures.plotly_asset import plotly_style_ids, prepare
-from admin_console.live.hub import Hub
+from admin_console.hub.hub import Hub
 from admin_console.screens import graphs
 from tests.support.snapshots import START_S, channel, snapshot, topic
 

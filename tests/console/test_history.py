@@ -12,12 +12,12 @@ import orjson
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
-from admin_console.live.hub import Hub, Reading, get_hub
+from admin_console.hub.hub import Hub, Reading, get_hub
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency_buckets import bucket_of
 from tests.support.console import client_of, console_engine, make_user

@@ -13,12 +13,12 @@ from django.db import OperationalError
 from django.test import AsyncClient
 
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
 from admin_console.asgi import application
+from admin_console.hub.hub import get_hub
 from admin_console.live import consumers, open_sockets
 from admin_console.live.consumers import LiveConsumer
-from admin_console.live.hub import get_hub
 from admin_console.live.open_sockets import OpenSockets
+from admin_console.vocabulary.roles import Role
 from tests.support.console import make_user
 from tests.support.snapshots import START_S, channel, snapshot, topic
 from tests.support.waiting import wait_for_async

@@ -3,8 +3,8 @@
 import pytest
 
 from admin_console.api.series import spans
-from admin_console.live.hub import TOTAL, Hub
-from admin_console.live.rings import SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
+from admin_console.hub.hub import TOTAL, Hub
+from admin_console.rings.rings import SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
 from tests.support.snapshots import START_S, channel, snapshot, topic
 
 

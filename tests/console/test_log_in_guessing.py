@@ -13,10 +13,11 @@ from django.contrib.auth.hashers import make_password
 from django.core.handlers.asgi import ASGIRequest
 from django.test import Client
 
-from admin_console.accounts import hashers, hashing_turns, views
+from admin_console.accounts import hashers, hashing_turns
 from admin_console.accounts.hashing_turns import WAITING_MAX, HashingTurns, TooBusyError
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
 from admin_console.security.proxy import TrustedProxies
+from admin_console.views import accounts as views
 from tests.support.console import PASSWORD, client_of, make_user
 from tests.support.waiting import wait_for
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
-from admin_console.live.changes import CHANGES
-from admin_console.live.hub import get_hub
+from admin_console.hub.changes import CHANGES
+from admin_console.hub.hub import get_hub
 from admin_console.management.commands.serve import _http_act
 from admin_console.views import made_pages
+from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user

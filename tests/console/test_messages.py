@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.gateway import ChannelStats, ReadMessage
 from admin_console.views.messages import line_of, time_ns_of
+from admin_console.vocabulary.roles import Role
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user

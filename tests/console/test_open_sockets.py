@@ -2,10 +2,10 @@
 
 import pytest
 
-from admin_console.accounts.roles import Role
-from admin_console.accounts.socket_auth import SocketUser
 from admin_console.live import open_sockets
 from admin_console.live.open_sockets import OpenSockets
+from admin_console.live.socket_auth import SocketUser
+from admin_console.vocabulary.roles import Role
 from tests.support.waiting import wait_for_async
 
 ADA = SocketUser(user_id=1, username="ada", role=Role.VIEWER)

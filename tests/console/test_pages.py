@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
-from admin_console.live.hub import get_hub
+from admin_console.hub.hub import get_hub
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.console import client_of, console_engine, make_user

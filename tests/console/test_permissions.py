@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
 from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
+from admin_console.vocabulary.roles import Role
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.pipeline_lake import planned_replay
 

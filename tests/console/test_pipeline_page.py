@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.accounts.roles import Role
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
-from admin_console.live.hub import get_hub
+from admin_console.hub.hub import get_hub
 from admin_console.screens.build import Request, build_screen
+from admin_console.vocabulary.roles import Role
 from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import Lake

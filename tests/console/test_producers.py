@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.accounts.roles import Role
+from admin_console.hub.hub import get_hub
 from admin_console.live.broadcast import Broadcast
-from admin_console.live.hub import get_hub
 from admin_console.screens.build import Request
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket

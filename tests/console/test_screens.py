@@ -3,9 +3,7 @@
 import orjson
 import pytest
 
-from admin_console.accounts.roles import Role
-from admin_console.live.hub import Hub, Reading
-from admin_console.screens import units
+from admin_console.hub.hub import Hub, Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
@@ -13,6 +11,8 @@ from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.parts import SPARK_GAP, SparkCell
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
 from admin_console.screens.vitals import all_diagnoses, chips_of, spark_letters
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from tests.support.snapshots import START_S, channel, client, in_flight, snapshot, topic
 

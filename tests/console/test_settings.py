@@ -17,11 +17,11 @@ from django.test import Client, RequestFactory
 
 from admin_console.options import ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
-from admin_console.private_files import make_private_directory
 from admin_console.security.headers import EMPTY_STYLE_HASH
 from admin_console.security.hosts import AllowedHosts
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
+from admin_console.vocabulary.private_files import make_private_directory
 from tests.support.server import ROOT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.live.hub import Reading
+from admin_console.hub.hub import Reading
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Cell
 from queue_engine.engine import Engine

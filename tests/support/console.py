@@ -8,10 +8,10 @@ from typing import Any
 from django.test import Client
 
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
+from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.storage_kinds import engine_options
 

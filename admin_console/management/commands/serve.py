@@ -24,12 +24,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
+from admin_console.audit import head_file
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.keeper import AuditKeeper
 from admin_console.audit.models import VIA_HTTP_API, VIA_TCP
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
-from admin_console.database.notices import notices
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
 from admin_console.figures import frames, plotly_asset
@@ -37,12 +37,13 @@ from admin_console.gateway import sentences
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
-from admin_console.live.changes import CHANGES
-from admin_console.live.hub import get_hub
+from admin_console.hub.changes import CHANGES
+from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
 from admin_console.pacing.pace import PACE
+from admin_console.views.notices import notices
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
@@ -133,6 +134,8 @@ class Serving:
             CONDITION,
             make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH)),
             print_line=print_line,
+            # It names a row of the list that a damaged database held: the next list begins a chain of its own.
+            companion=head_file.path_of(settings.DATA_PATH),
         )
         self._is_told_to_stop = False
         self._stop_report = StopReport(self._how_far)

@@ -20,10 +20,10 @@ from django.db import DatabaseError, transaction
 
 from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.models import User, check_username
-from admin_console.accounts.roles import Role
 from admin_console.audit.record import record_command
 from admin_console.database.errors import Trouble, trouble_of
 from admin_console.database.version import complaint_about_version
+from admin_console.vocabulary.roles import Role
 
 
 class Command(BaseCommand):

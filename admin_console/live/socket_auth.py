@@ -16,9 +16,9 @@ from django.utils.crypto import constant_time_compare
 
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
-from admin_console.accounts.roles import Role
 from admin_console.accounts.waiting_sessions import WAITING, SessionStore
 from admin_console.permissions.table import SOCKETS
+from admin_console.vocabulary.roles import Role
 
 _KEYS_PER_QUERY = 500
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
+from admin_console.answers.refusal import refusal
 from admin_console.gateway.gateway import EngineUnavailableError
-from admin_console.permissions.answers import refusal
 
 
 class EngineUnavailable:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from admin_console.diagnosis.diagnosis import Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State
-from admin_console.live.moved import Held, moved_at_topic, moved_in_channel
-from admin_console.live.rings import MOVED, Clock, Rings
+from admin_console.rings.moved import Held, moved_at_topic, moved_in_channel
+from admin_console.rings.rings import MOVED, Clock, Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats

@@ -5,8 +5,8 @@ import sys
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
+from admin_console.answers.refusal import wants_fragment, wants_json
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
-from admin_console.permissions.answers import wants_fragment, wants_json
 
 _SENTENCES = {
     Trouble.DAMAGED: (

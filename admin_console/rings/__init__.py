@@ -1,0 +1,1 @@
+"""The last fifteen minutes, second by second, and what acts moved at once."""

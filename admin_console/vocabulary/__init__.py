@@ -1,0 +1,1 @@
+"""What every package of the console uses: roles, units of what pages show, private files."""
