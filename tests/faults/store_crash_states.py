@@ -26,7 +26,7 @@ from queue_engine.disk.background import Background, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
@@ -77,6 +77,7 @@ class ChannelBook:
         self.synced: set[bytes] = set()  # settled, and on the disk whatever happens
         self.synced_attempts: dict[bytes, int] = {}
         self.moved: set[bytes] = set()  # settled until a rewind that the disk may not know
+        self.unsure: set[bytes] = set()  # there before a rewind whose outcome is unknown, until a later sync
 
     def forget_from(self, offset: int, offset_of: dict[bytes, int]) -> None:
         """It was rewound: all from there on comes as if for the first time, all before is settled."""
@@ -312,6 +313,8 @@ class StoreScript:
             backlog, moved = book.backlog, book.moved
             vars(book).update(before | {"backlog": backlog})
             book.moved |= moved if not prepared.done else set()
+            if isinstance(prepared.error, OutcomeUnknownError):
+                book.unsure |= self.era.published.keys()
             return
         book.backlog.seek(offset)
         moved = set(book.moved)
@@ -408,6 +411,7 @@ class StoreScript:
         def synced(one: object) -> None:
             if ticket.error is None:
                 for book, settled, attempts in books:
+                    book.unsure.clear()
                     # What was rewound meanwhile is another matter.
                     book.synced |= settled & book.settled
                     book.synced_attempts |= {body: made for body, made in attempts.items() if body in book.attempts}
@@ -494,17 +498,17 @@ class StoreScript:
         if era is not self.era:
             return  # somebody asked for its deletion: what of it comes again is right, and so is what does not
         if is_kill or self.policy is SyncPolicy.ALWAYS:
-            lost = era.acknowledged - book.settled - book.moved - found.keys()
+            lost = era.acknowledged - book.settled - book.moved - book.unsure - found.keys()
             if lost:
                 raise PromiseBrokenError(f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:3]}")
-        again = found.keys() & (book.noted if is_kill else book.synced)
+        again = (found.keys() & (book.noted if is_kill else book.synced)) - book.unsure
         if again:
             raise PromiseBrokenError(f"{again} was settled and comes again")
         known_attempts = book.attempts if is_kill else book.synced_attempts
         for body, (made, due_ns, offset) in found.items():
             if offset != era.offset_of.get(body, offset):
                 raise PromiseBrokenError(f"{body!r} was given offset {era.offset_of[body]} and comes with {offset}")
-            if made < known_attempts.get(body, 0):
+            if body not in book.unsure and made < known_attempts.get(body, 0):
                 raise PromiseBrokenError(f"{body!r} was delivered {known_attempts[body]} times and says {made}")
             due = era.published[body]
             if due > self.clock.time_ns() and not made and due_ns != due:
