@@ -198,21 +198,6 @@ def test_console_reaches_the_engine_only_through_gateway_and_commands() -> None:
     assert complaints == []
 
 
-def test_each_folder_names_its_modules_at_its_door() -> None:
-    modules: dict[str, set[str]] = {}
-    for module, path in python_modules().items():
-        if is_within(module, "queue_engine"):
-            if path.name == "__init__.py":
-                modules.setdefault(module, set())
-            else:
-                package, _, name = module.rpartition(".")
-                modules.setdefault(package, set()).add(name)
-    assert {package: sorted(offered | inside) for package, (offered, inside) in doors().items()} == {
-        package: sorted(names) for package, names in modules.items()
-    }
-    assert [package for package, (offered, inside) in doors().items() if offered & inside] == []
-
-
 def test_a_folder_imports_of_another_only_what_stands_at_its_door() -> None:
     """A module that other folders come to need moves, in its folder's README, to the table "other folders import"."""
     complaints = []

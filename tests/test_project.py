@@ -12,6 +12,7 @@ import pytest
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.vocabulary.options import Options, flag_of, format_duration
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
+from tests.test_floors import doors, is_within, python_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,6 +74,21 @@ def test_each_file_that_a_text_names_exists() -> None:
     assert complaints == []
 
 
+def test_each_folder_names_its_modules_at_its_door() -> None:
+    modules: dict[str, set[str]] = {}
+    for module, path in python_modules().items():
+        if is_within(module, "queue_engine"):
+            if path.name == "__init__.py":
+                modules.setdefault(module, set())
+            else:
+                package, _, name = module.rpartition(".")
+                modules.setdefault(package, set()).add(name)
+    assert {package: sorted(offered | inside) for package, (offered, inside) in doors().items()} == {
+        package: sorted(names) for package, names in modules.items()
+    }
+    assert [package for package, (offered, inside) in doors().items() if offered & inside] == []
+
+
 def test_ci_runs_the_second_command_of_the_readme_word_for_word() -> None:
     blocks = re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```\n", (ROOT / "README.md").read_text(), re.DOTALL)
     assert [kind for kind, _ in blocks] == ["run", "test"]
@@ -96,7 +112,25 @@ def test_readme_commands_are_valid_for_a_plain_shell(kind: str) -> None:
     subprocess.run(["sh", "-n"], input=block[1], check=True, text=True)
 
 
-def test_every_option_stands_in_the_readme_with_its_default_and_meaning() -> None:
+def test_the_readme_and_its_pictures_are_small() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 8 << 10
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text())
+    assert sorted(pictures) == [".github/console-dark.png", ".github/console-light.png"]
+    assert sum((ROOT / name).stat().st_size for name in pictures) <= 400 << 10
+
+
+def test_each_link_of_a_readme_leads_to_something() -> None:
+    complaints = []
+    for name in tracked_files():
+        if name.endswith(".md"):
+            for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text()):
+                path = (ROOT / name).parent / target.partition("#")[0]
+                if not target.startswith("https://") and not path.exists():
+                    complaints.append(f"{name}: {target}")
+    assert complaints == []
+
+
+def test_every_option_stands_in_a_readme_with_its_default_and_meaning() -> None:
     def shown(spec: Field[Any]) -> str:
         if spec.name.endswith("_ms"):
             return format_duration(spec.default)
@@ -104,10 +138,11 @@ def test_every_option_stands_in_the_readme_with_its_default_and_meaning() -> Non
             return str(spec.default).lower()
         return "" if spec.default in ("", (), -1) else str(spec.default)
 
-    rows = [f"| `{option.flag}` | {option.default} | {option.help} |" for option in CONSOLE_OPTIONS]
-    rows += [f"| `{flag_of(spec.name)}` | {shown(spec)} | {spec.metadata['help']} |" for spec in fields(Options)]
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert [line for line in lines if line.startswith("| `--")] == rows
+    console = [f"| `{option.flag}` | {option.default} | {option.help} |" for option in CONSOLE_OPTIONS]
+    engine = [f"| `{flag_of(spec.name)}` | {shown(spec)} | {spec.metadata['help']} |" for spec in fields(Options)]
+    for door, rows in (("admin_console", console), ("queue_engine/vocabulary", engine)):
+        lines = (ROOT / door / "README.md").read_text().splitlines()
+        assert [line for line in lines if line.startswith("| `--")] == rows, door
 
 
 def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason() -> None:

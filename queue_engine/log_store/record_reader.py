@@ -1,7 +1,7 @@
 """Reading a `log` topic's records as they stand in the log, whole and unchecked, for readers that decode them
 themselves.
 
-The answer is a row of records in offset order, big-endian; `record.py` and the README beside this file draw a record:
+The answer is a row of records in offset order, big-endian; `record.py` and commit_log/README.md draw a record:
 
     | position u64 | salt u64 | size u32 | record, `size` bytes | position u64 | …
 

@@ -1,4 +1,4 @@
-"""What a run of the benchmarks leaves behind: raw rounds in results.json, and README's table made from them."""
+"""What a run of the benchmarks leaves behind: raw rounds in results.json, and two READMEs' tables made from them."""
 
 import importlib.metadata
 import json
@@ -16,7 +16,7 @@ from tests.benchmarks import nsqd_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = Path(__file__).resolve().parent / "results.json"
-README = ROOT / "README.md"
+READMES = (ROOT / "README.md", Path(__file__).resolve().parent / "README.md")  # the headlines, and all rows
 
 _TABLE_START = "<!-- benchmarks: made by tests/benchmarks/run.py --readme -->\n"
 _TABLE_END = "<!-- benchmarks: end -->\n"
@@ -168,6 +168,15 @@ COLUMNS: Mapping[str, str] = {"penstock": "Penstock", "redis": "Redis Streams"} 
     side: " ".join(["nsqd", *(f"`{option}`" for option in options)]) for side, options in nsqd_server.SIDES.items()
 }
 
+# None of them is compared with another row, which would be missing beside it.
+HEADLINES = (
+    "latency_p50_ms",
+    "publish_log_always",
+    "consume_log_always",
+    "log_single_64",
+    "log_single_64_p99_ms",
+)
+
 Rounds = dict[str, dict[str, list[float]]]  # row → side → one value a round
 
 
@@ -203,7 +212,7 @@ def commit() -> str:
     changed = [
         line
         for line in git("status", "--porcelain", "--untracked-files=no").splitlines()
-        if line[3:] not in (own, "README.md")
+        if line[3:] not in (own, *(path.relative_to(ROOT).as_posix() for path in READMES))
     ]
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
 
@@ -295,19 +304,23 @@ def _cell(values: list[float], unit: str) -> str:
     return f"{median} [{least} … {most}]"
 
 
-def write_readme() -> None:
-    """Put the table of results.json between its two marks in README.md."""
-    results = json.loads(RESULTS.read_text())
-    facts = results["machine"]
-    commits, pythons = (sorted({row[key] for row in results["rows"].values()}) for key in ("commit", "python"))
-    versions = sorted({row["nsqd_version"] for row in results["rows"].values() if "nsqd_version" in row})
+def _caption(facts: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    commits, pythons = (sorted({row[key] for row in rows.values()}) for key in ("commit", "python"))
+    versions = sorted({row["nsqd_version"] for row in rows.values() if "nsqd_version" in row})
     nsqd = f"nsqd {', '.join(versions)}, " if versions else ""
-    caption = (
+    return (
         f"Medians [least … greatest] of alternating rounds; {facts['cores']} cores ({facts['cpu']}), "
         f"Python {', '.join(pythons)}, Redis {facts['redis']}, Spark {facts['spark']}, "
         f"{nsqd}commit {', '.join(commits)}.\n"
     )
-    text = README.read_text()
-    head, rest = text.split(_TABLE_START)
-    _, tail = rest.split(_TABLE_END)
-    README.write_text(f"{head}{_TABLE_START}\n{table(results['rows'])}\n{caption}{_TABLE_END}{tail}")
+
+
+def write_readmes() -> None:
+    """Put the tables of results.json between their two marks in both READMES."""
+    results = json.loads(RESULTS.read_text())
+    headlines = {name: results["rows"][name] for name in HEADLINES if name in results["rows"]}
+    for path, rows in zip(READMES, (headlines, results["rows"]), strict=True):
+        head, rest = path.read_text().split(_TABLE_START)
+        _, tail = rest.split(_TABLE_END)
+        caption = _caption(results["machine"], rows)
+        path.write_text(f"{head}{_TABLE_START}\n{table(rows)}\n{caption}{_TABLE_END}{tail}")

@@ -91,11 +91,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[scenario.name for scenario in LONG])
     parser.add_argument("--pipeline", action="store_true", help="measure the data pipeline, and nothing else")
     parser.add_argument("--engine-only", action="store_true", help="measure the engine without the console beside it")
-    parser.add_argument("--readme", action="store_true", help="measure nothing; make README's table from results.json")
+    parser.add_argument(
+        "--readme", action="store_true", help="measure nothing; make both READMEs' tables from results.json"
+    )
     parser.add_argument("--no-write", action="store_true", help="show the figures and leave results.json alone")
     given = parser.parse_args()
     if given.readme:
-        results.write_readme()
+        results.write_readmes()
         return
     scenarios = [
         scenario

@@ -99,20 +99,27 @@ def test_results_and_readme_name_the_version_with_the_rows_it_was_measured_for(
     calls: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
-    monkeypatch.setattr(results, "README", tmp_path / "README.md")
+    readmes = [tmp_path / "headlines", tmp_path / "all"]
+    for path, copy in zip(results.READMES, readmes, strict=True):
+        marks = [line for line in path.read_text().splitlines() if line.startswith("<!-- benchmarks: ")]
+        copy.write_text("\n".join(["before", *marks, "after", ""]))
+    monkeypatch.setattr(results, "READMES", readmes)
     monkeypatch.setattr(results, "commit", lambda: "0123456789ab")
-    marks = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("<!-- benchmarks: ")]
-    (tmp_path / "README.md").write_text("\n".join(["before", *marks, "after", ""]))
     results.write({"single_1": {"penstock": [2.0], "redis": [4.0], "nsqd": [3.0], "nsqd_synced": [1.0]}}, command="")
     monkeypatch.delenv(nsqd_server.VARIABLE)
     results.write({"fin_log": {"penstock": [5.0]}}, command="")
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert {name: row.get("nsqd_version") for name, row in rows.items()} == {"single_1": "1.2.3-ours", "fin_log": None}
-    results.write_readme()
-    text = (tmp_path / "README.md").read_text()
+    results.write({"latency_p50_ms": {"penstock": [0.5]}}, command="")
+    results.write_readmes()
+    text = readmes[1].read_text()
     assert ", nsqd 1.2.3-ours, commit 0123456789ab." in text
     assert "| 2 [2 … 2] | 4 [4 … 4] | 3 [3 … 3] | 1 [1 … 1] | 0.50 |" in text
     assert "a write for each FIN, 2 connections, messages/s | 5 [5 … 5] |" in text
+    text = readmes[0].read_text()
+    assert "p50, ms | 0.5 [0.5 … 0.5] |" in text
+    assert "nsqd" not in text
+    assert "a write for each FIN" not in text
 
 
 def test_a_program_that_is_missing_or_does_not_start_is_told_with_its_words(

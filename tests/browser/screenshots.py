@@ -1,6 +1,7 @@
-"""Pictures of every page, light and dark, wide and narrow, for eyes to judge; never kept in git.
+"""Pictures of every page, light and dark, wide and narrow, for eyes to judge; only README's two are kept in git.
 
     python -m tests.browser.screenshots [DIRECTORY]        (default: .screenshots)
+    python -m tests.browser.screenshots --readme           the two of README, in .github; a quarter of an hour
 
 The pages are those of `serve --demo` after it has run for a while, so that they look as a newcomer sees them.
 """
@@ -24,6 +25,9 @@ VIEWER_PASSWORD = "only looking, not touching"
 WARM_UP_S = 45  # of demo traffic before the first picture
 GRAPHS_TIMEOUT_S = 15.0
 HEIGHT_MAX = 5_000
+README_SIZE = {"width": 1280, "height": 800}
+README_WARM_UP_S = 900  # what the live graphs show
+README_BYTES_MAX = 400 << 10  # both together: every clone carries them
 
 
 def main(directory: Path) -> None:
@@ -42,6 +46,24 @@ def main(directory: Path) -> None:
         for wanted in pages_of(topic, channel):
             for path in _pictures(tabs[wanted.user], wanted, directory):
                 print(path)
+
+
+def readme_pictures(directory: Path) -> None:
+    """Write console-light.png and console-dark.png, the overview of a demo that has run as long as the graphs show."""
+    with (
+        tempfile.TemporaryDirectory() as data,
+        ServerProcess(Path(data) / "data", options=["--demo"]) as server,
+        chromium() as browser,
+    ):
+        page = _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)
+        page.set_viewport_size(README_SIZE)
+        page.wait_for_timeout(README_WARM_UP_S * 1000)
+        page.reload()
+        page.locator(".js-plotly-plot").first.wait_for()
+        paths = [_picture(page, theme, directory / f"console-{theme}.png", full_page=False) for theme in THEMES]
+    size = sum(path.stat().st_size for path in paths)
+    if size > README_BYTES_MAX:
+        raise SystemExit(f"README's pictures have {size} bytes, of at most {README_BYTES_MAX}")
 
 
 def _add_viewer(server: ServerProcess) -> None:
@@ -95,13 +117,20 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
                 timeout_s=GRAPHS_TIMEOUT_S,
             )
         for theme in THEMES:
-            page.emulate_media(color_scheme=theme)
-            page.wait_for_timeout(700)  # plotly follows the window a moment late
             path = directory / f"{wanted.name}-{size_name}-{theme}.png"
-            page.screenshot(path=path, full_page=not wanted.act)
-            made.append(path)
+            made.append(_picture(page, theme, path, full_page=not wanted.act))
     return made
 
 
+def _picture(page: Page, theme: str, path: Path, *, full_page: bool) -> Path:
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_timeout(700)  # plotly follows the window a moment late
+    page.screenshot(path=path, full_page=full_page)
+    return path
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots")
+    if sys.argv[1:] == ["--readme"]:
+        readme_pictures(ROOT / ".github")
+    else:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots")

@@ -1,4 +1,4 @@
-"""README's recipe for the console behind an HTTPS proxy, as a browser meets it."""
+"""The recipe for a console behind an HTTPS proxy, as a browser meets it."""
 
 from collections.abc import Iterator
 

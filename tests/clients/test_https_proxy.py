@@ -1,4 +1,4 @@
-"""README's recipe for the console behind an HTTPS proxy: log-in, an act, the live socket; and what is refused there."""
+"""The recipe for a console behind an HTTPS proxy: log-in, an act, the live socket; and what is refused there."""
 
 import asyncio
 import json
