@@ -113,9 +113,9 @@ def imported_by(module: str) -> frozenset[str]:
 
 @cache
 def doors() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """Package of queue_engine → the modules that its README offers to other folders, and those that it keeps inside."""
+    """Package → the modules that its README offers to other folders, and those that it keeps inside."""
     found = {}
-    for path in sorted((ROOT / "queue_engine").rglob("README.md")):
+    for path in sorted(path for top in ("queue_engine", "admin_console") for path in (ROOT / top).rglob("README.md")):
         tables = path.read_text().split("\n\n")
         offered, inside = (
             frozenset(

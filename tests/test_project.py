@@ -12,7 +12,7 @@ import pytest
 from admin_console.options import CONSOLE_OPTIONS
 from queue_engine.vocabulary.options import Options, flag_of, format_duration
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
-from tests.test_floors import doors, is_within, python_modules
+from tests.test_floors import doors, python_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -77,12 +77,11 @@ def test_each_file_that_a_text_names_exists() -> None:
 def test_each_folder_names_its_modules_at_its_door() -> None:
     modules: dict[str, set[str]] = {}
     for module, path in python_modules().items():
-        if is_within(module, "queue_engine"):
-            if path.name == "__init__.py":
-                modules.setdefault(module, set())
-            else:
-                package, _, name = module.rpartition(".")
-                modules.setdefault(package, set()).add(name)
+        if path.name == "__init__.py":
+            modules.setdefault(module, set())
+        else:
+            package, _, name = module.rpartition(".")
+            modules.setdefault(package, set()).add(name)
     assert {package: sorted(offered | inside) for package, (offered, inside) in doors().items()} == {
         package: sorted(names) for package, names in modules.items()
     }
