@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from admin_console.accounts.throttle import throttle
-from tests.support import left_open, storage_kinds
+from tests.support import storage_kinds
+from tests.support.disks import left_open
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    path = metafunc.definition.path
-    folder = path.parent.name
-    kinds = storage_kinds.kinds_of(metafunc.function.__name__, folder, path.name)
+    path = metafunc.definition.path.relative_to(Path(__file__).parent)
+    kinds = storage_kinds.kinds_of(metafunc.function.__name__, path.as_posix())
     if kinds:
-        metafunc.parametrize("storage_kind", kinds, indirect=True, scope=storage_kinds.BOTH[folder])
+        metafunc.parametrize("storage_kind", kinds, indirect=True, scope=storage_kinds.BOTH[path.parts[0]])
 
 
 @pytest.fixture(autouse=True)

@@ -145,8 +145,9 @@ def test_every_option_stands_in_a_readme_with_its_default_and_meaning() -> None:
 
 
 def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason() -> None:
-    files = [path for folder in BOTH for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
-    known = {f"{path.parent.name}/{path.name}" for path in files}
+    tests = ROOT / "tests"
+    files = [path for folder in BOTH for path in sorted((tests / folder).rglob("test_*.py"))]
+    known = {path.relative_to(tests).as_posix() for path in files}
     for path in files:
         known |= set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE))
     named = {name: reason for name, (_, reason) in ONLY.items()} | ONCE

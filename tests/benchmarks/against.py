@@ -25,7 +25,7 @@ from tests.benchmarks.scenarios import (
     together,
     topic_with,
 )
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 Measure = Callable[[ServerProcess, float], dict[str, float]]
 

@@ -23,9 +23,9 @@ from admin_console.history.ranges import Range, range_of
 from admin_console.history.series import channel_history, overview_history
 from admin_console.history.store import Part, store_of
 from queue_engine.pipeline.history.writer import ROW_GROUP_ROWS
-from tests.support.console_client import ConsoleClient
-from tests.support.history_lake import COUNTERS, GAUGES, HistoryLake
-from tests.support.server import ServerProcess
+from tests.support.lakes.history_lake import COUNTERS, GAUGES, HistoryLake
+from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.server import ServerProcess
 
 DAY_S, HOUR_S = 86_400, 3_600
 CHANNELS_A_TOPIC = 9

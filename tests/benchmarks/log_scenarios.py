@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.nsqd_server import NsqdServer
+from tests.benchmarks.peers.nsqd_server import NsqdServer
 from tests.benchmarks.scenarios import (
     BATCH,
     CONNECTIONS,
@@ -26,7 +26,7 @@ from tests.benchmarks.scenarios import (
     topic_with,
     while_reloading,
 )
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 DEFER_MS = 3_600_000
 BATCH = 100

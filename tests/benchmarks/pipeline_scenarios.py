@@ -14,7 +14,7 @@ from tests.benchmarks import history, worker
 from tests.benchmarks.log_scenarios import beside
 from tests.benchmarks.scenarios import Figures, publish_rate, topic_with
 from tests.benchmarks.spark_topics import MASTER, OPTIONS, SparkTopics
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 START_TIMEOUT_S = 400.0  # a worker gives way to whatever else the machine does

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import nsqd_server, results
+from tests.benchmarks import results
 from tests.benchmarks.log_scenarios import (
     Channels,
     Deep,
@@ -21,6 +21,7 @@ from tests.benchmarks.log_scenarios import (
     SingleRecords,
     Topics,
 )
+from tests.benchmarks.peers import nsqd_server
 from tests.benchmarks.pipeline_scenarios import (
     Closing,
     PipelineArchive,
@@ -42,8 +43,8 @@ from tests.benchmarks.scenarios import (
     beside_nsqd,
 )
 from tests.benchmarks.spark_topics import SparkTopics
-from tests.support.engine_process import EngineProcess
-from tests.support.server import ServerProcess
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.server import ServerProcess
 
 SPARK_TOPICS = SparkTopics(messages=1_000_000)
 

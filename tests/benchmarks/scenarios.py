@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from tests.benchmarks import nsqd_server
-from tests.benchmarks.gate import LoadProgram, run_together
-from tests.benchmarks.nsqd_server import NsqdServer
-from tests.benchmarks.redis_server import RedisServer
-from tests.support.server import ServerProcess
+from tests.benchmarks.load.gate import LoadProgram, run_together
+from tests.benchmarks.peers import nsqd_server
+from tests.benchmarks.peers.nsqd_server import NsqdServer
+from tests.benchmarks.peers.redis_server import RedisServer
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 BATCH = 200

@@ -24,7 +24,7 @@ from queue_engine.pipeline.source.read_options import FILES, HTTP
 from queue_engine.pipeline.spark.session import make_session
 from queue_engine.vocabulary.clock import SystemClock
 from tests.benchmarks.scenarios import BATCH
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 BODY_BYTES = 200
 MASTER = "local[2]"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import nsqd_server, results
+from tests.benchmarks import results
 from tests.benchmarks.log_scenarios import LogSingles
+from tests.benchmarks.peers import nsqd_server
 from tests.benchmarks.run import measure
 from tests.benchmarks.scenarios import Latency, Scenario, Single, Stream, beside_nsqd
-from tests.support.engine_process import EngineProcess
-from tests.support.server import ROOT
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.server import ROOT
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
 
@@ -26,7 +27,7 @@ if sys.argv[1:] == ["--version"]:
 with open({calls!r}, "a") as calls:
     print(*sys.argv[1:], file=calls)
 os.environ["PYTHONPATH"] = {root!r}
-os.execv({python!r}, [{python!r}, "-m", "tests.support.engine_process", *sys.argv[1:], "--storage=diskqueue"])
+os.execv({python!r}, [{python!r}, "-m", "tests.support.processes.engine_process", *sys.argv[1:], "--storage=diskqueue"])
 """
 
 

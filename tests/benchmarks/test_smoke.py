@@ -22,7 +22,7 @@ from tests.benchmarks.pipeline_scenarios import Closing, PipelineReads
 from tests.benchmarks.results import ROWS, verdict
 from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, SingleFins, Stream
 from tests.benchmarks.spark_topics import SparkTopics
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
 

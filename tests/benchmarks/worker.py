@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from queue_engine.pipeline.job.state import read_states
-from tests.support.server import ROOT, ServerProcess
+from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 TICKS_S = os.sysconf("SC_CLK_TCK")

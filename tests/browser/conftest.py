@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, StorageState, ViewportSize, expect
 
 from tests.support import storage_kinds
-from tests.support.browser import Complaints, chromium
-from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
+from tests.support.pages.browser import Complaints, chromium
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 
 VIEWER_PASSWORD = "only looking, not touching"
 

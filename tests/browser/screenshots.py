@@ -14,9 +14,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from tests.browser.pages import ConsolePage, pages_of
-from tests.support.browser import chromium
-from tests.support.console_page import open_act
-from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
+from tests.support.pages.browser import chromium
+from tests.support.pages.console_page import open_act
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 360, "height": 740}}

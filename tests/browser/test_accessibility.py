@@ -11,12 +11,12 @@ from playwright.sync_api import Page, ViewportSize, expect
 from admin_console.permissions.table import ACTS, PAGES
 from tests.browser.conftest import OpenPage
 from tests.browser.pages import ConsolePage, pages_of
-from tests.support.axe import small_targets, violations
-from tests.support.browser import Complaints
-from tests.support.console_page import create_channel, open_act
+from tests.support.lakes.pipeline_lake import planned_replay
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pipeline_lake import planned_replay
-from tests.support.server import ServerProcess
+from tests.support.pages.axe import small_targets, violations
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import create_channel, open_act
+from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

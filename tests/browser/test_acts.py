@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import (
+from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import (
     LIVE_TIMEOUT_S,
     audit_row,
     create_channel,
@@ -20,8 +21,7 @@ from tests.support.console_page import (
     wait_for_figure,
     wait_until_live,
 )
-from tests.support.nsq_socket import NsqSocket
-from tests.support.server import ADMIN_USER, ServerProcess
+from tests.support.processes.server import ADMIN_USER, ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import (
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import (
     LIVE_TIMEOUT_S,
     create_channel,
     double_click,
@@ -19,7 +19,7 @@ from tests.support.console_page import (
     wait_for_figure,
     wait_until_live,
 )
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

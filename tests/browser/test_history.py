@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import LIVE_TIMEOUT_S, create_channel, double_click, wait_until_live
-from tests.support.history_lake import HistoryLake, window
-from tests.support.server import ServerProcess
+from tests.support.lakes.history_lake import HistoryLake, window
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import LIVE_TIMEOUT_S, create_channel, double_click, wait_until_live
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

@@ -4,9 +4,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.console_page import create_channel, message, open_act, wait_for_figure, wait_until_live
 from tests.support.nsq_socket import NsqSocket
-from tests.support.server import ServerProcess
+from tests.support.pages.console_page import create_channel, message, open_act, wait_for_figure, wait_until_live
+from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.browser import Complaints, chromium
-from tests.support.console_page import (
+from tests.support.pages.browser import Complaints, chromium
+from tests.support.pages.console_page import (
     audit_row,
     create_channel,
     message,
@@ -15,8 +15,8 @@ from tests.support.console_page import (
     wait_for_figure,
     wait_until_live,
 )
-from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
-from tests.support.tls_proxy import TlsProxy
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
+from tests.support.processes.tls_proxy import TlsProxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

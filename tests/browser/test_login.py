@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.server import ADMIN_PASSWORD, ADMIN_USER
+from tests.support.pages.browser import Complaints
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

@@ -11,9 +11,9 @@ from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options import flag_of
 from tests.browser.conftest import OpenPage
-from tests.support.axe import violations
-from tests.support.browser import Complaints
-from tests.support.console_page import (
+from tests.support.pages.axe import violations
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import (
     create_channel,
     figure,
     is_marked,
@@ -22,7 +22,7 @@ from tests.support.console_page import (
     wait_for_figure,
     wait_until_live,
 )
-from tests.support.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

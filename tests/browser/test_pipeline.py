@@ -13,8 +13,8 @@ from playwright.sync_api import Page, StorageState, expect
 from queue_engine.pipeline.archive.listing import ArchiveListing
 from queue_engine.pipeline.jobs import ARCHIVE_GATHER_MESSAGES
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import (
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import (
     LIVE_TIMEOUT_S,
     cell,
     create_channel,
@@ -27,7 +27,7 @@ from tests.support.console_page import (
     wait_for_figure,
     wait_until_live,
 )
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.conftest import VIEWER_PASSWORD
-from tests.support.browser import Complaints
-from tests.support.console_page import create_channel, wait_until_live
-from tests.support.server import ROOT, ServerProcess
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import create_channel, wait_until_live
+from tests.support.processes.server import ROOT, ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

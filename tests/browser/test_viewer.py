@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import audit_row, create_channel, topology, wait_until_live
-from tests.support.server import ServerProcess
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import audit_row, create_channel, topology, wait_until_live
+from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

@@ -4,9 +4,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
-from tests.support.browser import Complaints
-from tests.support.console_page import audit_row, create_channel, figure, message, topology
-from tests.support.server import ServerProcess
+from tests.support.pages.browser import Complaints
+from tests.support.pages.console_page import audit_row, create_channel, figure, message, topology
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

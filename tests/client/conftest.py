@@ -9,7 +9,7 @@ import pytest
 
 from queue_engine.client.consumer import Consumer
 from queue_engine.client.producer import Producer
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 
 
 @pytest.fixture

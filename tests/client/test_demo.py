@@ -10,8 +10,8 @@ from queue_engine.client.backlog_limit import BacklogLimit
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.client.producer import Producer
 from queue_engine.vocabulary.errors import PenstockError
-from tests.support.running_engine import RunningEngine
-from tests.support.server import ServerProcess
+from tests.support.processes.running_engine import RunningEngine
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import storage_kinds
-from tests.support.server import ROOT, ServerProcess
+from tests.support.processes.server import ROOT, ServerProcess
 
 EARTHQUAKES = ROOT / "tests" / "data" / "earthquakes.jsonl"
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-from tests.support.server import ROOT
+from tests.support.processes.server import ROOT
 
 
 class GnsqProcess:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 OPTIONS = ["--storage=diskqueue", "--samples-interval=0ms"]
 

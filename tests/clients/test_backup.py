@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients.test_sigterm import BATCH, Publishing
 from tests.support.nsq_socket import NsqSocket
-from tests.support.server import ROOT, ServerProcess
+from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow

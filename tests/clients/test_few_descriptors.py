@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares
-from tests.support.engine_process import DESCRIPTORS_VARIABLE, EngineProcess
 from tests.support.nsq_socket import NsqSocket, sized
-from tests.support.server import ServerProcess
+from tests.support.processes.engine_process import DESCRIPTORS_VARIABLE, EngineProcess
+from tests.support.processes.server import ServerProcess
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.full_disks import LEFT_BYTES, OPTIONS, fill_up, kill_and_drain
-from tests.support.small_disk import SmallDiskServer
+from tests.support.processes.small_disk import SmallDiskServer
 
 pytestmark = pytest.mark.slow
 

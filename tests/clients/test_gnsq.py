@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.gnsq_process import GnsqConsumer, GnsqPublisher
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from tests.support.console_client import ConsoleClient
-from tests.support.server import ServerProcess
-from tests.support.tls_proxy import TlsProxy
+from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.server import ServerProcess
+from tests.support.processes.tls_proxy import TlsProxy
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 pytestmark = pytest.mark.slow
 

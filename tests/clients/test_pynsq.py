@@ -10,7 +10,7 @@ from typing import Any
 import nsq
 import pytest
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for_async
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.log_store.log_topic_store import KIND as LOG
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.stop_run import OPTIONS, depth_of_all, fill, run
-from tests.support.interrupted_signal import InterruptedServer
-from tests.support.server import ROOT, ServerProcess
+from tests.support.processes.interrupted_signal import InterruptedServer
+from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from admin_console.gateway.gateway import EngineUnavailableError
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options import Options
-from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console import client_of, console_engine, make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -18,8 +18,8 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
-from tests.support.console import client_of, console_engine, make_user
-from tests.support.snapshots import topic
+from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.snapshots import topic
 
 pytestmark = pytest.mark.django_db
 

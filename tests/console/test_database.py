@@ -16,8 +16,8 @@ import pytest
 from admin_console.database.inspection import damage_of
 from admin_console.database.journals import JOURNALS
 from admin_console.vocabulary.private_files import set_aside
-from tests.support.console_client import ConsoleClient
-from tests.support.server import ADMIN_PASSWORD, ROOT, ServerProcess
+from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow

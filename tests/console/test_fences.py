@@ -9,9 +9,9 @@ from django.test import Client
 from admin_console.audit.models import AuditRow
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
-from tests.support.console import client_of, console_engine, make_user
 from tests.support.failing_calls import FailingCall
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db

@@ -20,9 +20,9 @@ from admin_console.hub.hub import Hub, Reading, get_hub
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency_buckets import bucket_of
-from tests.support.console import client_of, console_engine, make_user
-from tests.support.history_lake import HistoryLake, window
-from tests.support.snapshots import START_S, channel, snapshot, topic
+from tests.support.lakes.history_lake import HistoryLake, window
+from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 from tests.support.waiting import wait_for
 
 NOW_S = START_S // DAY_S * DAY_S + 10 * HOUR_S  # ten in the morning, UTC

@@ -14,8 +14,8 @@ from admin_console.views import made_pages
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.runner import EngineRunner
-from tests.support.console import client_of, console_engine, make_user
-from tests.support.snapshots import START_S, channel, snapshot, topic
+from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from admin_console.views.messages import line_of, time_ns_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
-from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db

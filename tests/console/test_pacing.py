@@ -13,7 +13,7 @@ from admin_console.pacing import pace, turns
 from admin_console.pacing.engine_load import EngineLoad
 from admin_console.pacing.pace import PACE
 from admin_console.pacing.turns import Clocks, TooManyTurnsError, Turns, thread_cpu_s
-from tests.support.console import console_engine
+from tests.support.pages.console import console_engine
 from tests.support.waiting import wait_for
 
 PATIENCE_S = 30.0

@@ -13,9 +13,9 @@ from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.clock import NS_PER_S
-from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
-from tests.support.snapshots import START_S
+from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.snapshots import START_S
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db

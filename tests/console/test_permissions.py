@@ -13,8 +13,8 @@ from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from admin_console.vocabulary.roles import Role
-from tests.support.console import client_of, console_engine, make_user
-from tests.support.pipeline_lake import planned_replay
+from tests.support.lakes.pipeline_lake import planned_replay
+from tests.support.pages.console import client_of, console_engine, make_user
 
 TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
 

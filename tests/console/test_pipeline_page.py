@@ -20,8 +20,8 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.worker.process import WorkerProcess
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import JavaMissingError
-from tests.support.console import client_of, console_engine, make_user
-from tests.support.pipeline_lake import archived_topic, planned_replay
+from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
+from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db

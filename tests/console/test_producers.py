@@ -10,8 +10,8 @@ from admin_console.live.broadcast import Broadcast
 from admin_console.screens.build import Request
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
-from tests.support.console import client_of, console_engine, make_user
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for, wait_for_async
 
 

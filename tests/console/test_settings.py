@@ -22,7 +22,7 @@ from admin_console.security.hosts import AllowedHosts
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
 from admin_console.vocabulary.private_files import make_private_directory
-from tests.support.server import ROOT
+from tests.support.processes.server import ROOT
 
 
 def test_flags_reach_the_environment_and_the_data_path_leaves_the_command_line() -> None:

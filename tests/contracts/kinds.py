@@ -21,8 +21,8 @@ from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
-from tests.support.delayed_store import DelayedStore
-from tests.support.files import FaultyFiles
+from tests.support.disks.files import FaultyFiles
+from tests.support.stores.delayed_store import DelayedStore
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StorageKind:
     name: str
     make: Callable[["Shelf"], TopicStore]
     # DelayedStore has no disk: it stands for how an append completes. All topics of a log come back together:
-    # tests/storage/test_log_store.py has that, and what a disk refuses.
+    # tests/storage/log_store/test_log_store.py has that, and what a disk refuses.
     survives_close: bool
     writes_at_append: bool  # a copy for each channel, which the disk can refuse; a queue in memory writes at close
     writes_at_close: bool  # messages that were in memory until then

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
 StartEngine = Callable[..., RunningEngine]

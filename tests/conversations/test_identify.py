@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.nsq_socket import sized
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 
 StartEngine = Callable[..., RunningEngine]
 

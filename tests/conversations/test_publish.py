@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.nsq_socket import mpub_body, sized
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
 StartEngine = Callable[..., RunningEngine]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.nsq_socket import HEARTBEAT
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 
 StartEngine = Callable[..., RunningEngine]
 

@@ -6,8 +6,8 @@ import pytest
 
 from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.files import FaultyFiles
 from tests.support.topology import written
 
 MIB = 1 << 20

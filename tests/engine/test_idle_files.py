@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.files import FaultyFiles
 
 TOPICS = 40
 

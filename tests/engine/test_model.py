@@ -20,8 +20,8 @@ from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.files import FaultyFiles
 
 TOPICS = ("orders", "events")
 CHANNELS = ("billing", "archive")

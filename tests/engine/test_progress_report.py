@@ -15,8 +15,8 @@ from queue_engine.service.http.metrics import metrics_text
 from queue_engine.service.http.stats import stats_json
 from queue_engine.storage.recovery_report import SHOWN_MAX
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.files import FaultyFiles
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from queue_engine.disk.background import InlineBackground
 from queue_engine.engine import Engine
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.files import FaultyFiles
 from tests.support.storage_kinds import engine_options
 
 

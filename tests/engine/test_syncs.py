@@ -6,11 +6,11 @@ from pathlib import Path
 from queue_engine.disk.background import InlineBackground
 from queue_engine.disk_queue.folder import SYNCS_OUTSTANDING_MAX
 from queue_engine.engine import Engine
-from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, settle
-from tests.support.files import FaultyFiles
 from tests.support.storage_kinds import engine_options
+from tests.support.stores.background import HeldBackground
 
 QUEUES = 300
 

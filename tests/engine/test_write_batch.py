@@ -15,11 +15,11 @@ from queue_engine.vocabulary.errors import (
     InvalidTopicError,
     TopicChangedError,
 )
-from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, settle
-from tests.support.files import FaultyFiles
 from tests.support.storage_kinds import engine_options
+from tests.support.stores.background import HeldBackground
 
 KEY, OTHER_KEY = bytes(range(16)), bytes(range(1, 17))
 START = Target(word="start")

@@ -32,8 +32,8 @@ from queue_engine.vocabulary.run import Batch
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.store_crash_states import Known, everything_of
 from tests.support.clock import ManualClock
-from tests.support.log_formats import record_v1, seal_v1, segment_header_v1
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.simulated_disk import SimulatedFiles
+from tests.support.stores.log_formats import record_v1, seal_v1, segment_header_v1
 
 BLOCK_BYTES = 4_096
 SEGMENT_BYTES = 64 << 10

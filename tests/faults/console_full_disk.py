@@ -16,8 +16,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.console_client import ConsoleClient
-from tests.support.server import ROOT, ServerProcess
+from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 DEFAULT_BYTES_FREE = (0, 4_096, 65_536, 944_000)

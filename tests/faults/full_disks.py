@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.nsq_socket import NsqSocket
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 OPTIONS = ("--log-segment-bytes=2097152", "--max-body-size=100000", "--max-msg-size=60000")

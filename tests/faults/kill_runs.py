@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.nsq_socket import Message, NsqSocket, mpub_body, sized
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 TOPIC = "orders"
 CHANNELS = ("billing", "archive")

@@ -26,9 +26,9 @@ from queue_engine.commit_log.recovery import RecoveredLog, recover_log
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
-from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.simulated_disk import SimulatedFiles
+from tests.support.stores.background import HeldBackground
 
 DIRECTORY = "/log/segments"
 SEGMENT_BYTES = 4_096

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.engine_process import EngineProcess
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
+from tests.support.processes.engine_process import EngineProcess
 from tests.support.waiting import wait_for
 
 MB = 1_000_000

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from tests.faults.kill_runs import CHANNELS, OPTIONS, TOPIC, LostError, Round, drain
-from tests.support.engine_process import EngineProcess
+from tests.support.processes.engine_process import EngineProcess
 
 IMAGE_BYTES = 192 << 20
 POLICIES = ("always", "interval")

@@ -30,9 +30,9 @@ from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
-from tests.support.background import HeldBackground
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.simulated_disk import SimulatedFiles
+from tests.support.stores.background import HeldBackground
 
 SEGMENT_BYTES = 4_096
 CHECKPOINT_PATH = "/log/checkpoint"

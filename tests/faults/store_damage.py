@@ -35,7 +35,7 @@ from tests.faults.log_crash_states import DIRECTORY, PromiseBrokenError
 from tests.faults.store_crash_states import CHECKPOINT_PATH, SEGMENT_BYTES, Known, everything_of, start_store
 from tests.faults.store_faults import FaultScript
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import SECTOR_BYTES, SimulatedFiles
+from tests.support.disks.simulated_disk import SECTOR_BYTES, SimulatedFiles
 
 HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
 BYTE_KINDS = ("a bit flipped", "zeros", "ones", "cut")

@@ -31,7 +31,7 @@ from queue_engine.vocabulary.errors import StorageError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.faults.store_crash_states import RESERVED, Era, Known, StoreScript, everything_of, start_store
 from tests.support.clock import ManualClock
-from tests.support.faulty_disk import FAULT_KINDS, FaultKind, FaultyDisk
+from tests.support.disks.faulty_disk import FAULT_KINDS, FaultKind, FaultyDisk
 
 SEED = 6
 ROUNDS = 7

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from tests.faults.log_crash_states import PromiseBrokenError, explore
-from tests.faults.mutants import MUTANTS, Mutant
+from tests.faults.mutants.log import MUTANTS, Mutant
+from tests.faults.mutants.store import STORE_MUTANTS
 from tests.faults.store_crash_states import explore as explore_store
-from tests.faults.store_mutants import STORE_MUTANTS
-from tests.support.simulated_disk import SECTOR_BYTES, SimulatedFiles
+from tests.support.disks.simulated_disk import SECTOR_BYTES, SimulatedFiles
 
 STATES = 50_000
 STORE_STATES = 5_000

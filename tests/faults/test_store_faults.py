@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.faults.log_crash_states import PromiseBrokenError
-from tests.faults.mutants import Mutant
+from tests.faults.mutants.log import Mutant
+from tests.faults.mutants.store_faults import DAMAGE_MUTANTS, ERROR_MUTANTS
 from tests.faults.store_damage import DamageBench
-from tests.faults.store_fault_mutants import DAMAGE_MUTANTS, ERROR_MUTANTS
 from tests.faults.store_faults import Case, Faults
-from tests.support.faulty_disk import FAULT_KINDS, FaultKind, FaultyDisk
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.faulty_disk import FAULT_KINDS, FaultKind, FaultyDisk
+from tests.support.disks.simulated_disk import SimulatedFiles
 
 FAULT_CASES = 120
 DAMAGE_CASES = 250

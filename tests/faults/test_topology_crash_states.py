@@ -16,7 +16,7 @@ from queue_engine.topology.topology import largest_msg_size_grown, numbers_reser
 from queue_engine.vocabulary.errors import TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.topology_crash_states import DIRECTORY, explore, names_on
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.simulated_disk import SimulatedFiles
 
 STATES = 6_000
 OLD_FILE = Path(__file__).parent.parent / "storage" / "fixtures" / "topology_v1.json"

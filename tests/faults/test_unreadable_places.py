@@ -17,11 +17,11 @@ from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.vocabulary.errors import FencedError, StorageError
 from tests.support.clock import ManualClock
+from tests.support.disks.unreadable import UnreadablePlaces
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.engine_process import EngineProcess
 from tests.support.nsq_socket import NsqSocket
-from tests.support.running_engine import RunningEngine
-from tests.support.unreadable import UnreadablePlaces
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
 SEGMENT_BYTES = 4 << 20

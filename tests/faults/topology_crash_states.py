@@ -22,7 +22,7 @@ from queue_engine.topology.log import RETRY_NS, TopologyLog
 from queue_engine.topology.topology import Change, TopicEntry, topic_created, topic_deleted
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
-from tests.support.simulated_disk import SimulatedFiles
+from tests.support.disks.simulated_disk import SimulatedFiles
 
 STEPS = 40
 DIRECTORY = "/data"

@@ -4,7 +4,7 @@
 
 A seed says which server it is and what is done to it; when a message comes depends on the machine as well. Checked at
 each step: the server lives; what was acknowledged is delivered until it is finished; nothing is invented, altered or
-early; nothing finished returns; the counts of /stats add up. `wire_model.py` says what a kill may take.
+early; nothing finished returns; the counts of /stats add up. `wire/model.py` says what a kill may take.
 """
 
 import argparse
@@ -14,11 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.wire_acts import Acts
-from tests.faults.wire_engine import MUTANT_FLAG, WireEngine
-from tests.faults.wire_model import BrokenPromiseError
-from tests.faults.wire_setting import Setting
-from tests.faults.wire_world import World
+from tests.faults.wire.acts import Acts
+from tests.faults.wire.engine import MUTANT_FLAG, WireEngine
+from tests.faults.wire.model import BrokenPromiseError
+from tests.faults.wire.setting import Setting
+from tests.faults.wire.world import World
 
 STORAGES = ("log", "diskqueue")
 STEPS = 150
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--storage", choices=STORAGES, help="both by default")
-    parser.add_argument("--mutant", default="", help="a fault on purpose, of wire_mutants.py")
+    parser.add_argument("--mutant", default="", help="a fault on purpose, of wire/mutants.py")
     parser.add_argument("--forever", action="store_true", help="one seed after the other; tells of faults and goes on")
     asked = parser.parse_args()
     failed = 0

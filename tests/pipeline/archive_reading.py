@@ -20,7 +20,7 @@ from queue_engine.pipeline.source.read_options import HTTP, ReadOptions
 from queue_engine.pipeline.source.read_plan import plan_parts
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.clock import SystemClock
-from tests.support.engine_api import EngineApi
+from tests.support.processes.engine_api import EngineApi
 
 
 @dataclass

@@ -30,14 +30,14 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, HTTP
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from tests.pipeline.archive_reading import archive_of, cursor_of, publish, rows_of, switch_on
-from tests.pipeline.history_rows import read_rows
+from tests.pipeline.history.history_rows import read_rows
 from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.clock import ManualClock
-from tests.support.counting_proxy import CountingProxy
 from tests.support.engine import make_engine, settle
-from tests.support.engine_process import EngineProcess
-from tests.support.engine_samples import Key, Row
-from tests.support.process_sessions import ProcessSession
+from tests.support.lakes.engine_samples import Key, Row
+from tests.support.processes.counting_proxy import CountingProxy
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.process_sessions import ProcessSession
 from tests.support.samples import take_sample
 from tests.support.waiting import wait_for
 

@@ -33,7 +33,7 @@ from tests.pipeline.archive_reading import (
 )
 from tests.pipeline.job_process import JobProcess
 from tests.pipeline.kill_moments import MOMENTS, NAMED, RENAMED, STAGED
-from tests.support.engine_process import EngineProcess
+from tests.support.processes.engine_process import EngineProcess
 
 TOPICS = 40
 BATCH = 500

@@ -16,7 +16,7 @@ import orjson
 import pyspark
 
 from queue_engine.pipeline.spark.java import find_java
-from tests.support.process_sessions import ProcessSession
+from tests.support.processes.process_sessions import ProcessSession
 from tests.support.waiting import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent

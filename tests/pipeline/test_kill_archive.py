@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.kill_archive import run_archive, run_replay
-from tests.support.engine_process import EngineProcess
+from tests.support.processes.engine_process import EngineProcess
 
 MESSAGES = 1_000_000
 

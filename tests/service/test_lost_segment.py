@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.engine_process import EngineProcess
+from tests.support.processes.engine_process import EngineProcess
 
 pytestmark = pytest.mark.slow
 

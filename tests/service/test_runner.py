@@ -22,7 +22,7 @@ from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
-from tests.support.running_engine import RunningEngine
+from tests.support.processes.running_engine import RunningEngine
 from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
 

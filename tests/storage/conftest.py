@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.files import close_left_open
+from tests.support.disks.files import close_left_open
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options import Options, flag_of
 
-# Folder → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a server
-# lasts for the tests of a file and a kind, in "browser" for all of a kind.
+# Folder of tests/ → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a
+# server lasts for the tests of a file and a kind, in "browser" for all of a kind.
 BOTH: dict[str, Literal["function", "module", "package"]] = {
     "browser": "package",
     "client": "function",
@@ -27,7 +27,7 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
     "service": "function",
 }
 
-# Test, or folder and file → the kind it holds for, and why.
+# Test, or a file's path below tests/ → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
     "test_files_keep_their_permissions_and_what_is_there_is_checked": (LOG, "the copying is the same"),
     "test_without_a_server_the_directory_is_copied": (DISK_QUEUE, "the copying is the same"),
@@ -45,12 +45,12 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_store_that_can_t_note_what_the_log_holds_fences_its_topic_and_loses_nothing": (LOG, "the log's own step"),
     "test_a_log_that_fails_unexpectedly_as_it_writes_refuses_all_and_lives": (LOG, "a disk queue shares nothing"),
     "engine/test_write_batch.py": (LOG, "a disk queue keeps no keys"),
-    "engine/test_memory_budgets.py": (DISK_QUEUE, "what consumers of the log hold is in the log, and costs no memory"),
-    "engine/test_log_memory.py": (LOG, "a disk queue's messages in flight are in memory alone"),
-    "engine/test_topology_guard.py": (LOG, "only the log holds messages that topology.json gives names"),
+    "engine/memory/test_budgets.py": (DISK_QUEUE, "what consumers of the log hold is in the log, and costs no memory"),
+    "engine/memory/test_log_memory.py": (LOG, "a disk queue's messages in flight are in memory alone"),
+    "engine/topology/test_guard.py": (LOG, "only the log holds messages that topology.json gives names"),
     "engine/test_leases.py": (LOG, "a disk queue has no segments to lease"),
     "engine/test_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
-    "service/test_http_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
+    "service/http/test_cursors.py": (LOG, "a disk queue keeps nothing for readers; a test tells that it says so"),
     "engine/test_progress_report.py": (LOG, "a disk queue keeps no progress: what is taken is gone from it"),
     "clients/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
     "engine/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
@@ -62,8 +62,8 @@ ONLY: dict[str, tuple[str, str]] = {
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "service/test_lost_segment.py": (LOG, "a disk queue has no segments"),
-    "service/test_http_log.py": (LOG, "a disk queue forgets what it handed out"),
-    "service/test_http_write.py": (LOG, "a disk queue keeps no keys"),
+    "service/http/test_log.py": (LOG, "a disk queue forgets what it handed out"),
+    "service/http/test_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
         DISK_QUEUE,
         "what was deferred comes at once after its restart; the log keeps the due time",
@@ -113,11 +113,11 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_the_file_says_what_there_is_to_the_key": (DISK_QUEUE, "the log's keys have a test of their own"),
 }
 
-# Folder and file → why one kind tells as much as two. They run on the default.
+# A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
     "engine/test_damage_report.py": "a segment of the log is missing",
     "engine/test_newer_formats.py": "files of the log",
-    "console/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
+    "console/management/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
     "console/test_database.py": "the console's own files",
     "engine/test_old_data_directory.py": "the directory has topics of both",
     "browser/test_accessibility.py": "names, colours and sizes; with the log the pages have more on them, not less",
@@ -131,33 +131,33 @@ ONCE: dict[str, str] = {
     "browser/test_viewer.py": "roles are checked before a topic is asked; with the log there is one act more",
     "clients/test_fuzz.py": "it is about what is refused",
     "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
-    "service/test_act_gate.py": "what is asked before an act is asked before its topic",
-    "service/test_descriptor_shares.py": "it is about sockets",
-    "console/test_accounts.py": "users and sessions are in the console's own database",
-    "console/test_log_in_guessing.py": "as test_accounts",
+    "service/admission/test_act_gate.py": "what is asked before an act is asked before its topic",
+    "service/admission/test_descriptor_shares.py": "it is about sockets",
+    "console/accounts/test_accounts.py": "users and sessions are in the console's own database",
+    "console/accounts/test_log_in_guessing.py": "as test_accounts",
     "console/test_pacing.py": "it is about requests, whatever they are for",
     "console/test_made_pages.py": "it is about pages, whatever they show",
-    "console/test_accounts_socket.py": "users and sessions are in the console's own database",
-    "console/test_audit.py": "rows of the console's own database",
-    "console/test_audit_chain.py": "rows of the console's own database",
-    "console/test_audit_counted.py": "rows of the console's own database",
-    "console/test_audit_keeper.py": "rows of the console's own database",
-    "console/test_figures.py": "made of invented figures, without an engine",
+    "console/accounts/test_socket.py": "users and sessions are in the console's own database",
+    "console/audit/test_audit.py": "rows of the console's own database",
+    "console/audit/test_chain.py": "rows of the console's own database",
+    "console/audit/test_counted.py": "rows of the console's own database",
+    "console/audit/test_keeper.py": "rows of the console's own database",
+    "console/screens/test_figures.py": "made of invented figures, without an engine",
     "console/test_history.py": "the past is in the pipeline's files, outside of both",
-    "console/test_live.py": "pages hear invented snapshots, without an engine",
-    "console/test_live_rings.py": "made of invented figures, without an engine",
+    "console/live/test_live.py": "pages hear invented snapshots, without an engine",
+    "console/live/test_rings.py": "made of invented figures, without an engine",
     "console/test_permissions.py": "roles are checked before a topic is asked",
     "console/test_producers.py": "clients are known by their connections",
-    "console/test_screens.py": "made of invented figures, without an engine",
-    "console/test_serve.py": "how the process starts and ends; what outlives that is in clients/test_sigterm.py",
+    "console/screens/test_screens.py": "made of invented figures, without an engine",
+    "console/management/test_serve.py": "how the process starts and ends; clients/test_sigterm.py has the rest",
     "console/test_settings.py": "the console's own options and headers",
-    "console/test_topology_command.py": "what topology.json says is the same for both",
+    "console/management/test_topology_command.py": "what topology.json says is the same for both",
     "console/test_templates.py": "made of files, without an engine",
     "console/test_words.py": "made of files, without an engine",
-    "service/test_http_samples.py": "samples have a log of their own, whatever topics have",
+    "service/http/test_samples.py": "samples have a log of their own, whatever topics have",
     "engine/test_run.py": "made of invented batches, without an engine",
-    "engine/test_sample_format.py": "made of invented figures, without an engine",
-    "engine/test_samples_log.py": "samples have a log of their own, whatever topics have",
+    "engine/samples/test_format.py": "made of invented figures, without an engine",
+    "engine/samples/test_log.py": "samples have a log of their own, whatever topics have",
 }
 
 DEFAULT = Options().storage
@@ -192,11 +192,10 @@ def server_flags(flags: Sequence[str]) -> list[str]:
     return [*flags, *([f"{_FLAG}={_chosen['storage']}"] if _chosen["storage"] and not is_named else [])]
 
 
-def kinds_of(test_name: str, folder: str, file_name: str) -> list[str]:
-    """The kinds to run a test on; none when it is to run once, on what it chooses."""
-    if folder not in BOTH:
+def kinds_of(test_name: str, path: str) -> list[str]:
+    """The kinds to run a test on, by its file's path below tests/; none when it is to run once, on what it chooses."""
+    if path.split("/")[0] not in BOTH:
         return []
-    path = f"{folder}/{file_name}"
     if path in ONCE:
         return [DEFAULT]
     only = ONLY.get(path) or ONLY.get(test_name)

@@ -1,0 +1,269 @@
+"""Logging in and out, throttling, passwords, the first admin, and `manage.py user`."""
+
+import io
+import os
+import pwd
+import stat
+from pathlib import Path
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError
+from django.test import Client
+
+from admin_console.accounts import session_age
+from admin_console.accounts.first_admin import make_first_admin, password_file
+from admin_console.accounts.models import User
+from admin_console.audit.models import AuditRow
+from admin_console.vocabulary.roles import Role
+from tests.support.pages.console import PASSWORD, client_of, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def log_in(client: Client, username: str = "ada", password: str = PASSWORD, **extra: str):
+    return client.post("/login/", {"username": username, "password": password, **extra})
+
+
+def test_right_password_opens_the_console_and_is_audited() -> None:
+    make_user()
+    client = Client()
+    answer = log_in(client)
+    assert (answer.status_code, answer["Location"]) == (302, "/")
+    assert client.get("/password/").status_code == 200
+    row = AuditRow.objects.get()
+    assert (row.actor, row.action, row.verdict, row.address) == ("ada", "log_in", "done", "127.0.0.1")
+
+
+def test_wrong_password_and_unknown_name_get_the_same_answer() -> None:
+    make_user()
+    wrong, unknown = log_in(Client(), password="not it"), log_in(Client(), username="eve")
+    assert wrong.status_code == unknown.status_code == 400
+    for answer in (wrong, unknown):
+        assert "This name and password do not go together." in answer.content.decode()
+    assert list(AuditRow.objects.values_list("verdict", flat=True)) == ["failed", "failed"]
+
+
+def test_disabled_user_gets_the_answer_of_a_wrong_password() -> None:
+    user = make_user()
+    user.is_active = False
+    user.save()
+    assert log_in(Client()).status_code == 400
+
+
+def test_log_in_makes_a_new_session_key() -> None:
+    make_user()
+    client = Client()
+    session = client.session
+    session["planted"] = True
+    session.save()
+    before = session.session_key
+    log_in(client)
+    assert client.session.session_key != before
+    assert not Session.objects.filter(session_key=before).exists()
+
+
+def test_log_in_makes_a_new_session_key_for_who_is_logged_in_already() -> None:
+    make_user()
+    client = Client()
+    log_in(client)
+    before = client.session.session_key
+    log_in(client)
+    assert client.session.session_key != before
+    assert not Session.objects.filter(session_key=before).exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "location"),
+    [
+        ("/topics/?q=a", "/topics/?q=a"),
+        ("https://evil.example/", "/"),
+        ("//evil.example/", "/"),
+        ("/\\evil.example/", "/"),
+        ("javascript:alert(1)", "/"),
+        ("", "/"),
+    ],
+)
+def test_log_in_goes_on_to_pages_of_ours_only(wanted: str, location: str) -> None:
+    make_user()
+    assert log_in(Client(), next=wanted)["Location"] == location
+
+
+def test_log_in_needs_a_csrf_token() -> None:
+    make_user()
+    client = Client(enforce_csrf_checks=True)
+    answer = log_in(client)
+    assert answer.status_code == 403
+    assert "protection token" in answer.content.decode()
+
+
+def test_log_out_is_a_post_and_ends_the_session() -> None:
+    client = client_of(make_user())
+    assert client.get("/logout/").status_code == 405
+    assert client.post("/logout/")["Location"] == "/login/"
+    assert client.get("/password/")["Location"] == "/login/?next=%2Fpassword%2F"
+
+
+def test_session_is_over_when_idle_or_old() -> None:
+    session: dict[str, int] = {}
+    session_age.start(session, now_s=1000)
+    assert not session_age.is_over(session, 1000 + 29 * 60)
+    assert session_age.is_over(session, 1000 + 31 * 60)
+    for minute in range(0, 12 * 60, 20):
+        session_age.touch(session, 1000 + minute * 60)
+    assert not session_age.is_over(session, 1000 + 12 * 3600 - 60)
+    session_age.touch(session, 1000 + 12 * 3600)
+    assert session_age.is_over(session, 1000 + 12 * 3600 + 1)
+
+
+def test_idle_session_is_sent_to_the_log_in() -> None:
+    client = client_of(make_user())
+    client.get("/password/")
+    session = client.session
+    session[session_age.SEEN_KEY] -= 31 * 60
+    session.save()
+    assert client.get("/password/")["Location"].startswith("/login/")
+
+
+def test_password_change_ends_the_other_sessions_and_removes_the_first_password(settings, tmp_path: Path) -> None:
+    settings.DATA_PATH = tmp_path
+    admin = make_first_admin(tmp_path, {})
+    assert admin is not None
+    here, elsewhere = Client(), Client()
+    for client in (here, elsewhere):
+        log_in(client, "admin", admin.password)
+    answer = here.post("/password/", {"current": admin.password, "new": PASSWORD, "again": PASSWORD}, follow=True)
+    assert "Your password is changed" in answer.content.decode() or answer.status_code == 200
+    assert here.get("/password/").status_code == 200
+    assert elsewhere.get("/password/").status_code == 302
+    assert not password_file(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("current", "new", "again", "sentence"),
+    [
+        ("not it", "a new long password", "a new long password", "not your current password"),
+        (PASSWORD, "a new long password", "another", "differ"),
+        (PASSWORD, "short", "short", "too short"),
+        (PASSWORD, "password123", "password123", "too common"),
+        (PASSWORD, "x" * 1025, "x" * 1025, "more than 1024"),
+    ],
+)
+def test_password_change_says_what_is_wrong(current: str, new: str, again: str, sentence: str) -> None:
+    user = make_user()
+    answer = client_of(user).post("/password/", {"current": current, "new": new, "again": again})
+    assert answer.status_code == 400
+    assert sentence in answer.content.decode()
+    assert User.objects.get().check_password(PASSWORD)
+
+
+def test_first_admin_has_a_random_password_in_a_private_file(tmp_path: Path) -> None:
+    admin = make_first_admin(tmp_path, {})
+    assert admin is not None
+    path = password_file(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text() == f"user: admin\npassword: {admin.password}\n"
+    user = User.objects.get()
+    assert (user.username, user.role) == ("admin", Role.ADMIN)
+    assert user.check_password(admin.password)
+    assert len(admin.password) >= 20
+
+
+def test_first_admin_comes_from_the_environment_without_a_file(tmp_path: Path) -> None:
+    admin = make_first_admin(tmp_path, {"PENSTOCK_ADMIN_USER": "grace", "PENSTOCK_ADMIN_PASSWORD": PASSWORD})
+    assert admin is not None
+    assert User.objects.get(username="grace").check_password(PASSWORD)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_first_admin_where_there_is_a_user(tmp_path: Path) -> None:
+    make_user(role=Role.VIEWER)
+    assert make_first_admin(tmp_path, {}) is None
+
+
+def test_first_admins_bad_password_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="PENSTOCK_ADMIN_PASSWORD: This password is too short"):
+        make_first_admin(tmp_path, {"PENSTOCK_ADMIN_PASSWORD": "short"})
+    assert not User.objects.exists()
+
+
+def run_user(*arguments: str, stdin: str = "", monkeypatch: pytest.MonkeyPatch | None = None) -> str:
+    if monkeypatch is not None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    out = io.StringIO()
+    call_command("user", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_user_command_adds_changes_disables_and_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_user("root", Role.ADMIN)
+    added = run_user(
+        "add", "grace", "--role", "operator", "--password-stdin", stdin=f"{PASSWORD}\n", monkeypatch=monkeypatch
+    )
+    assert added == "Added grace as operator.\n"
+    assert User.objects.get(username="grace").check_password(PASSWORD)
+    assert run_user("role", "grace", "viewer") == "grace is viewer now, and was operator.\n"
+    grace = client_of(User.objects.get(username="grace"))
+    assert grace.get("/password/").status_code == 200
+    assert "has no session any more" in run_user("disable", "grace")
+    assert grace.get("/password/").status_code == 302
+    assert "disabled" in run_user("list")
+    assert run_user("enable", "grace") == "grace can log in again.\n"
+    run_user("password", "grace", "--password-stdin", stdin="a wholly new one\n", monkeypatch=monkeypatch)
+    assert User.objects.get(username="grace").check_password("a wholly new one")
+    actions = list(AuditRow.objects.order_by("id").values_list("action", flat=True))
+    assert actions == ["add_user", "change_role", "disable_user", "enable_user", "set_password"]
+
+
+def test_user_command_names_the_account_it_runs_as_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_user("grace", Role.OPERATOR)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"):
+        monkeypatch.setenv(name, "somebody-else")
+    run_user("role", "grace", "viewer")
+    assert AuditRow.objects.get().actor == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_user_command_changes_nothing_when_its_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_user("grace", Role.OPERATOR)
+
+    def refused(_: object) -> None:
+        raise DatabaseError("database or disk is full")
+
+    monkeypatch.setattr("admin_console.audit.record.append", refused)
+    with pytest.raises(DatabaseError):
+        run_user("role", "grace", "viewer")
+    assert User.objects.get(username="grace").role == Role.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("add", "root", "--role", "viewer", "--password-stdin"), "There is a user root already."),
+        (("add", "-bad name", "--role", "viewer", "--password-stdin"), "is not a user name"),
+        (("role", "nobody", "viewer"), "There is no user nobody."),
+        (("role", "root", "viewer"), "root is the only admin"),
+        (("disable", "root"), "root is the only admin"),
+        (("enable", "root"), "root is not disabled."),
+    ],
+)
+def test_user_command_refuses_in_a_sentence(
+    arguments: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_user("root", Role.ADMIN)
+    if "-bad name" in arguments:
+        arguments = (arguments[0], *arguments[2:], "--", arguments[1])
+    with pytest.raises(CommandError, match=sentence):
+        run_user(*arguments, stdin=f"{PASSWORD}\n", monkeypatch=monkeypatch)
+    assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [("changepassword", "user password NAME"), ("createsuperuser", "user add NAME --role admin")],
+)
+def test_djangos_own_commands_for_users_are_refused_with_what_to_use(command: str, instead: str) -> None:
+    with pytest.raises(CommandError, match=instead):
+        call_command(command)

@@ -1,0 +1,141 @@
+"""Fifteen minutes of figures: what is a rate, what is a gap, what survives restarts and deletions."""
+
+import pytest
+
+from admin_console.api.series import spans
+from admin_console.hub.hub import TOTAL, Hub
+from admin_console.rings.rings import SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
+from tests.support.pages.snapshots import START_S, channel, snapshot, topic
+
+
+def feed(hub: Hub, second: float, messages: int, finished: int = 0, depth: int = 0, **given: object) -> None:
+    orders = topic(
+        "orders",
+        channel("orders", "billing", message_count=messages, finish_count=finished, depth=depth, **given),
+        message_count=messages,
+    )
+    hub.write(snapshot(orders, second=second))
+
+
+def test_rate_is_growth_over_the_time_that_passed() -> None:
+    hub = Hub()
+    for index in range(10):
+        feed(hub, START_S + index, messages=1000 + 50 * index)
+    rings = hub.rings["orders", "billing"]
+    assert rings.rate("messages") == pytest.approx(50)
+    assert rings.count("messages", 60) == 450
+    assert hub.rings[TOTAL].rate("messages") == pytest.approx(50)
+
+
+def test_ticks_that_come_early_or_late_keep_their_rate_and_leave_no_gap() -> None:
+    hub = Hub()
+    for index in range(10):
+        taken_s = START_S + index + (0.0, 0.3, 0.1, 0.45)[index % 4]
+        feed(hub, taken_s, messages=round((taken_s - START_S) * 100))
+    series = hub.rings["orders", "billing"].series("messages")
+    assert series[-9:] == pytest.approx([100] * 9)
+    assert hub.rings["orders", "billing"].rate("messages", 60) == pytest.approx(100)
+
+
+def test_first_figures_count_from_where_they_are() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=1_000_000)
+    rings = hub.rings["orders", "billing"]
+    assert rings.rate("messages") is None, "one look is no rate"
+    feed(hub, START_S + 1, messages=1_000_001)
+    assert rings.rate("messages") == pytest.approx(1)
+
+
+def test_a_new_topic_counts_from_nothing() -> None:
+    hub = Hub()
+    hub.write(snapshot(second=START_S))
+    feed(hub, START_S + 1, messages=7)
+    assert hub.rings[TOTAL].count("messages") == 7
+
+
+def test_a_second_that_nobody_saw_is_a_gap() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=0, depth=5)
+    feed(hub, START_S + 1, messages=10, depth=5)
+    feed(hub, START_S + 5, messages=50, depth=5)
+    rings = hub.rings["orders", "billing"]
+    assert rings.series("depth")[-6:] == [5, 5, None, None, None, 5]
+    assert rings.series("messages")[-5:] == [10, None, None, None, None]
+    # Over the gap the rate is known all the same.
+    assert rings.rate("messages", 60) == pytest.approx(10)
+
+
+def test_a_counter_that_starts_again_never_gives_a_negative_rate() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=5_000)
+    feed(hub, START_S + 1, messages=5_100)
+    feed(hub, START_S + 2, messages=20)
+    feed(hub, START_S + 3, messages=40)
+    assert hub.rings["orders", "billing"].series("messages")[-3:] == [100, 20, 20]
+
+
+def test_deleting_a_channel_takes_nothing_from_the_sums() -> None:
+    hub = Hub()
+    both = (channel("orders", "a", finish_count=100), channel("orders", "b", finish_count=900))
+    hub.write(snapshot(topic("orders", *both), second=START_S))
+    hub.write(snapshot(topic("orders", channel("orders", "a", finish_count=110)), second=START_S + 1))
+    assert hub.rings["orders", ""].count("finished") == 10
+    assert hub.rings[TOTAL].count("finished") == 10
+    assert ("orders", "b") not in hub.rings, "its fifteen minutes are forgotten with it"
+
+
+def test_only_fifteen_minutes_are_kept() -> None:
+    hub = Hub()
+    for index in range(SECONDS + 30):
+        feed(hub, START_S + index, messages=index, depth=index)
+    series = hub.rings["orders", "billing"].series("depth")
+    assert len(series) == SECONDS
+    assert (series[0], series[-1]) == (30, SECONDS + 29)
+
+
+def test_sparkline_has_a_bucket_for_fifteen_seconds() -> None:
+    hub = Hub()
+    for index in range(SPARK_BUCKET_S * 3):
+        feed(hub, START_S + index, messages=0, depth=index)
+    values = hub.rings["orders", "billing"].spark_values()
+    assert len(values) == SPARK_BUCKETS
+    assert values[-1] == SPARK_BUCKET_S * 3 - 1
+
+
+def test_a_clock_set_back_begins_anew() -> None:
+    hub = Hub()
+    for index in range(5):
+        feed(hub, START_S + index, messages=index * 10, depth=1)
+    feed(hub, START_S - 100, messages=50, depth=2)
+    series = hub.rings["orders", "billing"].series("depth")
+    assert series[-1] == 2
+    assert set(series[:-1]) == {None}
+
+
+def test_figures_of_the_same_second_only_renew_the_reading() -> None:
+    clock = Clock()
+    assert clock.accept(START_S) == (START_S, range(0))
+    assert clock.accept(START_S + 0.05) is None
+
+
+def test_a_pause_is_known_from_when_it_was_seen_to_begin() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=0)
+    feed(hub, START_S + 1, messages=0, paused=True)
+    feed(hub, START_S + 2, messages=0, paused=True)
+    assert hub.paused_since == {("orders", "billing"): START_S + 1}
+    feed(hub, START_S + 3, messages=0)
+    assert hub.paused_since == {}
+    series = hub.rings["orders", "billing"].series("paused")
+    assert spans(series, START_S + 3) == [(START_S + 1, START_S + 3)]
+
+
+def test_a_pause_before_the_first_look_has_no_known_beginning() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=0, paused=True)
+    feed(hub, START_S + 1, messages=0, paused=True)
+    assert hub.paused_since == {}
+
+
+def test_a_gap_neither_ends_nor_begins_a_pause() -> None:
+    assert spans([0, 1, None, 1, 0, None, 1], 106) == [(101, 104), (106, 106)]

@@ -1,0 +1,367 @@
+"""`manage.py serve` as a process: what it prints, how it stops, and what it says when it can't start."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes.server import ROOT, STOP_TIMEOUT_S, ServerProcess
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.slow
+
+PORTS = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--console-address=127.0.0.1:0"]
+
+
+@contextmanager
+def serving(
+    data_path: Path, *options: str, environment: dict[str, str] | None = None
+) -> "Iterator[subprocess.Popen[str]]":
+    """`serve` as a bare process, for what it prints to which stream; ended in any case."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "serve", *PORTS, *options, f"--data-path={data_path}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def read_until(process: "subprocess.Popen[str]", start: str) -> list[str]:
+    """Lines of standard output up to the one that begins with `start`; fails when the output ends before."""
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if line.startswith(start):
+            return lines
+    assert process.stderr is not None
+    raise AssertionError(f"no line {start!r} among {lines}; errors:\n{process.stderr.read()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_with_0_within_10_s(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path) as process:
+        lines = read_until(process, "Console:")
+        patterns = [
+            r"TCP: listening on 127\.0\.0\.1:[1-9][0-9]*",
+            r"HTTP: listening on 127\.0\.0\.1:[1-9][0-9]*",
+            r"Console: listening on http://127\.0\.0\.1:[1-9][0-9]*",
+        ]
+        assert all(re.fullmatch(pattern, line) for pattern, line in zip(patterns, lines[-3:], strict=True)), lines
+        process.send_signal(number)
+        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.stderr is not None
+        errors = process.stderr.read()
+    assert "Traceback" not in errors
+    assert "Warning" not in errors
+
+
+def test_first_start_tells_the_password_once_and_the_second_does_not(tmp_path: Path) -> None:
+    with serving(tmp_path) as process:
+        first = read_until(process, "Console:")
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+    told = re.fullmatch(r"First start: log in as admin with the password (\S{20,})", first[0])
+    assert told
+    path = tmp_path / "admin-password"
+    assert first[1] == f"It is shown this once, and kept in {path} until you change it."
+    assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+    with serving(tmp_path) as process:
+        assert len(read_until(process, "Console:")) == 3
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("flag", ["--tcp-address", "--http-address", "--console-address"])
+def test_taken_port_is_named_and_everything_else_closed(tmp_path: Path, flag: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with serving(tmp_path, flag, address) as process:
+            out, errors = process.communicate(timeout=30)
+            assert process.returncode == 1
+            assert "listening" not in out
+            assert address in errors
+            assert "ddress already in use" in errors
+            assert "Traceback" not in errors
+    # The lock is free again and the data is whole: it starts.
+    with serving(tmp_path) as process:
+        read_until(process, "Console:")
+        process.terminate()
+        assert process.wait(STOP_TIMEOUT_S) == 0
+
+
+def test_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        read_until(first, "Console:")
+        with serving(tmp_path) as second:
+            _, errors = second.communicate(timeout=30)
+            assert second.returncode == 1
+            assert str(first.pid) in errors
+            assert str(tmp_path) in errors
+            assert "Traceback" not in errors
+        first.terminate()
+        assert first.wait(STOP_TIMEOUT_S) == 0
+
+
+def test_command_line_beats_environment_beats_default(tmp_path: Path) -> None:
+    environment = {"PENSTOCK_MAX_MSG_SIZE": "10", "PENSTOCK_MSG_TIMEOUT": "2h"}
+    with serving(tmp_path, "--msg-timeout=30s", environment=environment) as process:
+        lines = read_until(process, "Console:")
+        api = http.client.HTTPConnection("127.0.0.1", int(lines[-2].rpartition(":")[2]), timeout=10)
+        api.request("POST", "/pub?topic=orders", body=b"x" * 11)
+        assert api.getresponse().status == 413
+        api.close()
+        process.terminate()
+        assert process.wait(STOP_TIMEOUT_S) == 0
+
+
+def test_every_bad_option_is_named_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path, "--msg-timeout=5", "--max-rdy-count=0", environment={"PENSTOCK_NODE_ID": "5000"}) as process:
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 1
+    assert "--msg-timeout: '5' is not a duration such as 60s, 500ms or 1m30s" in errors
+    assert "--max-rdy-count is 0: the least is 1" in errors
+    assert "--node-id is 5000: the most is 1023" in errors
+    assert "Traceback" not in errors
+
+
+def test_every_option_is_in_the_help() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "serve", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for flag in ("--tcp-address", "--max-msg-size", "--msg-timeout", "--console-origin", "--trusted-proxy"):
+        assert flag in done.stdout
+
+
+def test_pages_are_served_and_static_files_cached(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    try:
+        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+        console.request("GET", "/")
+        answer = console.getresponse()
+        answer.read()
+        assert (answer.status, answer.getheader("Location")) == (302, "/login/?next=%2F")
+        console.request("GET", "/static/penstock.css")
+        answer = console.getresponse()
+        assert answer.read()
+        assert answer.status == 200
+        assert answer.getheader("Content-Type") == 'text/css; charset="utf-8"'
+        made = next((tmp_path / "static").glob("**/plotly*.js"))
+        console.request("GET", f"/static/{made.relative_to(tmp_path / 'static')}", headers={"Accept-Encoding": "gzip"})
+        answer = console.getresponse()
+        answer.read()
+        assert answer.getheader("Content-Encoding") == "gzip"
+        assert "immutable" in (answer.getheader("Cache-Control") or "")
+        console.request("GET", "/login/", headers={"Host": "evil.example"})
+        answer = console.getresponse()
+        answer.read()
+        assert answer.status == 400
+        console.close()
+    finally:
+        server.stop()
+
+
+def test_keep_alive_connection_does_not_delay_the_stop(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+    console.request("GET", "/login/")
+    console.getresponse().read()
+    server.stop()
+    console.close()
+    assert "Traceback" not in server.log
+
+
+def test_published_message_outlives_the_stop(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    server.http("POST", "/pub?topic=orders", b"keep me")
+    server.restart()
+    assert server.topic_stats("orders")["depth"] == 1
+    server.stop()
+
+
+def test_second_signal_waits_for_the_end_of_the_stop(tmp_path: Path) -> None:
+    with serving(tmp_path) as process:
+        read_until(process, "Console:")
+        # Two kinds, since two of one kind may be delivered as one.
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.stderr is not None
+        errors = process.stderr.read()
+    assert "the stop is under way and ends when everything is on disk" in errors
+    assert "Traceback" not in errors
+
+
+# A wall clock that somebody sets back again and again, from SIGUSR1 on.
+FALLING_CLOCK = """
+import signal, sys, time
+
+wall_s, fallen_s = time.time, [0, 0]
+def falling_s():
+    fallen_s[0] += fallen_s[1]
+    return wall_s() - fallen_s[0]
+
+time.time = falling_s
+time.time_ns = lambda: int(falling_s() * 1e9)
+def fall(*_):
+    fallen_s[1] = 3600
+signal.signal(signal.SIGUSR1, fall)
+sys.argv[0] = "manage.py"
+import manage
+manage.main()
+"""
+
+
+def test_a_stop_after_the_clock_was_set_is_a_clean_one(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FALLING_CLOCK, "serve", *PORTS, f"--data-path={tmp_path}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(read_until(process, "Console:")[-1].rpartition(":")[2])
+        process.send_signal(signal.SIGUSR1)
+        console = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        console.request("GET", "/login/")
+        assert console.getresponse().status == 200
+        console.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    assert "the console did not stop" not in errors
+    assert "Traceback" not in errors
+
+
+BROKEN_ENGINE = """
+import sys
+from queue_engine.engine import Engine
+
+passes = []
+def break_on_purpose(self):
+    passes.append(1)
+    if len(passes) > 50:  # five seconds, at ten a second
+        raise ERROR("broken on purpose")
+    return scan_pass(self)
+
+scan_pass = Engine.scan_pass
+Engine.scan_pass = break_on_purpose
+sys.argv[0] = "manage.py"
+import manage
+manage.main()
+"""
+
+
+class ServerWithBrokenEngine(ServerProcess):
+    def _command(self) -> list[str]:
+        return ["-c", BROKEN_ENGINE.replace("ERROR", "RuntimeError"), *super()._command()[1:]]
+
+
+def test_error_in_a_loop_of_the_engine_ends_nothing_and_is_told_once(tmp_path: Path) -> None:
+    server = ServerWithBrokenEngine(tmp_path, options=["--no-pipeline"])
+    with server:
+        wait_for("the error", lambda: "broken on purpose" in server.log, timeout_s=60)
+        server.http("POST", "/pub?topic=orders", b"goes on")
+        assert server.http("GET", "/livez") == b"OK"
+        assert b"broken on purpose" in server.http("GET", "/readyz")
+    assert server.log.count("Traceback") == 1
+
+
+def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) -> None:
+    # What no loop survives.
+    program = BROKEN_ENGINE.replace("ERROR", "SystemExit")
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", *PORTS, f"--data-path={tmp_path}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "Console: listening" in done.stdout
+    assert "engine ended error=broken on purpose" in done.stderr
+
+
+def test_body_beyond_the_limit_is_refused_before_it_is_stored(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    try:
+        head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\n"
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as announced:
+            announced.sendall(head + b"Content-Length: 10000000000\r\n\r\n")
+            assert announced.recv(100).startswith(b"HTTP/1.1 413 ")
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as chunked:
+            chunked.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+            with pytest.raises(ConnectionError):
+                chunked.sendall(chunk * 1024)
+        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+        console.request("GET", "/login/")
+        assert console.getresponse().status == 200
+        console.close()
+    finally:
+        server.stop()
+    assert "Traceback" not in server.log
+
+
+def test_ipv6_and_every_address_are_listened_on(tmp_path: Path) -> None:
+    with serving(tmp_path, "--console-address=[::1]:0") as process:
+        assert re.fullmatch(r"Console: listening on http://\[::1\]:[1-9][0-9]*", read_until(process, "Console:")[-1])
+        process.terminate()
+        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.stderr is not None
+        assert "plain http" not in process.stderr.read()
+
+
+def test_first_start_after_the_upgrade_tells_once_what_the_token_covers(tmp_path: Path) -> None:
+    told = "Upgrade: --http-token now covers publishing and every change over HTTP"
+    new = ServerProcess(tmp_path / "new", options=["--no-pipeline"], environment={"PENSTOCK_HTTP_TOKEN": "s3cret"})
+    with new:
+        pass
+    assert told not in new.log
+    data_path = tmp_path / "used"
+    with ServerProcess(data_path, options=["--no-pipeline"]) as before:
+        before.http("POST", "/pub?topic=orders", b"x")
+    server = ServerProcess(data_path, options=["--no-pipeline"], environment={"PENSTOCK_HTTP_TOKEN": "s3cret"})
+    with server:
+        # What nsqadmin and nsq_stat ask for.
+        assert server.topic_stats("orders")["depth"] == 1
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            server.http("POST", "/pub?topic=orders", b"x")
+        server.restart()
+    lines = [line for line in server.log.splitlines() if told in line]
+    assert len(lines) == 2, "one printed, one in the log, at the first start alone"

@@ -1,0 +1,268 @@
+"""What is said of a channel from its figures: what it says, when it begins to say so, and when it ends."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from admin_console.hub.hub import TOTAL, Hub, Reading
+from admin_console.screens.build import Request, build_screen
+from admin_console.screens.parts import Screen
+from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ChannelStats
+from tests.support.pages.snapshots import START_S, channel, client, snapshot, topic
+
+Figures = Callable[[int], dict[str, Any]]
+
+
+def watched(figures: Figures, seconds: int = 90, hub: Hub | None = None, start: int = 0) -> Reading:
+    """orders/billing through so many seconds. figures: of the channel at each of them."""
+    hub = hub or Hub()
+    for second in range(start, start + seconds):
+        stats = channel("orders", "billing", **figures(second))
+        hub.write(snapshot(topic("orders", stats), second=START_S + second))
+    assert hub.reading is not None
+    return hub.reading
+
+
+def page(reading: Reading, name: str = "channel") -> Screen:
+    return build_screen(Request(name, Role.VIEWER, topic="orders", channel="billing"), reading)
+
+
+def title(reading: Reading) -> str:
+    meaning = page(reading).meaning
+    return meaning.title if meaning else ""
+
+
+def text(reading: Reading) -> str:
+    meaning = page(reading).meaning
+    return meaning.text if meaning else ""
+
+
+def requeues_all(second: int, **given: Any) -> dict[str, Any]:
+    """A thousand messages go round and round: 40 are requeued each second, and none is finished."""
+    return {
+        "depth": 960,
+        "in_flight_count": 40,
+        "client_count": 2,
+        "ready_count": 40,
+        "message_count": 1_000,
+        "requeue_count": 40 * second,
+        "oldest_ns": START_S * 10**9,
+    } | given
+
+
+def test_a_channel_that_requeues_everything_says_so_in_figures() -> None:
+    reading = watched(requeues_all)
+    assert title(reading) == "0 finished, 2,400 requeued in the last minute: every delivery fails."
+    chip = page(reading).chips[0]
+    assert (chip.text, chip.tone) == ("▲ every delivery fails", "danger")
+
+
+def test_nothing_tells_to_add_consumers_that_would_fail_too() -> None:
+    # Older than five minutes, growing, and as many in flight as RDY: it looks saturated but for the requeues.
+    def figures(second: int) -> dict[str, Any]:
+        grown = {"depth": 960 + 10 * second, "message_count": 1_000 + 10 * second}
+        return requeues_all(second, oldest_ns=(START_S - 600) * 10**9, **grown)
+
+    said = title(watched(figures)) + text(watched(figures))
+    assert "every delivery fails" in said
+    assert "dd consumers" not in said
+    assert "aturated" not in said
+
+
+def test_a_part_that_is_requeued_is_told_as_its_share() -> None:
+    reading = watched(lambda second: requeues_all(second, finish_count=60 * second, message_count=10**6))
+    assert title(reading) == "3,600 finished, 2,400 requeued in the last minute: 40 % of the deliveries fail."
+    assert page(reading).chips[0].tone == "warning"
+
+
+def test_a_few_requeues_among_many_are_nothing_to_tell() -> None:
+    assert title(watched(lambda second: requeues_all(second, finish_count=400 * second, message_count=10**6))) == ""
+
+
+def test_requeued_by_some_consumers_alone_names_them() -> None:
+    clients = (client(1, requeue_count=900), client(2, finish_count=900), client(3, finish_count=900))
+    reading = watched(lambda second: requeues_all(second, clients=clients))
+    assert text(reading).startswith("1 of 3 consumers requeue more than they finish: worker-1. The depth is 960; the ")
+
+
+def test_what_an_operator_requeues_once_is_no_failure() -> None:
+    hub = Hub()
+    for second in range(90):
+        reading = watched(lambda at: requeues_all(at, requeue_count=0 if at < 30 else 500), 1, hub, second)
+        assert "fails" not in title(reading)
+
+
+def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
+    hub = Hub()
+    for second in range(30):
+        calm = channel("orders", "archive", depth=90_000, client_count=1, ready_count=9, in_flight_count=1)
+        failing = channel("orders", "billing", **requeues_all(second, depth=0, deferred_count=960))
+        hub.write(snapshot(topic("orders", calm, failing), second=START_S + second))
+    assert hub.reading is not None
+    screen = page(hub.reading, "overview")
+    assert [row.key for row in screen.tables["urgent"].rows] == ["orders/billing", "orders/archive"]
+    assert screen.meaning is not None
+    assert screen.meaning.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
+    assert screen.meaning.text.startswith("The consumers give messages back with REQ. 960 messages are deferred. More")
+    assert {figure.name: figure.note.text for figure in screen.strip}["timeouts"] == "1,160/min requeued"
+    cells = {column.name: cell.wire() for column, cell in screen.tables["urgent"].rows[0].cells}
+    assert (cells["requeued"], cells["deferred"]) == (["1,160", "", "danger"], "960")
+
+
+def test_one_message_at_hundreds_of_attempts_is_named() -> None:
+    figures = {"attempts_max": 398, "attempts_max_id": "0f" * 8, "deferred_count": 1}
+    reading = watched(lambda second: {"client_count": 1, "ready_count": 1, "message_count": 1} | figures)
+    assert title(reading) == "One message has been delivered 398 times and never finished."
+    assert "0f0f0f0f0f0f0f0f" in text(reading)
+    assert [chip.text for chip in page(reading).chips] == ["▲ 398 attempts"]
+
+
+def test_a_few_attempts_are_nothing_to_tell() -> None:
+    assert title(watched(lambda second: {"attempts_max": 6, "in_flight_count": 1, "client_count": 1})) == ""
+
+
+def test_consumers_that_end_nothing_are_told_and_no_more_are_asked_for() -> None:
+    held = {"depth": 50, "in_flight_count": 20, "client_count": 2, "ready_count": 20, "message_count": 70}
+    reading = watched(lambda second: held | {"oldest_ns": (START_S - 600) * 10**9})
+    assert title(reading) == "0 finished in the last minute: 2 consumers hold 20 messages and end none."
+    assert "dd consumers" not in text(reading)
+
+
+# States begin and end.
+
+
+def no_consumer_in(*seconds: int) -> Figures:
+    return lambda second: {
+        "depth": 5,
+        "client_count": 0 if second in seconds else 1,
+        "ready_count": 1,
+        "message_count": 5,
+    }
+
+
+def states_through(figures: Figures, seconds: int) -> str:
+    """A letter for each second: X while the page says that something is wrong."""
+    hub = Hub()
+    return "".join("X" if title(watched(figures, 1, hub, second)) else "." for second in range(seconds))
+
+
+def test_a_state_begins_after_it_was_seen_for_three_seconds_and_ends_three_after() -> None:
+    assert states_through(no_consumer_in(*range(2, 10)), 16) == ".....XXXXXXX...."
+
+
+def test_a_swing_around_a_limit_neither_begins_a_state_nor_ends_one() -> None:
+    assert "X" not in states_through(no_consumer_in(*range(0, 20, 2)), 20)
+    lasting = states_through(no_consumer_in(*range(10), *range(10, 30, 2)), 30)
+    assert lasting == "..." + "X" * 27
+
+
+def test_a_pause_is_told_at_once_and_so_is_its_end() -> None:
+    assert states_through(lambda second: {"paused": 2 <= second < 5}, 8) == "..XXX..."
+
+
+def test_time_is_the_snapshots_own_and_a_silence_begins_anew() -> None:
+    hub = Hub()
+    figures = no_consumer_in(*range(10_000))
+    watched(figures, 2, hub)
+    assert title(watched(figures, 1, hub, 60)) == "", "what was in between is not known"
+    assert title(watched(figures, 1, hub, 63)) != ""
+
+
+def test_a_clock_set_back_ends_no_state_and_keeps_none_for_ever() -> None:
+    hub = Hub()
+    watched(no_consumer_in(*range(10)), 10, hub)
+    assert title(watched(no_consumer_in(-3_600), 1, hub, -3_600)) != ""
+    assert title(watched(no_consumer_in(), 4, hub, -3_599)) == ""
+
+
+def test_the_banner_names_one_channel_while_ages_and_depths_swing() -> None:
+    hub = Hub()
+    named, orders = set(), set()
+    for second in range(60):
+        swing = [(second * 37 + index * 59) % 100 for index in range(4)]
+        channels = [
+            channel(
+                "orders",
+                f"c{index}",
+                depth=1_000 + swing[index],
+                message_count=1_000 + swing[index],
+                client_count=0,
+                oldest_ns=(START_S - 60 - 10 * swing[index]) * 10**9,
+            )
+            for index in range(4)
+        ]
+        hub.write(snapshot(topic("orders", *channels), second=START_S + second))
+        assert hub.reading is not None
+        screen = page(hub.reading, "overview")
+        if second >= 5:
+            assert screen.meaning is not None
+            named.add(screen.meaning.link)
+            orders.add(tuple(row.key for row in screen.tables["urgent"].rows))
+    assert (len(named), len(orders)) == (1, 1)
+
+
+def test_when_it_began_is_told() -> None:
+    # Seen for the first time at START_S, which is 15:06:40 UTC.
+    assert text(watched(no_consumer_in(*range(20)), 20)).endswith("Seen since 15:06:40 UTC.")
+
+
+# What an act moved is no flow.
+
+
+def growth_of(reading: Reading, name: str = "overview") -> str:
+    (row,) = page(reading, name).tables["urgent" if name == "overview" else "channels"].rows
+    return {column.name: cell for column, cell in row.cells}["growth"].text
+
+
+@pytest.mark.parametrize(("before", "after"), [(40_000, 0), (0, 40_000)])
+def test_a_channel_that_was_emptied_or_moved_back_neither_drains_nor_grows(before: int, after: int) -> None:
+    reading = watched(
+        lambda second: {"depth": before if second < 25 else after, "message_count": 40_000, "client_count": 1}, 30
+    )
+    assert (growth_of(reading), growth_of(reading, "topic")) == ("0/s", "0/s")
+    notes = {figure.name: figure.note.text for figure in page(reading).strip}
+    assert notes["depth"] == ("steady" if after else "no messages")
+    assert {figure.name: figure.note.text for figure in page(reading, "overview").strip}["waiting"] == notes["depth"]
+
+
+def test_what_flows_beside_an_act_is_still_a_trend() -> None:
+    """Ten a second come before it was emptied and after."""
+    reading = watched(
+        lambda second: {"depth": 10 * (second if second < 25 else second - 25), "message_count": 10 * second}, 31
+    )
+    assert growth_of(reading) == "+9.7/s", "but for the second of the act"
+
+
+def test_requeues_timeouts_and_deferrals_are_flow() -> None:
+    """What is deferred leaves the depth and is no act: it comes back."""
+    reading = watched(
+        lambda second: {"depth": 3_000 - 10 * second, "deferred_count": 10 * second, "message_count": 3_000}, 31
+    )
+    assert growth_of(reading) == "−10/s"
+
+
+def test_a_deleted_channel_takes_no_flow_with_it() -> None:
+    hub = Hub()
+    for second in range(10):
+        channels: list[ChannelStats] = [channel("orders", "kept", depth=5)]
+        if second < 7:
+            channels.append(channel("orders", "gone", depth=900))
+        hub.write(snapshot(topic("orders", *channels), second=START_S + second))
+    for key in (("orders", ""), TOTAL):
+        assert hub.rings[key].trend("waiting", 5) == 0
+        assert hub.rings[key].newest("waiting") == 5
+
+
+def test_an_emptied_topic_does_not_drain_and_one_that_passes_on_does() -> None:
+    def depths(passed: int) -> float | None:
+        hub = Hub()
+        for second in range(10):
+            depth = 1_000 if second < 7 else 0
+            billing = channel("orders", "billing", message_count=passed - (passed * depth) // 1_000)
+            hub.write(snapshot(topic("orders", billing, depth=depth, message_count=1_000), second=START_S + second))
+        return hub.rings["orders", ""].trend("depth", 5)
+
+    assert depths(passed=0) == 0
+    assert depths(passed=1_000) == -200

@@ -1,0 +1,282 @@
+"""What the screens say: figures as people read them, what is urgent, why a channel does not drain."""
+
+import orjson
+import pytest
+
+from admin_console.hub.hub import Hub, Reading
+from admin_console.screens.build import Request, build_screen
+from admin_console.screens.channel import IN_FLIGHT_MAX
+from admin_console.screens.channel import parts as channel_parts
+from admin_console.screens.diagnosis import channel_meaning
+from admin_console.screens.parts import SPARK_GAP, SparkCell
+from admin_console.screens.topics import PAGE_ROWS, parse_sort
+from admin_console.screens.vitals import all_diagnoses, chips_of, spark_letters
+from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ChannelStats, TopicStats
+from tests.support.pages.snapshots import START_S, channel, client, in_flight, snapshot, topic
+
+
+def reading_of(*topics: TopicStats, seconds: int = 1) -> Reading:
+    hub = Hub()
+    for index in range(seconds):
+        hub.write(snapshot(*topics, second=START_S + index))
+    assert hub.reading is not None
+    return hub.reading
+
+
+def growing(seconds: int = 90, timeouts: int = 0, finished: int = 0, **given: object) -> Reading:
+    """orders/billing for a minute and a half: twenty messages a second come, `finished` of them are finished."""
+    hub = Hub()
+    for index in range(seconds):
+        stats = channel(
+            "orders",
+            "billing",
+            depth=index * (20 - finished),
+            message_count=index * 20,
+            finish_count=index * finished,
+            timeout_count=index * timeouts,
+            oldest_ns=START_S * 1_000_000_000,
+            **given,
+        )
+        hub.write(snapshot(topic("orders", stats), second=START_S + index))
+    assert hub.reading is not None
+    return hub.reading
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "title"),
+    [
+        (None, "–", ""),
+        (0, "0", ""),
+        (9_999_999, "9,999,999", ""),
+        (12_345_678, "12.3 M", "12,345,678"),
+        (2_500_000_000, "2.5 G", "2,500,000,000"),
+        (-3, "−3", ""),
+    ],
+)
+def test_counts_are_full_to_ten_million_and_exact_beside(value: int | None, text: str, title: str) -> None:
+    assert (units.number(value), units.exact(value)) == (text, title)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0/s"), (5612, "5,612/s"), (12.4, "12/s"), (3.44, "3.4/s"), (0.05, "3/min"), (0.0001, "0/s")],
+)
+def test_rates_have_their_unit(value: float | None, text: str) -> None:
+    assert units.rate(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(412, "+412/s"), (-3, "−3/s"), (0, "0/s"), (None, "–")])
+def test_growth_is_signed(value: float | None, text: str) -> None:
+    assert units.growth(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.34, "340 ms"),
+        (2.5, "2.5 s"),
+        (12, "12 s"),
+        (842, "14m 02s"),
+        (3720, "1h 02m"),
+        (525600, "6d 02h"),
+    ],
+)
+def test_durations_have_two_units_at_most(value: float | None, text: str) -> None:
+    assert units.duration(value) == text
+
+
+def meaning_of(reading: Reading) -> str:
+    meaning = channel_meaning(all_diagnoses(reading)[0])
+    return meaning.title if meaning else ""
+
+
+def only(stats: ChannelStats, **topic_given: object) -> Reading:
+    return reading_of(topic("orders", stats, **topic_given), seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, ""),
+        ({"depth": 5, "paused": True}, "Paused: nothing is delivered."),
+        ({"depth": 5}, "Not draining: no consumer is connected."),
+        ({"depth": 5, "client_count": 2}, "Not draining: RDY is 0."),
+        ({"depth": 5, "client_count": 2, "ready_count": 10, "in_flight_count": 1}, ""),
+    ],
+)
+def test_why_a_channel_does_not_drain(given: dict[str, object], said: str) -> None:
+    assert meaning_of(only(channel("orders", "billing", **given))) == said
+
+
+def test_a_paused_topic_is_why_nothing_comes() -> None:
+    assert "topic orders is paused" in meaning_of(only(channel("orders", "billing"), paused=True))
+
+
+def test_a_channel_that_is_held_back_says_why() -> None:
+    reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
+    held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
+    meaning = channel_meaning(all_diagnoses(only(held))[0])
+    assert meaning is not None
+    assert meaning.title == "Held back: a limit of memory is reached."
+    assert meaning.text.startswith(f"{reason}.")
+
+
+def test_what_was_dropped_for_want_of_room_is_told() -> None:
+    dropped = channel("orders#ephemeral", "billing", dropped_count=12)
+    screen = channel_parts(
+        reading_of(topic("orders#ephemeral", dropped)), Role.VIEWER, "orders#ephemeral", "billing", None
+    )
+    assert "12 dropped for want of room" in screen["subtitle"]
+
+
+def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:
+    reading = growing(client_count=3, ready_count=100, in_flight_count=100, finished=10)
+    assert meaning_of(reading).startswith("Saturated")
+
+
+def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
+    reading = growing(client_count=3, ready_count=100, in_flight_count=10, finished=10)
+    assert meaning_of(reading).startswith("Falling behind")
+    assert all_diagnoses(reading)[0].tone == "danger"
+
+
+def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
+    clients = (client(1, timeout_count=99, in_flight_count=7), client(2, timeout_count=1))
+    reading = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
+    meaning = channel_meaning(all_diagnoses(reading)[0])
+    assert meaning is not None
+    assert meaning.title == "20 % of the messages handled in the last minute timed out."
+    assert "99 % of the timeouts are worker-1's, which holds 7 now" in meaning.text
+
+
+def test_a_few_timeouts_are_no_alarm() -> None:
+    hub = Hub()
+    for second, timeouts in ((START_S, 0), (START_S + 1, 2)):
+        stats = channel("orders", "billing", timeout_count=timeouts, client_count=1, ready_count=1)
+        hub.write(snapshot(topic("orders", stats), second=second))
+    assert hub.reading is not None
+    assert chips_of(all_diagnoses(hub.reading)[0]) == ()
+
+
+def test_most_urgent_first_and_paused_is_no_alarm() -> None:
+    reading = reading_of(
+        topic(
+            "orders",
+            channel("orders", "calm", client_count=1, ready_count=1),
+            channel("orders", "held", depth=900_000, paused=True),
+            channel("orders", "lonely", depth=3),
+        ),
+        seconds=10,
+    )
+    assert [each.vitals.channel_name for each in all_diagnoses(reading)] == ["lonely", "held", "calm"]
+    assert [each.tone for each in all_diagnoses(reading)] == ["warning", "held", ""]
+
+
+def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
+    reading = reading_of(topic("orders", channel("orders", "billing", in_flight_count=80)))
+
+    def said(length: int) -> str:
+        held = tuple(in_flight(f"{index:016}", 1) for index in range(length))
+        request = Request("channel", Role.VIEWER, topic="orders", channel="billing")
+        return build_screen(request, reading, in_flight=held).texts["in_flight_count"]
+
+    assert said(IN_FLIGHT_MAX) == f"the first {IN_FLIGHT_MAX} of 80"
+    assert said(IN_FLIGHT_MAX - 1) == "80", "the list came a moment later"
+
+
+def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
+    hub = Hub()
+    for index in range(30):
+        depth = index * 10 if index < 24 else 240 - (index - 24) * 20
+        stats = channel("orders", "billing", depth=depth, message_count=1_000, finish_count=1_000 - depth)
+        hub.write(snapshot(topic("orders", stats), second=START_S + index))
+    for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
+        screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.reading)
+        assert {each.name: each.note.text for each in screen.strip}[figure] == "▼ 20/s over 5 s"
+
+
+def test_sparkline_breaks_where_nothing_is_known() -> None:
+    assert spark_letters(None) == SPARK_GAP * 60
+    assert SparkCell("0z.z").path == "M0 23.0L39 1.0M118 1.0"
+
+
+def test_page_without_figures_shows_dashes_and_never_zero() -> None:
+    for page in ("overview", "topic", "channel"):
+        screen = build_screen(Request(page, Role.VIEWER, topic="t", channel="c"), None)
+        assert {figure.value.text for figure in screen.strip} == {"–"}, page
+        assert set(screen.points.values()) <= {None}
+
+
+def test_every_screen_is_a_frame_of_json() -> None:
+    reading = growing(client_count=1, ready_count=1, clients=(client(1),))
+    for page in ("overview", "topics", "topic", "channel"):
+        request = Request(page, Role.ADMIN, topic="orders", channel="billing")
+        screen = build_screen(request, reading, in_flight=(in_flight("0" * 16, 1),))
+        frame = orjson.loads(screen.frame())
+        assert frame["seq"] == reading.snapshot.sequence
+        for table in frame["tables"].values():
+            assert {len(cells) for cells in table["columns"].values()} == {len(table["keys"])}
+
+
+def test_frame_of_a_calm_page_stays_small() -> None:
+    """Fifty topics a second to every open page: what is not news is not said."""
+    reading = reading_of(*(topic(f"topic-{index:03}", channel(f"topic-{index:03}", "c")) for index in range(200)))
+    frame = build_screen(Request("topics", Role.ADMIN), reading).frame()
+    assert len(orjson.loads(frame)["tables"]["topics"]["keys"]) == PAGE_ROWS
+    assert len(frame) < 20_000
+
+
+def test_topics_are_searched_by_channel_too_and_cut_into_pages() -> None:
+    many = [topic(f"t{index:03}") for index in range(120)] + [topic("orders", channel("orders", "billing"))]
+    reading = reading_of(*many)
+
+    def keys(**asked: str) -> list[str]:
+        screen = build_screen(Request("topics", Role.ADMIN, **asked), reading)
+        return [row.key for row in screen.tables["topics"].rows]
+
+    assert keys(q="BILLING") == ["orders"]
+    assert keys(q="orders/bil") == ["orders"]
+    assert keys(q="no such") == []
+    assert keys(sort="name", number="3") == [f"t{index:03}" for index in range(99, 120)]
+    assert keys(sort="-name")[0] == "t119"
+    assert len(keys(sort="name", number="99")) == 21, "a page beyond the last is the last"
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("", ("urgency", True)),
+        ("depth", ("depth", False)),
+        ("-depth", ("depth", True)),
+        ("__class__", ("urgency", True)),
+    ],
+)
+def test_sort_is_a_column_or_urgency(asked: str, meant: tuple[str, bool]) -> None:
+    assert parse_sort(asked) == meant
+
+
+def test_buttons_say_why_a_viewer_may_not() -> None:
+    reading = reading_of(topic("orders", channel("orders", "billing")))
+    for role, href in ((Role.VIEWER, ""), (Role.OPERATOR, "/topics/orders/billing/~pause/")):
+        table = build_screen(Request("overview", role), reading).tables["urgent"]
+        action = {column.name: cell for column, cell in table.rows[0].cells}["action"]
+        assert action.href == href
+        assert ("operator" in action.title) == (role == Role.VIEWER)
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ([], "takes an object"),
+        ({"page": "users"}, "one of overview"),
+        ({"page": "topic", "topic": "x" * 131}, "at most 130"),
+        ({"page": "topic", "topic": 5}, "text of at most"),
+        ({"page": "topic", "role": "admin"}, "no field 'role'"),
+    ],
+)
+def test_a_subscription_that_no_page_sends_is_refused(asked: object, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Request.parse(asked, Role.VIEWER)

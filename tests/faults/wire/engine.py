@@ -1,0 +1,83 @@
+"""The engine as a process, with a door for what only the console can ask, and faults on purpose.
+
+python -m tests.faults.wire.engine [--mutant=NAME] [--flag=value …]
+"""
+
+import json
+import os
+import socket
+import socketserver
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from queue_engine.service.runner import EngineRunner
+from tests.faults.wire.mutants import MUTANTS
+from tests.support.processes import engine_process
+from tests.support.processes.server import ServerProcess
+
+MUTANT_FLAG = "--mutant="
+_ACT_TIMEOUT_S = 30.0
+
+
+class WireEngine(ServerProcess):
+    """Its acts are asked for on the port where a server has its console."""
+
+    def _command(self) -> list[str]:
+        return [
+            "-m",
+            "tests.faults.wire.engine",
+            f"--tcp-address=127.0.0.1:{self.tcp_port}",
+            f"--http-address=127.0.0.1:{self.http_port}",
+            f"--data-path={self.data_path}",
+        ]
+
+    def runs_on(self) -> bool:
+        """Whether it still runs a moment after its connections may have ended."""
+        for _ in range(100):
+            if not self.is_running:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def act(self, act: str, *names: str) -> None:
+        """`Engine.<act>` of these names, as the console would ask for it; returns when it is durable."""
+        with socket.create_connection(("127.0.0.1", self.console_port), timeout=_ACT_TIMEOUT_S) as client:
+            client.sendall(json.dumps([act, *names]).encode() + b"\n")
+            answer = client.makefile("rb").readline()
+        assert answer == b"done\n", f"{act} {names}: {answer!r}"
+
+
+class _Acts(socketserver.StreamRequestHandler):
+    runner: EngineRunner
+
+    def handle(self) -> None:
+        act, *names = json.loads(self.rfile.readline())
+        try:
+            self.runner.submit(act, *names).result(_ACT_TIMEOUT_S)
+            self.wfile.write(b"done\n")
+        except Exception as exc:
+            self.wfile.write(repr(exc).encode() + b"\n")
+
+
+def _open_door(runner: EngineRunner) -> None:
+    runner.on_death = lambda: os._exit(1)  # as `serve` does
+    handler: Any = type("Acts", (_Acts,), {"runner": runner})
+    door = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
+    door.daemon_threads = True
+    threading.Thread(target=door.serve_forever, daemon=True).start()
+    print(f"Console: listening on http://127.0.0.1:{door.server_address[1]}/", flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    for argument in arguments:
+        if argument.startswith(MUTANT_FLAG):
+            MUTANTS[argument.removeprefix(MUTANT_FLAG)](pytest.MonkeyPatch())
+    engine_process.main([one for one in arguments if not one.startswith(MUTANT_FLAG)], on_start=_open_door)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,300 @@
+"""The archive of a real engine by a real Spark: what is in it is what was published, whatever happened on the way."""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from pyspark.sql import SparkSession
+
+from queue_engine.pipeline.archive.archive import archive_once
+from queue_engine.pipeline.archive.manifest import ArchiveGap
+from queue_engine.pipeline.job.state import RUNNING, WAITING
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import OffsetBeyondEndError
+from tests.pipeline.archive_reading import (
+    archive_of,
+    archives,
+    bodies_of,
+    cursor_of,
+    data_files,
+    job,
+    named_files,
+    publish,
+    rows_of,
+    switch_on,
+)
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.running_engine import RunningEngine
+
+# The first of them starts Spark, which takes its time where the machine is busy.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+DATA = Path(__file__).resolve().parent.parent.parent / "data"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    """One engine for the tests that only publish and archive; each has its own topics and its own lake."""
+    with EngineProcess(tmp_path_factory.mktemp("engine"), options=["--storage=log"]) as engine:
+        yield engine
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    lake = Lake(str(tmp_path / "pipeline"))
+    with lake.lock():
+        yield lake
+
+
+def test_what_is_archived_is_what_was_published(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    rng = random.Random("archive")
+    lines = (DATA / "earthquakes.jsonl").read_bytes().splitlines()
+    published: dict[str, list[bytes]] = {f"equal-{number}": [] for number in range(5)}
+    for topic in published:
+        engine.http("POST", f"/topic/create?topic={topic}")
+        switch_on(engine, topic)
+    sizes = [0, 1, 200, 70_000, 1 << 20]
+    for _ in range(40):
+        topic = rng.choice(list(published))
+        bodies = [rng.choice(lines) for _ in range(rng.randint(1, 40))] + [rng.randbytes(rng.choice(sizes[1:]))]
+        publish(engine, topic, bodies)
+        published[topic] += bodies
+    one = job(spark, lake, engine)
+    count = archive_once(one.context, topics=set(published), step_rows=700)
+    assert count == sum(map(len, published.values()))
+    for topic, bodies in published.items():
+        manifest = archive_of(lake, topic)
+        table = rows_of(lake, manifest)
+        assert bodies_of(lake, manifest) == bodies
+        assert table.schema.names == ["offset", "published_at", "message_id", "key", "body", "replayed"]
+        first = manifest.id_base
+        assert sorted(table.column("message_id").to_pylist()) == [f"{first + n:016x}" for n in range(len(bodies))]
+        assert set(table.column("replayed").to_pylist()) == {False}
+        assert (manifest.begin_offset, manifest.next_offset, manifest.gaps) == (0, len(bodies), ())
+        assert cursor_of(engine, topic)["offset"] == len(bodies)
+    assert data_files(lake) == named_files(lake)
+    last = one.reports[-1]
+    assert (last.state, last.done, last.total, last.lag) == (WAITING, count, count, 0)
+    assert {report.state for report in one.reports[:-1]} == {RUNNING}
+    assert [report.done for report in one.reports] == sorted(report.done for report in one.reports)
+    assert len({report.done for report in one.reports}) > 2
+    # Nothing new: no second row, and Spark is left alone.
+    idle = job(None, lake, engine)
+    assert archive_once(idle.context, topics=set(published)) == 0
+    assert idle.reports == []
+
+
+def test_it_goes_on_where_it_was_and_leaves_the_leases_to_nobody(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    publish(engine, "goes-on", [b"a", b"b"])
+    switch_on(engine, "goes-on", start="end")
+    publish(engine, "goes-on", [b"c", b"d"])
+    assert archive_once(job(spark, lake, engine).context, topics=["goes-on"]) == 2
+    publish(engine, "goes-on", [b"e"])
+    assert archive_once(job(spark, lake, engine).context, topics=["goes-on"]) == 1
+    manifest = archive_of(lake, "goes-on")
+    assert bodies_of(lake, manifest) == [b"c", b"d", b"e"]
+    assert (manifest.begin_offset, manifest.next_offset) == (2, 5)
+    assert all(path.stat().st_size < 5 for path in engine.data_path.rglob("leases.json"))
+
+
+def test_a_kill_of_the_engine_makes_no_steps_and_no_progress_of_its_own(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    with RunningEngine(before) as engine:
+        publish(engine, "killed", [b"a"] * 100)
+        switch_on(engine, "killed")
+        shutil.copytree(before, after)  # what a kill would leave at this moment
+    with RunningEngine(after) as engine:
+        publish(engine, "killed", [b"b"] * 100)
+        one = job(spark, lake, engine)
+        assert archive_once(one.context, topics=["killed"], step_rows=150) == 200
+    manifest = archive_of(lake, "killed")
+    assert bodies_of(lake, manifest) == [b"a"] * 100 + [b"b"] * 100
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps] == [(100, 1 << 20, "absent")]
+    assert manifest.step == 2
+    assert [(told.done, told.total, told.lag) for told in one.reports] == [
+        (0, 200, 200),
+        (150, 200, 50),
+        (200, 200, 0),
+        (200, 200, 0),
+    ]
+
+
+def test_large_messages_of_another_topic_between_them_do_not_cut_its_steps(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    for topic in ("between-small", "between-large"):
+        engine.http("POST", f"/topic/create?topic={topic}")
+        switch_on(engine, topic)
+    for _ in range(10):
+        publish(engine, "between-small", [b"s" * 100] * 100)
+        publish(engine, "between-large", [b"l" * 100_000] * 3)
+    one = job(spark, lake, engine)
+    topics = {"between-small", "between-large"}
+    assert archive_once(one.context, topics=topics, step_bytes=1 << 20) == 1_030
+    assert archive_of(lake, "between-small").step == 1
+    # Ten of its messages are a mebibyte.
+    assert archive_of(lake, "between-large").step == 3
+
+
+def test_a_topic_without_the_switch_is_not_archived(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    publish(engine, "not-switched", [b"a"])
+    engine.http("POST", "/cursor/create?topic=not-switched&cursor=another")
+    assert archive_once(job(None, lake, engine).context, topics=["not-switched"]) == 0
+    assert archives(lake) == []
+
+
+def test_a_diskqueue_topic_is_refused_by_name(engine: EngineProcess) -> None:
+    engine.http("POST", "/topic/create?topic=on-disk&storage=diskqueue")
+    with pytest.raises(HTTPError) as refused:
+        switch_on(engine, "on-disk")
+    told = json.loads(refused.value.read())
+    assert told["message"] == "INVALID_STORAGE"
+    assert "on-disk" in told["detail"]
+    assert "diskqueue" in told["detail"]
+
+
+def test_a_time_when_it_was_switched_off_is_a_gap(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    switch = "/cursor/{}?topic=off-and-on&cursor=archive"
+    publish(engine, "off-and-on", [b"a", b"b"])
+    switch_on(engine, "off-and-on")
+    archive_once(job(spark, lake, engine).context, topics=["off-and-on"])
+    engine.http("POST", switch.format("delete"))
+    publish(engine, "off-and-on", [b"c"] * 3)
+    switch_on(engine, "off-and-on", start="end")
+    publish(engine, "off-and-on", [b"d"])
+    archive_once(job(spark, lake, engine).context, topics=["off-and-on"])
+    manifest = archive_of(lake, "off-and-on")
+    assert bodies_of(lake, manifest) == [b"a", b"b", b"d"]
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps] == [(2, 5, "off")]
+
+
+def test_a_cursor_that_fell_behind_its_manifest_is_moved_up(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    # As after a kill between manifest and cursor: the cursor is put back by making it anew.
+    publish(engine, "behind", [b"a", b"b", b"c"])
+    switch_on(engine, "behind")
+    archive_once(job(spark, lake, engine).context, topics=["behind"])
+    engine.http("POST", "/cursor/delete?topic=behind&cursor=archive")
+    engine.http("POST", "/cursor/create?topic=behind&cursor=archive&start_offset=1")
+    assert archive_once(job(None, lake, engine).context, topics=["behind"]) == 0
+    assert cursor_of(engine, "behind")["offset"] == 3
+    assert bodies_of(lake, archive_of(lake, "behind")) == [b"a", b"b", b"c"]
+
+
+def test_a_topic_made_anew_has_an_archive_of_its_own(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    publish(engine, "anew", [b"old"] * 3)
+    switch_on(engine, "anew")
+    archive_once(job(spark, lake, engine).context, topics=["anew"])
+    engine.http("POST", "/topic/delete?topic=anew")
+    publish(engine, "anew", [b"new"] * 2)
+    switch_on(engine, "anew")
+    archive_once(job(spark, lake, engine).context, topics=["anew"])
+    old, new = sorted(archives(lake, "anew"), key=lambda one: one.number)
+    assert bodies_of(lake, old) == [b"old"] * 3
+    assert bodies_of(lake, new) == [b"new"] * 2
+    assert old.closed_ms is not None
+    assert new.closed_ms is None
+
+
+def test_a_topic_made_anew_in_mid_archive_is_not_mixed(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    for _ in range(4):
+        publish(engine, "mid", [b"old"] * 100)
+    switch_on(engine, "mid")
+    one = job(spark, lake, engine)
+    done = []
+
+    def anew_after_the_first_step(_: object) -> None:
+        if not done and archives(lake, "mid"):
+            done.append(True)
+            engine.http("POST", "/topic/delete?topic=mid")
+            publish(engine, "mid", [b"new"] * 50)
+            switch_on(engine, "mid")
+
+    object.__setattr__(one.context, "report", anew_after_the_first_step)
+    assert archive_once(one.context, topics=["mid"], step_rows=100) == 150
+    old, new = sorted(archives(lake, "mid"), key=lambda each: each.number)
+    assert bodies_of(lake, old) == [b"old"] * 100
+    assert bodies_of(lake, new) == [b"new"] * 50
+    assert old.closed_ms is not None
+    assert data_files(lake) == named_files(lake)
+
+
+def test_a_topic_that_fails_does_not_keep_others_from_their_turn(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    publish(engine, "fails", [b"a"] * 3)
+    publish(engine, "goes", [b"b"] * 3)
+    for topic in ("fails", "goes"):
+        switch_on(engine, topic)
+        archive_once(job(spark, lake, engine).context, topics=[topic])
+    # An archive that is ahead of its log: as when the log's disk was put back to an older state.
+    ahead = archive_of(lake, "fails").with_gap(50, "absent", 0)
+    path = f"{ahead.folder}/manifest.json"
+    content = lake.read_manifest(path)
+    assert content is not None
+    gap = ArchiveGap(3, 50, "absent", 0)
+    lake.write_manifest(path, content | {"next_offset": 50, "gaps": [{**{k: getattr(gap, k) for k in gap.__slots__}}]})
+    publish(engine, "fails", [b"a"])
+    publish(engine, "goes", [b"b"])
+    with pytest.raises(OffsetBeyondEndError, match="fails is archived up to offset 50, and its log ends at 4"):
+        archive_once(job(spark, lake, engine).context, topics=["fails", "goes"])
+    assert bodies_of(lake, archive_of(lake, "goes")) == [b"b"] * 4
+
+
+def test_what_is_damaged_in_the_log_is_a_gap_and_costs_nothing_else(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    bodies = [b"damage-%03d-" % number + bytes([65 + number % 26]) * 50 for number in range(100)]
+    publish(engine, "damaged", bodies[:60])
+    publish(engine, "damaged", bodies[60:])
+    switch_on(engine, "damaged")
+    _damage(engine.data_path, bodies[7])
+    _damage(engine.data_path, bodies[8])
+    _damage(engine.data_path, bodies[70])
+    assert archive_once(job(spark, lake, engine).context, topics=["damaged"]) == 97
+    manifest = archive_of(lake, "damaged")
+    assert bodies_of(lake, manifest) == [one for number, one in enumerate(bodies) if number not in (7, 8, 70)]
+    gaps = [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps]
+    assert gaps == [(7, 9, "damaged"), (70, 71, "damaged")]
+    assert manifest.damaged_count == 3
+    assert cursor_of(engine, "damaged")["offset"] == 100
+
+
+def _damage(data_path: Path, body: bytes) -> None:
+    """Change one byte of a body where the log has it."""
+    for path in sorted(data_path.rglob("*")):
+        at = path.read_bytes().find(body) if path.is_file() and "segments" in path.parts else -1
+        if at >= 0:
+            with path.open("r+b") as segment:
+                segment.seek(at + len(body) // 2)
+                segment.write(b"!")
+            return
+    raise AssertionError(f"{body!r} is nowhere in the log")
+
+
+def test_asked_to_stop_it_ends_between_steps_and_goes_on_later(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    for number in range(4):
+        publish(engine, "stops", [b"%d" % number] * 10)
+    switch_on(engine, "stops")
+    one = job(spark, lake, engine)
+
+    def stop_after_the_first_step(_: object) -> None:
+        if archives(lake, "stops"):
+            one.context.stop.set()
+
+    object.__setattr__(one.context, "report", stop_after_the_first_step)
+    assert archive_once(one.context, topics=["stops"], step_rows=10) == 10
+    assert cursor_of(engine, "stops")["offset"] == 10
+    assert archive_once(job(spark, lake, engine).context, topics=["stops"], step_rows=10) == 30
+    assert bodies_of(lake, archive_of(lake, "stops")) == [b"%d" % number for number in range(4) for _ in range(10)]

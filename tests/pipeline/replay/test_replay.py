@@ -1,0 +1,336 @@
+"""Replays from a real archive into a real engine: what was chosen comes again, each message once, and is told apart."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from queue_engine.pipeline.archive.archive import archive_once
+from queue_engine.pipeline.job.state import DONE, WAITING
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.plan import STEP_BYTES_MAX, read_plan, read_progress
+from queue_engine.pipeline.replay.replay import ReplayRequest, plan_replay, run_replay
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.vocabulary.errors import (
+    ExpressionError,
+    NotALogTopicError,
+    PipelineError,
+    TopicReplacedError,
+)
+from tests.pipeline.archive_reading import archive_of, bodies_of, job, publish, published, rows_of, switch_on
+from tests.pipeline.expression.test_expressions import HOSTILE
+from tests.support.processes.engine_process import EngineProcess
+
+# The first of them starts Spark, which takes its time where the machine is busy.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+COUNT = 5_000
+KEYS = [b"", b"eu", b"us"]
+
+
+def body(number: int) -> bytes:
+    return orjson.dumps({"n": number, "half": number / 2, "kind": ["a", "b", "c"][number % 3]})
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    with EngineProcess(tmp_path_factory.mktemp("engine"), options=["--storage=log"]) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, engine: EngineProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """With an archive of COUNT messages in several files."""
+    client = LogClient(f"http://127.0.0.1:{engine.http_port}")
+    rng = random.Random("replay")
+    number = batch = 0
+    while number < COUNT:
+        count = min(rng.randint(1, 200), COUNT - number)
+        numbers = range(number, number + count)
+        keys = [KEYS[one % 3] for one in numbers]
+        # A key of zeros is none.
+        batch_key = (batch + 1).to_bytes(16, "big")
+        client.write("orders", [body(one) for one in numbers], batch_key=batch_key, keys=keys)
+        number += count
+        batch += 1
+    switch_on(engine, "orders")
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    with lake.lock():
+        assert archive_once(job(spark, lake, engine).context, topics=["orders"], step_rows=2_000) == COUNT
+        yield lake
+
+
+def request(name: str, **changes: Any) -> ReplayRequest:
+    return ReplayRequest(**({"replay_id": name, "topic": "orders", "target": f"target-{name}"} | changes))
+
+
+def test_the_dry_run_tells_everything_and_publishes_nothing(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    for channel in ("billing", "audit"):
+        engine.http("POST", "/topic/create?topic=target-dry")
+        engine.http("POST", f"/channel/create?topic=target-dry&channel={channel}")
+    one = job(spark, lake, engine)
+    plan = plan_replay(one.context, request("dry", expression="body.kind = 'a' and body.n < 3000"))
+    chosen = [body(n) for n in range(0, 3000, 3)]
+    assert (plan.count, plan.body_bytes) == (len(chosen), sum(map(len, chosen)))
+    assert plan.channels == ("audit", "billing")
+    assert sum(count for _, count in plan.files) == plan.count
+    assert all(count for _, count in plan.files)
+    assert {path for path, _ in plan.files} < {
+        f"{archive_of(lake, 'orders').folder}/{f.path}" for f in archive_of(lake, "orders").files
+    }
+    assert plan.target_number == one.context.engine.topic("target-dry").number
+    assert all(step.count <= 1000 for step in plan.steps)
+    assert len({plan.key_of(step) for step in plan.steps}) == len(plan.steps)
+    assert read_plan(lake, "dry") == plan
+    told = lake.read_manifest("replays/dry/plan.json")
+    assert told is not None
+    assert (told["count"], told["channels"], len(told["files"])) == (1000, ["audit", "billing"], len(plan.files))
+    assert published(engine, "target-dry", is_replayed=True) == []
+    assert read_progress(lake, "dry") is None
+
+
+def test_all_come_again_in_order_with_their_keys_and_flagged(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("all"))
+    assert run_replay(one.context, "all") == COUNT
+    assert published(engine, "target-all", is_replayed=True) == [body(n) for n in range(COUNT)]
+    last = one.reports[-1]
+    assert (last.job, last.state, last.done, last.total, last.lag) == ("replay-all", DONE, COUNT, COUNT, 0)
+    # It is done: once more is not twice.
+    assert run_replay(one.context, "all") == COUNT
+    assert len(published(engine, "target-all", is_replayed=True)) == COUNT
+    # Flagged: an archive leaves them out, and one that was asked to take them has the keys, too.
+    switch_on(engine, "target-all")
+    publish(engine, "target-all", [b"new"])
+    assert archive_once(one.context, topics=["target-all"]) == 1
+    manifest = archive_of(lake, "target-all")
+    assert bodies_of(lake, manifest) == [b"new"]
+    assert (manifest.replayed_skipped, manifest.next_offset) == (COUNT, COUNT + 1)
+
+
+def test_they_are_archived_again_when_asked_for(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("asked", expression="body.n < 30"))
+    run_replay(one.context, "asked")
+    switch_on(engine, "target-asked")
+    assert archive_once(one.context, topics=["target-asked"], include_replayed=["target-asked"]) == 30
+    manifest = archive_of(lake, "target-asked")
+    table = rows_of(lake, manifest)
+    assert [key or b"" for key in table.column("key").to_pylist()] == [KEYS[n % 3] for n in range(30)]
+    assert sum(file.replayed_rows for file in manifest.files) == 30
+    # And can be told apart in the next replay.
+    again = request("again", topic="target-asked", expression="not replayed")
+    assert plan_replay(one.context, again).count == 0
+    assert run_replay(one.context, "again") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "chosen"),
+    [
+        ("key", {"key": "eu"}, lambda n: n % 3 == 1),
+        (
+            "both",
+            {"key": "us", "expression": "body.half >= 1000 and offset < 4000"},
+            lambda n: n % 3 == 2 and 2000 <= n < 4000,
+        ),
+        ("few", {"expression": "offset in (0, 1999, 2000, 4999)"}, lambda n: n in (0, 1999, 2000, 4999)),
+        ("none", {"expression": "body.n < 0"}, lambda n: False),
+        (
+            "topic",
+            {"expression": "topic = 'orders' and key is null and body.n < 100"},
+            lambda n: n % 3 == 0 and n < 100,
+        ),
+    ],
+)
+def test_what_is_chosen_comes_and_nothing_else(
+    spark: SparkSession, engine: EngineProcess, lake: Lake, name: str, changes: dict[str, Any], chosen: Any
+) -> None:
+    one = job(spark, lake, engine)
+    expected = [body(n) for n in range(COUNT) if chosen(n)]
+    assert plan_replay(one.context, request(name, **changes)).count == len(expected)
+    assert run_replay(one.context, name) == len(expected)
+    assert published(engine, f"target-{name}", is_replayed=True) == expected
+
+
+def test_a_time_range_takes_what_was_published_in_it(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    times = rows_of(lake, archive_of(lake, "orders")).sort_by("offset").column("published_at").to_pylist()
+    ms = [int(time.timestamp() * 1000) for time in times]
+    start, end = ms[COUNT // 4], ms[COUNT // 2]
+    expected = [body(n) for n in range(COUNT) if start <= ms[n] < end]
+    assert 0 < len(expected) < COUNT
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("time", start_time_ms=start, end_time_ms=end))
+    run_replay(one.context, "time")
+    assert published(engine, "target-time", is_replayed=True) == expected
+
+
+def test_cancelled_and_resumed_at_other_rates_nothing_is_twice_or_skipped(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("stops", rate_per_s=100_000, expression="body.n < 3000"))
+    sent = 0
+    for rate in (200_000, 50_000, None):
+        one = job(spark, lake, engine)
+        steps = []
+
+        def stop_after_two(state: Any, one: Any = one, steps: list[int] = steps) -> None:
+            steps.append(state.done)
+            if len(steps) == 3:
+                one.context.stop.set()
+
+        object.__setattr__(one.context, "report", stop_after_two)
+        before, sent = sent, run_replay(one.context, "stops", rate_per_s=rate)
+        assert sent > before or sent == 3000
+        progress = read_progress(lake, "stops")
+        assert progress is not None
+        assert progress.sent == sent
+    last = job(spark, lake, engine)
+    assert run_replay(last.context, "stops") == 3000
+    assert published(engine, "target-stops", is_replayed=True) == [body(n) for n in range(3000)]
+
+
+def test_what_was_sent_and_not_written_down_is_recognized(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("lost", expression="body.n < 2500"))
+    run_replay(one.context, "lost")
+    # As a kill leaves it that comes before progress is written.
+    progress = lake.read_manifest("replays/lost/progress.json")
+    assert progress is not None
+    lake.write_manifest("replays/lost/progress.json", progress | {"next_step": 1, "sent": 7, "is_done": False})
+    run_replay(one.context, "lost")
+    assert published(engine, "target-lost", is_replayed=True) == [body(n) for n in range(2500)]
+    told = read_progress(lake, "lost")
+    assert told is not None
+    assert told.known > 0
+
+
+def test_a_target_made_anew_stops_it(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    engine.http("POST", "/topic/create?topic=target-anew")
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("anew"))
+
+    def anew(state: Any) -> None:
+        if state.done and one.context.engine.topic("target-anew").end_offset:
+            engine.http("POST", "/topic/delete?topic=target-anew")
+            engine.http("POST", "/topic/create?topic=target-anew")
+
+    object.__setattr__(one.context, "report", anew)
+    with pytest.raises(TopicReplacedError, match="target-anew"):
+        run_replay(one.context, "anew")
+    with pytest.raises(TopicReplacedError, match="the replay anew goes to the topic target-anew with the number"):
+        run_replay(job(spark, lake, engine).context, "anew")
+    assert published(engine, "target-anew", is_replayed=True) == []
+
+
+def test_a_target_made_anew_between_plan_and_run_stops_it(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    engine.http("POST", "/topic/create?topic=target-between")
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("between"))
+    engine.http("POST", "/topic/delete?topic=target-between")
+    engine.http("POST", "/topic/create?topic=target-between")
+    with pytest.raises(TopicReplacedError):
+        run_replay(one.context, "between")
+    assert published(engine, "target-between", is_replayed=True) == []
+
+
+def test_a_diskqueue_target_is_refused_by_name(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    engine.http("POST", "/topic/create?topic=target-disk&storage=diskqueue")
+    with pytest.raises(NotALogTopicError, match="target-disk"):
+        plan_replay(job(spark, lake, engine).context, request("disk"))
+    assert read_plan(lake, "disk") is None
+
+
+@pytest.mark.parametrize("text", HOSTILE[1:], ids=range(1, len(HOSTILE)))
+def test_no_hostile_expression_gets_to_spark(engine: EngineProcess, lake: Lake, text: str) -> None:
+    # Without a session: whoever asked it for anything would fail otherwise.
+    with pytest.raises(ExpressionError):
+        plan_replay(job(None, lake, engine).context, request("hostile", expression=text))
+    assert read_plan(lake, "hostile") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"replay_id": "../x"},
+        {"replay_id": ""},
+        {"topic": "../../etc"},
+        {"target": "a/b"},
+        {"topic": "never-archived"},
+        {"number": 99},
+        {"start_time_ms": 5, "end_time_ms": 5},
+        {"start_time_ms": -1},
+        {"rate_per_s": 0},
+        {"rate_per_s": 2.5},
+        {"key": 5},
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(engine: EngineProcess, lake: Lake, changes: dict[str, Any]) -> None:
+    with pytest.raises(PipelineError):
+        plan_replay(job(None, lake, engine).context, request("senseless", **changes))
+
+
+def test_a_plan_is_not_changed_once_it_has_begun(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("fixed", expression="offset < 10"))
+    plan_replay(one.context, request("fixed", expression="offset < 5"))
+    assert run_replay(one.context, "fixed") == 5
+    with pytest.raises(PipelineError, match="has begun"):
+        plan_replay(one.context, request("fixed"))
+    with pytest.raises(PipelineError, match="the replay unplanned has no plan"):
+        run_replay(one.context, "unplanned")
+
+
+def test_rows_that_are_not_what_was_planned_are_not_published(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    one = job(spark, lake, engine)
+    plan_replay(one.context, request("differs", expression="offset < 10"))
+    told = lake.read_manifest("replays/differs/plan.json")
+    assert told is not None
+    told["steps"][0][3] += 1
+    lake.write_manifest("replays/differs/plan.json", told)
+    with pytest.raises(PipelineError, match="plan another one"):
+        run_replay(one.context, "differs")
+    assert published(engine, "target-differs", is_replayed=True) == []
+
+
+def test_large_messages_make_small_steps(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    large = [bytes([number]) * (1 << 20) for number in range(7)]
+    for one_body in large:
+        publish(engine, "large", [one_body])
+    switch_on(engine, "large")
+    one = job(spark, lake, engine)
+    archive_once(one.context, topics=["large"])
+    plan = plan_replay(one.context, request("large", topic="large"))
+    assert max(step.bytes for step in plan.steps) <= STEP_BYTES_MAX
+    assert run_replay(one.context, "large") == 7
+    manifest_before = archive_of(lake, "large")
+    assert bodies_of(lake, manifest_before) == large
+    switch_on(engine, "target-large")
+    archive_once(one.context, topics=["target-large"], include_replayed=["target-large"])
+    assert bodies_of(lake, archive_of(lake, "target-large")) == large
+
+
+def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    one = job(spark, lake, engine)
+    plan = plan_replay(one.context, request("slow", expression="offset < 40", rate_per_s=10))
+    assert [step.count for step in plan.steps] == [10] * 4
+    waits: list[float] = []
+    one.context.stop.wait = lambda timeout=None: waits.append(timeout or 0) or len(waits) > 2 or False  # type: ignore[method-assign]
+    real_is_set = one.context.stop.is_set
+    one.context.stop.is_set = lambda: len(waits) > 2 or real_is_set()  # type: ignore[method-assign]
+    assert run_replay(one.context, "slow") == 10
+    assert all(0 < wait <= 1 for wait in waits)
+    assert one.reports[-1].state == WAITING

@@ -1,0 +1,216 @@
+"""The worker beside the server, for real: started when there is work, alone on its lake, gone with its server."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_engine.pipeline.job.requests import has_requests, put_request
+from queue_engine.pipeline.job.state import read_states
+from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.pipeline.worker.log import BYTES_MAX
+from queue_engine.pipeline.worker.state import read_worker_state
+from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
+from tests.support.waiting import wait_for
+
+GONE_WITHIN_S = 5.0
+START_TIMEOUT_S = 200.0  # beside whatever else this machine does
+NICE = 2
+TOKEN = "not-for-everybody-to-read"
+DJANGO_SECRET = "nor-is-this"
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def group(leader_pid: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    return [pid for pid, state, pgrp, _ in processes() if pgrp == leader_pid and state != "Z"]
+
+
+def session(leader_pid: int) -> list[int]:
+    """All that a worker has started: Spark's Python processes are in groups of their own."""
+    return [pid for pid, state, _, leader in processes() if leader == leader_pid and state != "Z"]
+
+
+def processes() -> Iterator[tuple[int, str, int, int]]:
+    """Process, state, group and session of each."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, _, pgrp, leader = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:4]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield int(entry), state, int(pgrp), int(leader)
+
+
+def archive_a_message(server: ServerProcess) -> None:
+    """Publish one that is archived, which the worker can do only with the token, and wait until it is."""
+    for path in ("/topic/create?topic=orders", "/cursor/create?topic=orders&cursor=archive", "/pub?topic=orders"):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.http_port}{path}", data=b"first", method="POST", headers=headers
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def is_archived() -> bool:
+        return all(cursor["depth"] == 0 for cursor in server.topic_stats("orders")["cursors"])
+
+    assert not is_archived()
+    wait_for("the message in the archive", is_archived, timeout_s=START_TIMEOUT_S, every_s=0.1)
+
+
+def java_of(worker_pid: int) -> int:
+    return next(pid for pid in group(worker_pid) if "java" in os.readlink(f"/proc/{pid}/exe"))
+
+
+def autogroup_nice(pid: int) -> int | None:
+    """The priority of a process's session, beside which its own counts only within; None where sessions have none."""
+    try:
+        words = Path(f"/proc/{pid}/autogroup").read_text().split()
+    except OSError:
+        return None
+    # Nothing is told of a process whose control group has a share of its own.
+    return int(words[-1]) if words else None
+
+
+def ready_worker(lake: Path, *, other_than: int = 0) -> int:
+    """The pid of the worker that holds the lake, once it is ready."""
+
+    def look() -> int:
+        holder, said = holder_of(str(lake)), read_worker_state(lake)
+        is_ready = holder and said and said.pid == holder.pid != other_than and said.state == "ready"
+        return holder.pid if is_ready and holder else 0
+
+    return wait_for("a worker that is ready", look, timeout_s=START_TIMEOUT_S, every_s=0.1)
+
+
+def wait_until_gone(worker_pid: int, since_s: float) -> None:
+    wait_for("its processes to be gone", lambda: not group(worker_pid), timeout_s=GONE_WITHIN_S + 2, every_s=0.05)
+    assert time.monotonic() - since_s <= GONE_WITHIN_S
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "pipeline"
+
+
+@pytest.mark.timeout(500)
+def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigterm(tmp_path: Path, lake: Path) -> None:
+    classes = lake / "scratch" / "classes"
+    classes.mkdir(parents=True)
+    (classes / "of-an-earlier-version.jsa").write_bytes(b"Java's classes")
+    environment = {
+        "PENSTOCK_HTTP_TOKEN": TOKEN,
+        "DJANGO_SECRET_KEY": DJANGO_SECRET,
+        "PENSTOCK_WORKER_MEMORY_BYTES": str(768 << 20),
+    }
+    options = ["--storage=log", f"--worker-nice={NICE}"]
+    with ServerProcess(tmp_path / "data", options=options, environment=environment) as server:
+        put_request(lake, "start_job", job="compact")
+        first = ready_worker(lake)
+        assert not classes.exists(), "no version uses it any more"
+        wait_for("the request to be taken", lambda: not has_requests(lake))
+        assert os.getpriority(os.PRIO_PROCESS, first) == NICE
+        assert os.getpriority(os.PRIO_PROCESS, java_of(first)) == NICE
+        assert autogroup_nice(java_of(first)) in (NICE, None)
+        assert autogroup_nice(server.pid) in (0, None)
+        assert b"-Xmx768m" in Path(f"/proc/{java_of(first)}/cmdline").read_bytes()
+
+        archive_a_message(server)
+        pids = session(first)
+        assert len(pids) > len(group(first)), "Spark's Python processes run, too"
+        for pid in pids:
+            for name in ("cmdline", "environ"):
+                shown = Path(f"/proc/{pid}/{name}").read_bytes()
+                assert not [text for text in (TOKEN, DJANGO_SECRET, ADMIN_PASSWORD) if text.encode() in shown]
+
+        second = subprocess.run(
+            [sys.executable, "-m", "queue_engine.pipeline.worker.worker", f"--data-path={tmp_path / 'data'}"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert second.returncode == 3
+        assert f"is held by pid {first} on" in second.stderr
+
+        os.kill(first, signal.SIGKILL)
+        again = ready_worker(lake, other_than=first)
+        assert group(first) == []
+        assert "the pipeline's worker ended: it was ended by SIGKILL; next start in 1 s" in server.log
+        java = java_of(again)
+        asked_s = time.monotonic()
+        server.stop()
+        assert group(again) == []
+        wait_for("Java to be gone", lambda: not Path(f"/proc/{java}").exists(), timeout_s=GONE_WITHIN_S)
+        assert time.monotonic() - asked_s <= GONE_WITHIN_S
+    assert holder_of(str(lake)) is None
+    said = read_worker_state(lake)
+    assert said is not None
+    assert said.state == "ended", "it ended in order, and was not killed"
+    assert {state.state for state in read_states(lake).by_name.values()} <= {"waiting", "failed"}
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_server_takes_its_worker_with_it_though_java_hangs(tmp_path: Path, lake: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    server.start()
+    try:
+        put_request(lake, "start_job", job="compact")
+        worker = ready_worker(lake)
+        os.kill(java_of(worker), signal.SIGSTOP)
+    finally:
+        killed_s = time.monotonic()
+        server.kill9()
+    wait_until_gone(worker, killed_s)
+    wait_for("the lake to be free", lambda: holder_of(str(lake)) is None)
+
+
+@pytest.mark.timeout(250)
+def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: Path) -> None:
+    server = ServerProcess(tmp_path / "data")
+    server.start()
+    try:
+        put_request(lake, "start_job", job="compact")
+        worker = wait_for("the worker", lambda: holder_of(str(lake)), timeout_s=START_TIMEOUT_S).pid
+        wait_for("its java", lambda: len(group(worker)) > 1, timeout_s=START_TIMEOUT_S)
+    finally:
+        killed_s = time.monotonic()
+        server.kill9()
+    wait_until_gone(worker, killed_s)
+
+
+@pytest.mark.timeout(60)
+def test_no_pipeline_means_no_worker(tmp_path: Path, lake: Path) -> None:
+    put_request(lake, "start_job", job="compact")
+    with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:
+        wait_for("three looks for work, had there been any", lambda: time.monotonic() > started_s(server) + 6)
+        assert holder_of(str(lake)) is None
+        assert has_requests(lake)
+
+
+def started_s(server: ServerProcess) -> float:
+    """When the server's process was started, by time.monotonic."""
+    ticks = int(Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log import WorkerLog\n"
+        "log = WorkerLog(Path(sys.argv[1]))\n"
+        "for _ in range(6): os.write(2, b'x' * 999_999 + b'\\n')\n"
+        "log.keep_small(); print('after', flush=True)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True, timeout=30)
+    assert (tmp_path / "worker.log").read_text() == "after\n"
+    assert BYTES_MAX < (tmp_path / "worker.log.1").stat().st_size <= 6_000_000

@@ -1,0 +1,57 @@
+"""kill -9 of the server in the middle of an archive, started again: one worker, every row once."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_engine.pipeline.archive.manifest import list_archives
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.lake_lock import holder_of
+from tests.pipeline.archive_reading import archive_of, bodies_of, cursor_of, data_files, named_files, publish, switch_on
+from tests.pipeline.worker.test_process import START_TIMEOUT_S, group, ready_worker
+from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
+
+MESSAGES = 150_000
+BATCH = 1_000
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def is_staged(lake: Lake) -> bool:
+    return any(Path(lake.within("staging")).rglob("*.parquet"))
+
+
+@pytest.mark.timeout(900)
+def test_a_server_killed_in_mid_archive_goes_on_with_one_worker_and_every_row_once(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "data" / "pipeline"))
+    bodies = [b"%d " % number + b"x" * 180 for number in range(MESSAGES)]
+    server = ServerProcess(tmp_path / "data", options=["--storage=log", "--samples-interval=0ms"])
+    server.start()
+    try:
+        for first in range(0, MESSAGES, BATCH):
+            publish(server, "orders", bodies[first : first + BATCH])
+        switch_on(server, "orders")
+        # Rows are on their way to the lake, and none counts yet.
+        wait_for("rows in staging", lambda: is_staged(lake), timeout_s=START_TIMEOUT_S, every_s=0.002)
+        holder = holder_of(lake.path)
+        assert holder is not None
+    finally:
+        server.kill9()
+    wait_for("the worker to be gone", lambda: not group(holder.pid), timeout_s=10)
+    assert [one.next_offset for one in list_archives(lake, "orders")] in ([], [0])
+
+    with server:
+        worker = ready_worker(Path(lake.path))
+        wait_for(
+            "all to be archived",
+            lambda: cursor_of(server, "orders")["offset"] == MESSAGES,
+            timeout_s=START_TIMEOUT_S,
+            every_s=0.2,
+        )
+        now = holder_of(lake.path)
+        assert now is not None
+        assert now.pid == worker != holder.pid
+    assert bodies_of(lake, archive_of(lake, "orders")) == bodies
+    with lake.lock():
+        assert data_files(lake) == named_files(lake)

@@ -1,0 +1,327 @@
+"""How much of unfinished bodies there may be: who reads, who waits, and that everybody's turn comes."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.vocabulary.clock import NS_PER_MS
+from tests.service.http.server import Server, http_server
+from tests.service.tcp.session_bench import Bench
+from tests.support.memory_session import MemorySession
+from tests.support.nsq_socket import mpub_body, sized
+
+STALL_MS = 10_000
+
+
+class Reader:
+    """Implements `BodyReader`: notes what it is told."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.heard_ns = 0
+        self.granted = 0
+        self.stalled = 0
+
+    def body_granted(self) -> None:
+        self.granted += 1
+
+    def body_stalled(self, limit_ms: int) -> None:
+        assert limit_ms == STALL_MS
+        self.stalled += 1
+
+
+@pytest.mark.parametrize(("size", "fits"), [(99, 3), (100, 3), (101, 2), (300, 1), (301, 1), (10_000, 1)])
+def test_bodies_are_read_as_far_as_they_fit_and_one_always(size: int, fits: int) -> None:
+    budget = BodyBudget(300, STALL_MS)
+    readers = [Reader() for _ in range(10)]
+    assert [budget.ask(reader, size, 0) for reader in readers] == [True] * fits + [False] * (10 - fits)
+    for done, reader in enumerate(readers, 1):
+        budget.leave(reader)
+        assert [one.granted for one in readers[fits:]] == [1] * min(done, 10 - fits) + [0] * (10 - fits - done)
+    assert (budget.used, budget.waiting_count) == (0, 0)
+
+
+def test_a_small_body_does_not_overtake_a_large_one_that_waits() -> None:
+    budget = BodyBudget(100, STALL_MS)
+    first, large, small = Reader(), Reader(), Reader()
+    assert budget.ask(first, 60, 0)
+    assert not budget.ask(large, 90, 0)
+    assert not budget.ask(small, 1, 0)
+    budget.leave(first)
+    assert (large.granted, small.granted) == (1, 1)
+
+
+def test_who_waits_and_goes_leaves_its_place() -> None:
+    budget = BodyBudget(100, STALL_MS)
+    first, gone, last = Reader(), Reader(), Reader()
+    assert budget.ask(first, 100, 0)
+    budget.ask(gone, 100, 0)
+    budget.ask(last, 100, 0)
+    budget.leave(gone)
+    budget.leave(first)
+    assert (gone.granted, last.granted) == (0, 1)
+
+
+def test_who_stalls_is_ended_only_while_others_wait() -> None:
+    budget = BodyBudget(100, STALL_MS)
+    first, other = Reader(), Reader()
+    budget.ask(first, 100, 0)
+    late_ns = STALL_MS * NS_PER_MS + 1
+    budget.check(late_ns)
+    assert first.stalled == 0
+    budget.ask(other, 100, 0)
+    budget.check(late_ns - 1)
+    assert first.stalled == 0
+    budget.check(late_ns)
+    assert (first.stalled, other.stalled) == (1, 0)
+
+
+class ReadyReader(Reader):
+    """Its body is complete as soon as it has room, as a short chunked one is."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        super().__init__()
+        self.budget = budget
+
+    def body_granted(self) -> None:
+        super().body_granted()
+        self.budget.leave(self)
+
+
+def test_thousands_that_are_complete_at_once_have_room_one_after_the_other() -> None:
+    budget = BodyBudget(100, STALL_MS)
+    first = Reader()
+    readers = [ReadyReader(budget) for _ in range(5_000)]
+    assert budget.ask(first, 100, 0)
+    assert not any(budget.ask(reader, 100, 0) for reader in readers)
+    budget.leave(first)
+    assert [reader.granted for reader in readers] == [1] * len(readers)
+    assert (budget.used, budget.waiting_count) == (0, 0)
+
+
+def test_it_is_crowded_while_those_that_wait_hold_much() -> None:
+    budget = BodyBudget(800, STALL_MS)
+    told: list[bool] = []
+    budget.on_crowded.append(told.append)
+    readers = [Reader() for _ in range(6)]
+    for reader in readers:
+        budget.ask(reader, 800, 51)
+    assert (told, budget.is_crowded) == ([True], True)
+    for reader in readers[:3]:
+        budget.leave(reader)
+    assert told == [True]
+    budget.leave(readers[3])
+    assert (told, budget.is_crowded) == ([True, False], False)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_body_completes_whatever_their_sizes(seed: int) -> None:
+    random = Random(seed)
+    budget = BodyBudget(1_000, STALL_MS)
+    readers: dict[Reader, int] = {}
+    reading: set[Reader] = set()
+    asked = left = 0
+    for _ in range(2_000):
+        if random.random() < 0.5 and asked < 500:
+            reader, size = Reader(), random.choice([1, 10, 400, 999, 1_000, 1_001, 5_000])
+            readers[reader] = size
+            asked += 1
+            if budget.ask(reader, size, random.randrange(300)):
+                reading.add(reader)
+        elif readers:
+            reading |= {one for one in readers if one.granted}
+            assert reading, "somebody always reads"
+            assert budget.used == sum(readers[one] for one in reading)
+            assert budget.used <= 1_000 or len(reading) == 1
+            leaves = random.choice(sorted(reading, key=id) if random.random() < 0.8 else list(readers))
+            budget.leave(leaves)
+            reading.discard(leaves)
+            del readers[leaves]
+            left += 1
+    while readers:
+        reading |= {one for one in readers if one.granted}
+        done = reading.pop()
+        del readers[done]
+        budget.leave(done)
+    assert (budget.used, budget.waiting_count, budget.is_crowded) == (0, 0, False)
+
+
+# TCP.
+
+
+class Clients:
+    """Sessions that share one budget."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self.bench = Bench(path)
+        self.store = self.bench.known_topic("t")
+        self.budget = BodyBudget(bytes_max, STALL_MS)
+
+    def add(self) -> MemorySession:
+        session = self.bench.client(bodies=self.budget)
+        self.budget.on_crowded.append(session.session.hold_reading)
+        return session
+
+
+BODY = mpub_body([b"x" * 1_000] * 10)
+COMMAND = b"MPUB t\n" + sized(BODY)
+
+
+async def test_a_session_beyond_the_budget_is_not_read_from_until_there_is_room(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, len(BODY) + 1_000)
+    first, second = clients.add(), clients.add()
+    first.send(COMMAND[:5_000])
+    second.send(COMMAND[:5_000])
+    assert (first.transport.is_reading, second.transport.is_reading) == (True, False)
+    first.send(COMMAND[5_000:])
+    assert second.transport.is_reading
+    second.send(COMMAND[5_000:])
+    assert (clients.budget.used, clients.budget.waiting_count) == (0, 0)
+    second.turn()
+    clients.store.complete()
+    first.turn()
+    assert (first.frames, second.frames) == (["OK"], ["OK"])
+
+
+async def test_what_comes_in_one_read_waits_for_nobody(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, 1)
+    holder, other = clients.add(), clients.add()
+    holder.send(COMMAND[:5_000])
+    other.send(COMMAND * 3)
+    assert other.transport.is_reading
+    other.turn()
+    clients.store.complete()
+    other.turn()
+    assert other.frames == ["OK"] * 3
+
+
+async def test_bodies_of_one_client_behind_each_other_ask_one_by_one(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, 1 << 20)
+    client = clients.add()
+    stream = COMMAND * 20
+    for at in range(0, len(stream), 7_777):
+        client.send(stream[at : at + 7_777])
+        assert clients.budget.used in (0, len(BODY) + 4)
+    assert clients.budget.used == 0
+    client.turn()
+    clients.store.complete(len(clients.store.pending))
+    client.turn()
+    assert client.frames == ["OK"] * 20
+
+
+@pytest.mark.parametrize("end", ["leave", "refused"])
+async def test_a_client_that_ends_in_mid_body_makes_room(tmp_path: Path, end: str) -> None:
+    clients = Clients(tmp_path, 1)
+    first, second = clients.add(), clients.add()
+    first.send(b"MPUB t\n" + sized(BODY + b"behind"[: 6 * (end == "refused")])[:5_000])
+    second.send(COMMAND[:5_000])
+    assert not second.transport.is_reading
+    if end == "leave":
+        first.leave()
+    else:
+        first.send(BODY[5_000 - 11 :] + b"behind")
+    assert second.transport.is_reading
+    assert first.session._parser.buffered_bytes == 0
+
+
+async def test_a_client_that_stalls_with_room_is_cut_and_who_waits_is_not(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, 1)
+    first, second = clients.add(), clients.add()
+    first.send(COMMAND[:5_000])
+    second.send(COMMAND[:5_000])
+    clients.bench.clock.advance(ms=3 * STALL_MS)
+    second.session.check(clients.bench.clock.monotonic_ns())
+    assert not second.transport.is_aborted
+    clients.budget.check(clients.bench.clock.monotonic_ns())
+    assert first.transport.is_aborted
+    assert second.transport.is_reading
+    second.check_after(STALL_MS - 1)
+    assert not second.transport.is_aborted, "its time began when there was room"
+
+
+async def test_while_it_is_crowded_consumers_alone_are_read_from(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, 4_000)
+    consumer, producer = clients.add(), clients.add()
+    consumer.send(b"SUB t c\n")
+    clients.bench.background.finish()
+    holders = [clients.add() for _ in range(3)]
+    for holder in holders:
+        holder.send(COMMAND[:1_500])
+    assert clients.budget.is_crowded
+    assert (consumer.transport.is_reading, producer.transport.is_reading) == (True, False)
+    late = clients.add()
+    assert late.transport.is_reading is False
+    for holder in holders:
+        holder.leave()
+    assert (producer.transport.is_reading, late.transport.is_reading) == (True, True)
+
+
+# HTTP.
+
+
+async def test_http_bodies_beyond_the_budget_wait_for_their_turn(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_pending_body_bytes=1) as server:
+        head = b"POST /mpub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n"
+        first, second, third = [await server.connect() for _ in range(3)]
+        await first.send(head + b"\r\n" + b"one\n")
+        await until(lambda: server.api._bodies.used == 200_000)
+        await second.send(head + b"Expect: 100-continue\r\n\r\n")
+        await until(lambda: server.api._bodies.waiting_count == 1)
+        # Whatever is there as a whole is taken meanwhile.
+        assert (await server.request("POST", "/pub?topic=t", b"small")).status == 200
+        await third.send(head + b"\r\n" + b"x" * 200_000)
+        await until(lambda: server.api._bodies.waiting_count == 2)
+        await first.send(b"\n" * 199_996)
+        assert (await first.read_answer()).status == 200
+        assert (await second.read_answer()).status == 100
+        await second.send(b"x" * 200_000)
+        assert (await second.read_answer()).status == 200
+        assert (await third.read_answer()).status == 200
+        assert (server.api._bodies.used, server.api._bodies.waiting_count) == (0, 0)
+
+
+async def test_an_http_client_that_goes_or_stalls_makes_room(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_pending_body_bytes=1_000) as server:
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+        clients = [await server.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            await client.send(head + b"x" * 10)
+            await until(partial(_begun, server, 1 + number))
+        clients[0].close()
+        await until(lambda: server.api._bodies.waiting_count == 1)
+        for reader in server.api._bodies._granted:
+            reader.heard_ns = 0
+        server.api._bodies.check(1 << 62)
+        assert (await clients[1].read_answer()).status == 408
+        await clients[2].send(b"x" * 990)
+        assert (await clients[2].read_answer()).status == 200
+        assert server.api._bodies.used == 0
+
+
+async def test_while_it_is_crowded_probes_are_answered_and_new_bodies_refused(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_pending_body_bytes=1) as server:
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+        for _ in range(2):
+            await (await server.connect()).send(head + b"x" * 10)
+        await until(lambda: server.api._bodies.is_crowded)
+        assert (await server.request("GET", "/ping")).status == 200
+        assert (await server.request("POST", "/pub?topic=t", b"small")).status == 200
+        late = await server.connect()
+        await late.send(head.replace(b"1000", b"100000"))
+        answer = await late.read_answer()
+        assert (answer.status, answer.message) == (503, "BUSY")
+
+
+def _begun(server: Server, count: int) -> bool:
+    return server.api._bodies.waiting_count + (server.api._bodies.used > 0) == count
+
+
+async def until(look: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not look():
+            await asyncio.sleep(0.005)

@@ -1,0 +1,126 @@
+"""Which requests a web page in somebody's browser can't make: DNS rebinding and cross-site posts."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.service.http.server import http_server
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:4151",
+        "localhost.",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "127.7.7.7",
+        "[::1]",
+        "[::1]:4151",
+        "queue.example",
+        "Queue.Example:4151",
+        "console.example",
+        socket.gethostname(),
+    ],
+)
+async def test_our_own_names_are_answered(tmp_path: Path, host: str) -> None:
+    async with http_server(tmp_path, allowed_host=("console.example",)) as server:
+        assert (await server.request("POST", "/pub?topic=t", b"x", {"Host": host})).body == b"OK"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:4151",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "evil@localhost",
+        "localhost@evil.example",
+        "localhost:evil",
+        "10.0.0.1",
+        "0.0.0.0",
+        "169.254.169.254",
+        "[fe80::1]",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "",
+        "localhost/x",
+    ],
+)
+async def test_a_foreign_host_is_refused_and_does_nothing(tmp_path: Path, host: str) -> None:
+    async with http_server(tmp_path) as server:
+        for method, target in (("POST", "/pub?topic=t"), ("POST", "/topic/create?topic=t"), ("GET", "/stats")):
+            answer = await server.request(method, target, b"x" * (method == "POST"), {"Host": host})
+            assert (answer.status, answer.message) == (403, "FORBIDDEN_HOST")
+            assert f"Host {host} is not a name of this server" in answer.json["detail"]
+            assert "--allowed-host" in answer.json["detail"]
+        assert server.engine.topics == {}
+        assert [(act.action, act.topic) for act in server.acts] == [
+            ("foreign_request", "t"),
+            ("foreign_request", "t"),
+            ("foreign_request", ""),
+        ]
+        assert server.acts[1].error.startswith("POST /topic/create was refused: Host ")
+
+
+async def test_a_host_in_the_target_counts_too(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        assert (await server.request("GET", "http://localhost:1/ping")).body == b"OK"
+        answer = await server.request("GET", "http://evil.example/ping", headers={"Host": "localhost"})
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "",
+        "http://127.0.0.1:1",
+        "http://localhost",
+        "https://127.0.0.1.evil.example",
+        "file://",
+        "http://evil.example/127.0.0.1",
+    ],
+)
+async def test_a_foreign_origin_is_refused_and_does_nothing(tmp_path: Path, origin: str) -> None:
+    async with http_server(tmp_path) as server:
+        answer = await server.request("POST", "/pub?topic=t", b"x", {"Origin": origin, "Content-Type": "text/plain"})
+        assert (answer.status, answer.message) == (403, "FORBIDDEN_ORIGIN")
+        assert server.engine.topics == {}
+        [act] = server.acts
+        assert (act.action, act.topic, act.outcome) == ("foreign_request", "t", None)
+        assert act.error == f"POST /pub was refused: requests from pages of {origin} are refused."
+        assert act.remote_address.startswith("127.0.0.1:")
+        same = f"http://127.0.0.1:{server.port}"
+        assert (await server.request("POST", "/pub?topic=t", b"x", {"Origin": same})).body == b"OK"
+
+
+@pytest.mark.parametrize(
+    ("method", "site", "status"),
+    [
+        ("POST", "cross-site", 403),
+        ("GET", "cross-site", 403),
+        ("POST", "same-site", 403),
+        ("GET", "same-site", 200),
+        ("POST", "same-origin", 200),
+        ("GET", "none", 200),
+        ("POST", "anything", 403),
+    ],
+)
+async def test_what_the_browser_says_of_the_page(tmp_path: Path, method: str, site: str, status: int) -> None:
+    async with http_server(tmp_path) as server:
+        target = "/pub?topic=t" if method == "POST" else "/stats"
+        answer = await server.request(method, target, b"x" * (method == "POST"), {"Sec-Fetch-Site": site})
+        assert answer.status == status
+
+
+async def test_no_answer_invites_another_site_to_read_it(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        answer = await server.request("GET", "/stats")
+        assert not [name for name in answer.headers if name.startswith(b"access-control")]
+        assert answer.headers[b"x-content-type-options"] == b"nosniff"

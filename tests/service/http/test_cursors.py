@@ -1,0 +1,220 @@
+"""Pipeline cursors over HTTP: answers, refusals, who may, what the audit hears, and the figures."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from queue_engine.disk.background import Background
+from queue_engine.log_acts import log_store_of
+from tests.service.http.server import Server, http_server
+from tests.support.engine import settle
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with http_server(tmp_path) as running:
+        await filled(running)
+        yield running
+
+
+async def filled(server: Server) -> None:
+    for body in (b"one", b"two", b"three"):
+        await server.request("POST", "/pub?topic=orders", body, server.token_header)
+    settle(server.engine)
+
+
+async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> None:
+    answer = await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    store = log_store_of(server.engine.topic("orders"))
+    created = answer.json
+    lag_bytes = created.pop("lag_bytes")
+    assert answer.status == 200
+    assert lag_bytes > 100
+    assert created == {
+        "cursor": "archive",
+        "topic": "orders",
+        "number": store.number,
+        "id_base": store.id_base,
+        "offset": 0,
+        "end_offset": 3,
+        "synced_offset": 3,
+        "oldest_offset": 0,
+        "depth": 3,
+        "retention_bytes": 10 << 30,
+        "created_ms": server.clock.time_ns() // 1_000_000,
+        "is_warned": False,
+        "gaps": [],
+        "created": True,
+    }
+    again = (await server.request("POST", "/cursor/create?topic=orders&cursor=archive&start=end")).json
+    assert (again["created"], again["offset"]) == (False, 0)
+    moved = await server.request("POST", f"/cursor/move?topic=orders&cursor=archive&number={store.number}&offset=2")
+    assert (moved.status, moved.json["offset"], moved.json["depth"]) == (200, 2, 1)
+    back = await server.request("POST", f"/cursor/move?topic=orders&cursor=archive&number={store.number}&offset=1")
+    assert (back.status, back.json) == (200, moved.json)
+    await server.request("POST", "/cursor/create?topic=orders&cursor=tail&start=end")
+    await server.request("POST", "/cursor/create?topic=orders&cursor=second&start_offset=1")
+    listed = (await server.request("GET", "/cursor/list?topic=orders")).json
+    assert [(one["cursor"], one["offset"]) for one in listed["cursors"]] == [("archive", 2), ("second", 1), ("tail", 3)]
+    deleted = await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
+    assert (deleted.status, deleted.json) == (200, {"given_up": 1, "first_offset": 2, "next_offset": 3})
+    listed = (await server.request("GET", "/cursor/list")).json
+    assert [one["cursor"] for one in listed["cursors"]] == ["second", "tail"]
+    assert listed["ended"] == [
+        {
+            "cursor": "archive",
+            "topic": "orders",
+            "number": store.number,
+            "id_base": store.id_base,
+            "first_offset": 2,
+            "next_offset": 3,
+            "reason": "deleted",
+            "at_ms": server.clock.time_ns() // 1_000_000,
+            "created_ms": created["created_ms"],
+            "gaps": [],
+        }
+    ]
+    assert (await server.request("GET", "/cursor/list?topic=none")).json == {"cursors": [], "ended": []}
+
+
+async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(server: Server) -> None:
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    before = len(server.acts)
+    await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=2")
+    await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=2&offset=2")
+    await server.request("GET", "/cursor/list")
+    await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
+    await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
+    told = [
+        (one.action, one.topic, one.channel, one.outcome and one.outcome.depth) for one in server.acts[before - 1 :]
+    ]
+    assert told == [
+        ("create_cursor", "orders", "archive", 3),
+        ("move_cursor", "orders", "archive", 1),
+        ("move_cursor", "orders", "archive", None),
+        ("delete_cursor", "orders", "archive", 1),
+        ("delete_cursor", "orders", "archive", None),
+    ]
+    assert server.acts[before].details == {"offset": 2}
+    assert server.acts[before + 1].error.startswith("TOPIC_CHANGED: ")
+    assert server.acts[-1].error == "CURSOR_NOT_FOUND: cursor orders/archive does not exist"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "word", "detail"),
+    [
+        ("POST", "/cursor/create?cursor=archive", 400, "INVALID_REQUEST", "topic is missing"),
+        ("POST", "/cursor/create?topic=orders", 400, "INVALID_REQUEST", "cursor is missing"),
+        ("POST", "/cursor/create?topic=orders&cursor=a+b", 400, "INVALID_CURSOR", "cursor name 'a b' is not valid"),
+        ("POST", "/cursor/create?topic=none&cursor=a", 404, "TOPIC_NOT_FOUND", ""),
+        ("POST", "/cursor/create?topic=old&cursor=a", 400, "INVALID_STORAGE", "old has storage kind diskqueue"),
+        ("POST", "/cursor/create?topic=orders&cursor=a&start=middle", 400, "INVALID_REQUEST", "start=middle can be"),
+        ("POST", "/cursor/create?topic=orders&cursor=a&start_time_ms=1", 400, "INVALID_REQUEST", "no start_time_ms"),
+        ("POST", "/cursor/create?topic=orders&cursor=a&start_offset=4", 403, "LIMIT_REACHED", "it has 0 to 3"),
+        ("POST", "/cursor/move?topic=orders&cursor=archive&offset=1", 400, "INVALID_REQUEST", "number is missing"),
+        ("POST", "/cursor/move?topic=orders&cursor=archive&number=1", 400, "INVALID_REQUEST", "offset is missing"),
+        ("POST", "/cursor/move?topic=orders&cursor=archive&number=9&offset=1", 409, "TOPIC_CHANGED", "number 1, not 9"),
+        ("POST", "/cursor/move?topic=orders&cursor=none&number=1&offset=1", 404, "CURSOR_NOT_FOUND", "orders/none"),
+        ("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=4", 403, "LIMIT_REACHED", "ends at 3"),
+        ("POST", "/cursor/delete?topic=orders&cursor=none", 404, "CURSOR_NOT_FOUND", "orders/none does not exist"),
+        ("GET", "/cursor/create?topic=orders&cursor=a", 405, "METHOD_NOT_ALLOWED", ""),
+        ("POST", "/cursor/list", 405, "METHOD_NOT_ALLOWED", ""),
+    ],
+)
+async def test_what_is_refused_is_told_in_a_sentence(
+    server: Server, method: str, target: str, status: int, word: str, detail: str
+) -> None:
+    await server.request("POST", "/topic/create?topic=old&storage=diskqueue")
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    answer = await server.request(method, target)
+    assert (answer.status, answer.message) == (status, word)
+    assert detail in answer.json.get("detail", "")
+    assert [one.offset for one in server.engine.cursors().cursors] == [0]
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "/cursor/create?topic=orders&cursor=archive"),
+        ("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=1"),
+        ("POST", "/cursor/delete?topic=orders&cursor=archive"),
+        ("GET", "/cursor/list"),
+    ],
+)
+async def test_only_who_may_read_bodies_may_do_this(tmp_path: Path, method: str, target: str) -> None:
+    async with http_server(tmp_path, http_token="secret") as server:
+        await filled(server)
+        server.engine.create_cursor("orders", cursor="archive")
+        before = server.engine.cursors()
+        answer = await server.request(method, target)
+        assert (answer.status, answer.message) == (403, "TOKEN_REQUIRED")
+        assert server.acts[-1].error.startswith("TOKEN_REQUIRED")
+        assert server.engine.cursors() == before
+        allowed = await server.request(method, target, headers={"Authorization": "Bearer secret"})
+        assert allowed.status == 200
+
+
+async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    store = log_store_of(server.engine.topic("orders"))
+    held: list[tuple[object, ...]] = []
+
+    class Later:
+        def submit(self, *job: object) -> None:
+            held.append(job)
+
+    later: Background = Later()  # type: ignore[assignment]
+    monkeypatch.setattr(store.cursors._file, "_worker", later)
+    socket = await server.connect()
+    target = f"/cursor/move?topic=orders&cursor=archive&number={store.number}&offset=3"
+    await socket.send(f"POST {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    # Another connection's answer shows that the first request was taken.
+    assert (await server.request("GET", "/cursor/list")).json["cursors"][0]["offset"] == 3
+    assert (await server.request("GET", "/ping")).status == 200
+    assert len(held) == 1
+    assert store.cursors.least_offset(store.number) == 0
+    job, done = held[0]
+    job()  # type: ignore[operator]
+    done(None)  # type: ignore[operator]
+    assert (await socket.read_answer()).json["offset"] == 3
+
+
+async def test_a_move_that_can_not_be_written_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(log_store_of(server.engine.topic("orders")).cursors._file._files, "replace", refuse)
+    answer = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")
+    assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
+    assert "No space left" in answer.json["detail"]
+    monkeypatch.undo()
+    assert (await server.request("GET", "/ping")).status == 500
+    again = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")
+    assert again.status == 200
+    assert (await server.request("GET", "/ping")).status == 200
+
+
+async def test_figures_tell_of_cursors_and_leave_the_topics_own_as_they_are(server: Server) -> None:
+    before = (await server.request("GET", "/stats?format=json")).json["topics"][0]
+    plain = (await server.request("GET", "/stats")).body.decode()
+    assert "cursor" not in plain
+    assert b"penstock_cursor" not in (await server.request("GET", "/metrics")).body
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive&start_offset=1")
+    shown = (await server.request("GET", "/stats?format=json")).json["topics"][0]
+    listed = (await server.request("GET", "/cursor/list")).json["cursors"]
+    assert shown["cursors"] == listed
+    assert {**shown, "cursors": []} == before
+    assert (
+        f"cursor [archive           ] depth: 2     lag-bytes: {listed[0]['lag_bytes']:<8} gaps: 0\n"
+        in (await server.request("GET", "/stats")).body.decode()
+    )
+    metrics = (await server.request("GET", "/metrics")).body.decode()
+    labels = '{topic="orders",cursor="archive"}'
+    assert f"penstock_cursor_depth{labels} 2\n" in metrics
+    assert f"penstock_cursor_lag_bytes{labels} {listed[0]['lag_bytes']}\n" in metrics
+    assert f"penstock_cursor_warned{labels} 0\n" in metrics
+    assert f"penstock_cursor_gaps{labels} 0\n" in metrics

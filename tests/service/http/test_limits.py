@@ -1,0 +1,341 @@
+"""What an HTTP connection costs at most: sizes, deadlines, numbers; and that it stays in order meanwhile.
+
+Each test runs on asyncio's own loop and on uvloop, which differ in how a socket ends.
+"""
+
+import asyncio
+import functools
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from queue_engine.service.http.connection import HEAD_BYTES_MAX, ConnectionLimits
+from tests.service.http.server import LIMITS, Server, http_server, request_bytes
+from tests.support.stores.delayed_store import DelayedStore
+
+SHORT = ConnectionLimits(idle_timeout_ms=150, read_timeout_ms=150, write_timeout_ms=150)
+
+
+def on_both_loops(scenario: Callable[[Path], Awaitable[None]]) -> Callable[..., None]:
+    @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    @functools.wraps(scenario)
+    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(asyncio.wait_for(scenario(tmp_path), 30))
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # pytest is to see run's own parameters
+    return run
+
+
+async def until(server: Server, *, connections: int) -> None:
+    """Wait until so many connections are open."""
+    async with asyncio.timeout(5):
+        while server.api.connection_count != connections:
+            await asyncio.sleep(0.005)
+
+
+@on_both_loops
+async def test_requests_sent_ahead_are_answered_in_order(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        many = [request_bytes("POST", f"/topic/create?topic=t{number}") for number in range(100)]
+        many += [request_bytes("POST", "/pub?topic=t0", b"x" * number) for number in range(1, 100)]
+        many += [request_bytes("POST", "/pub?topic=t0"), request_bytes("GET", "/ping")]
+        await client.send(b"".join(many))
+        statuses = [(await client.read_answer()).status for _ in many]
+        assert statuses == [200] * 199 + [400, 200]
+        assert server.engine.topic("t0").store.depth == 99
+
+
+@on_both_loops
+async def test_a_request_in_single_bytes_is_a_request(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        for byte in request_bytes("POST", "/pub?topic=t", b"hello"):
+            await client.send(bytes([byte]))
+        assert (await client.read_answer()).status == 200
+
+
+@on_both_loops
+async def test_a_body_in_chunks_is_joined_and_counted(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_msg_size=1000) as server:
+        client = await server.connect()
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await client.send(head + b"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n")
+        assert (await client.read_answer()).status == 200
+        assert server.engine.topic("t").store.depth == 1
+        # More than allowed is refused as soon as it is more, and the rest is not waited for.
+        await client.send(head + b"3e8\r\n" + b"x" * 1000 + b"\r\n1\r\nx\r\n")
+        answer = await client.read_answer()
+        assert (answer.status, answer.message) == (413, "MSG_TOO_BIG")
+        assert answer.headers[b"connection"] == b"close"
+        await client.expect_closed()
+
+
+@on_both_loops
+async def test_a_declared_size_is_refused_before_the_body(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(b"POST /mpub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n")
+        answer = await client.read_answer()
+        assert (answer.status, answer.message) == (413, "BODY_TOO_BIG")
+        assert answer.json["detail"] == "the body has 999999999999 bytes and the most is 5242880 bytes"
+        await client.expect_closed()
+
+
+@on_both_loops
+async def test_a_refusal_reaches_a_client_that_is_still_sending(tmp_path: Path) -> None:
+    # Closing at once would reset the connection and could lose the answer.
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000000\r\n\r\n"
+        client.writer.write(head + b"x" * 4_000_000)
+        answer = await client.read_answer()
+        assert answer.message == "MSG_TOO_BIG"
+        await client.expect_closed()  # an end, and not a reset
+
+
+@on_both_loops
+async def test_after_a_small_refused_body_the_connection_goes_on(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_msg_size=10) as server:
+        client = await server.connect()
+        await client.send(request_bytes("POST", "/pub?topic=t", b"x" * 11) + request_bytes("GET", "/ping"))
+        assert (await client.read_answer()).message == "MSG_TOO_BIG"
+        assert (await client.read_answer()).body == b"OK"
+
+
+@on_both_loops
+async def test_expect_continue(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(
+            request_bytes("POST", "/pub?topic=t", headers={"Expect": "100-continue", "Content-Length": "5"})
+        )
+        assert (await client.read_answer()).status == 100
+        await client.send(b"hello")
+        assert (await client.read_answer()).body == b"OK"
+        # What would be refused is refused instead of asked for.
+        await client.send(
+            request_bytes("POST", "/pub?topic=t", headers={"Expect": "100-continue", "Content-Length": "5000000"})
+        )
+        assert (await client.read_answer()).status == 413
+
+
+@on_both_loops
+async def test_a_long_head_is_refused(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * HEAD_BYTES_MAX)
+        answer = await client.read_answer()
+        assert (answer.status, answer.message) == (431, "INVALID_REQUEST")
+        await client.expect_closed()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /ping\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"GET /ping HTTP/1.1\nHost: localhost\n\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: y\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\n",
+        b"POST /pub?topic=t HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\n",
+        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"  V2" + b"SUB t c\n" * 5000,
+    ],
+)
+def test_what_is_no_http_is_refused_and_closed(tmp_path: Path, sent: bytes) -> None:
+    async def scenario() -> None:
+        async with http_server(tmp_path) as server:
+            client = await server.connect()
+            await client.send(sent)
+            answer = await client.read_answer()
+            assert (answer.status // 100, answer.message) == (4, "INVALID_REQUEST")
+            await client.expect_closed()
+            assert (await server.request("GET", "/ping")).status == 200
+            assert server.engine.topics == {}
+
+    asyncio.run(scenario())
+
+
+@on_both_loops
+async def test_http_1_0_and_connection_close_end_the_connection(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for request in (
+            b"GET /ping HTTP/1.0\r\n\r\n",
+            b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        ):
+            client = await server.connect()
+            await client.send(request)
+            assert (await client.read_answer()).body == b"OK"
+            await client.expect_closed()
+
+
+@on_both_loops
+async def test_head_is_refused_by_a_head_alone(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(request_bytes("HEAD", "/ping"))
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 405 ")
+        await client.send(request_bytes("GET", "/ping"))
+        assert (await client.read_answer()).body == b"OK"
+
+
+@on_both_loops
+async def test_a_client_may_close_its_side_and_wait(tmp_path: Path) -> None:
+    store = DelayedStore()
+    async with http_server(tmp_path, open_store=lambda name: store) as server:
+        client = await server.connect()
+        await client.send(request_bytes("POST", "/pub?topic=t", b"x"))
+        client.writer.write_eof()
+        assert (await server.request("GET", "/ping")).status == 200
+        store.complete()
+        assert (await client.read_answer()).body == b"OK"
+        await client.expect_closed()
+
+
+@on_both_loops
+async def test_a_client_that_ends_in_mid_request_is_forgotten(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        await client.send(b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
+        client.writer.write_eof()
+        assert (await client.read_answer()).status == 400
+        await client.expect_closed()
+        await until(server, connections=0)
+        assert server.engine.topics == {}
+
+
+@on_both_loops
+async def test_a_slow_head_is_cut_however_it_drips(tmp_path: Path) -> None:
+    async with http_server(tmp_path, limits=SHORT) as server:
+        client = await server.connect()
+        answer = asyncio.ensure_future(client.read_answer())
+        # A byte every 10 ms would go on for four seconds.
+        sent = 0
+        for byte in b"GET /ping HTTP/1.1\r\nHost: localhost\r\n" * 10:
+            if answer.done():
+                break
+            client.writer.write(bytes([byte]))
+            sent += 1
+            await asyncio.sleep(0.01)
+        assert sent < 200
+        assert ((await answer).status, (await answer).message) == (408, "REQUEST_TIMEOUT")
+
+
+@on_both_loops
+async def test_a_slow_body_is_cut(tmp_path: Path) -> None:
+    async with http_server(tmp_path, limits=SHORT) as server:
+        client = await server.connect()
+        await client.send(b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
+        answer = await client.read_answer()
+        assert (answer.status, answer.message) == (408, "REQUEST_TIMEOUT")
+        assert answer.json["detail"] == "the request was not complete in time; 2 bytes of its body had come"
+        await client.expect_closed()
+
+
+@on_both_loops
+async def test_who_says_nothing_is_closed_without_a_word(tmp_path: Path) -> None:
+    async with http_server(tmp_path, limits=SHORT) as server:
+        silent, idle = await server.connect(), await server.connect()
+        await idle.send(request_bytes("GET", "/ping"))
+        await idle.read_answer()
+        await silent.expect_closed()
+        await idle.expect_closed()
+        await until(server, connections=0)
+
+
+@on_both_loops
+async def test_an_answer_that_is_due_is_not_cut_by_a_deadline(tmp_path: Path) -> None:
+    store = DelayedStore()
+    async with http_server(tmp_path, limits=SHORT, open_store=lambda name: store) as server:
+        client = await server.connect()
+        await client.send(request_bytes("POST", "/pub?topic=t", b"x"))
+        silent = await server.connect()
+        await silent.expect_closed()  # so long the deadlines are
+        silent = await server.connect()
+        await silent.expect_closed()
+        store.complete()
+        assert (await client.read_answer()).body == b"OK"
+
+
+@on_both_loops
+async def test_who_does_not_read_is_cut_and_costs_one_answer(tmp_path: Path) -> None:
+    async with http_server(tmp_path, limits=SHORT, max_topics=2000) as server:
+        for number in range(2000):
+            server.engine.create_topic(f"{number:054d}#ephemeral")
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(raw, ("127.0.0.1", server.port))
+        with raw:
+            await loop.sock_sendall(raw, request_bytes("GET", "/stats?format=json") * 200)
+            await until(server, connections=1)
+            await until(server, connections=0)
+        # An answer has 0.7 MB: no more were made than the socket and one buffer took.
+        assert server.engine.stats().sequence < 20
+        assert (await server.request("GET", "/ping")).status == 200
+
+
+@on_both_loops
+async def test_connections_are_counted_and_limited(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_connections=3) as server:
+        first = [await server.connect() for _ in range(3)]
+        await until(server, connections=3)
+        refused = await server.connect()
+        answer = await refused.read_answer()
+        assert (answer.status, answer.message) == (503, "TOO_MANY_CONNECTIONS")
+        assert answer.json["detail"] == "3 HTTP connections are open and the most is 3"
+        await refused.expect_closed()
+        first[0].close()
+        await until(server, connections=2)
+        assert (await server.request("GET", "/ping")).status == 200
+
+
+@on_both_loops
+async def test_who_is_idle_for_longest_makes_room_for_who_asks(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_connections=3) as server:
+        kept = [await server.connect() for _ in range(3)]
+        for connection in (kept[1], kept[0], kept[2]):
+            await connection.send(request_bytes("GET", "/ping"))
+            assert (await connection.read_answer()).status == 200
+        asking = await server.connect()
+        await asking.send(request_bytes("GET", "/ping"))
+        assert (await asking.read_answer()).status == 200
+        await kept[1].expect_closed()
+        await until(server, connections=3)
+        for connection in (kept[0], kept[2], asking):
+            await connection.send(request_bytes("GET", "/ping"))
+            assert (await connection.read_answer()).status == 200
+
+
+@on_both_loops
+async def test_a_stop_lets_the_answer_that_is_due_out(tmp_path: Path) -> None:
+    store = DelayedStore()
+    async with http_server(tmp_path, limits=LIMITS, open_store=lambda name: store) as server:
+        idle, waiting = await server.connect(), await server.connect()
+        await idle.send(request_bytes("GET", "/ping"))
+        await idle.read_answer()
+        await waiting.send(request_bytes("POST", "/pub?topic=t", b"x"))
+        assert (await server.request("GET", "/ping")).status == 200
+        server.api.close_connections()
+        await idle.expect_closed()
+        store.complete()
+        answer = await waiting.read_answer()
+        assert (answer.body, answer.headers[b"connection"]) == (b"OK", b"close")
+        await waiting.expect_closed()
+        await until(server, connections=0)

@@ -1,0 +1,89 @@
+"""Who may ask for what over HTTP: every path of the server against the table, with and without the token."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_engine.service.http.rules import RULES, Rule
+from tests.service.http.server import http_server, request_bytes
+
+TOKEN = "s3cret"
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+OPEN = {"/ping", "/livez", "/readyz", "/info", "/stats", "/metrics"}
+SENTENCE = "the token is missing or wrong: Authorization: Bearer …"
+
+# Enough of a query for each path to be understood: what is refused is refused for the token alone.
+QUERY = "?topic=orders&channel=billing&cursor=archive&offset=0&number=1&lease=none&to=start"
+
+
+async def test_every_path_has_a_rule_and_every_rule_a_path(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        assert server.api.paths == RULES.keys()
+    assert {path for path, rule in RULES.items() if rule is Rule.OPEN} == OPEN
+
+
+@pytest.mark.parametrize("path", sorted(RULES))
+async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Path, path: str) -> None:
+    async with http_server(tmp_path, http_token=TOKEN) as server:
+        server.engine.create_topic("orders")
+        server.engine.create_channel("orders", "billing")
+        method = server.api.method_of(path)
+        body = b"message" if method == "POST" else b""
+        before = server.engine.stats(include_clients=False).topics
+        for headers in (
+            {},
+            {"Authorization": "Bearer no"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": TOKEN},
+        ):
+            answer = await server.request(method, path + QUERY, body, headers)
+            if path in OPEN:
+                assert answer.status == 200
+                continue
+            assert (answer.status, answer.message, answer.json["detail"]) == (403, "TOKEN_REQUIRED", SENTENCE)
+        if path not in OPEN:
+            assert server.engine.stats(include_clients=False).topics == before, "nothing was changed"
+            is_publishing = path in ("/pub", "/mpub", "/log/write")
+            assert [act.error for act in server.acts] == ([] if is_publishing else [f"TOKEN_REQUIRED: {SENTENCE}"] * 4)
+        answer = await server.request(method, path + QUERY, body, RIGHT)
+        assert answer.status != 403
+
+
+@pytest.mark.parametrize("path", sorted(RULES))
+async def test_without_a_token_loopback_is_open_and_other_addresses_show_no_bodies(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loopback").mkdir()
+    (tmp_path / "open").mkdir()
+    async with http_server(tmp_path / "loopback") as server:
+        answer = await server.request(server.api.method_of(path), path + QUERY)
+        assert answer.status != 403
+    async with http_server(tmp_path / "open", http_address="0.0.0.0:4151") as server:
+        answer = await server.request(server.api.method_of(path), path + QUERY)
+        assert (answer.status == 403) == (RULES[path] is Rule.BODIES)
+
+
+async def test_acts_that_were_refused_are_audited_with_what_they_were_about(tmp_path: Path) -> None:
+    async with http_server(tmp_path, http_token=TOKEN) as server:
+        for path in ("/topic/empty", "/channel/seek", "/cursor/delete", "/log/read"):
+            await server.request(server.api.method_of(path), path + QUERY)
+        assert [(act.action, act.topic, act.channel) for act in server.acts] == [
+            ("empty_topic", "orders", "billing"),
+            ("rewind_channel", "orders", "billing"),
+            ("delete_cursor", "orders", "billing"),
+            ("read_messages", "orders", "billing"),
+        ]
+
+
+async def test_a_large_body_without_the_token_is_refused_before_it_comes(tmp_path: Path) -> None:
+    async with http_server(tmp_path, http_token=TOKEN) as server:
+        socket = await server.connect()
+        await socket.send(b"POST /mpub?topic=orders HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n")
+        assert (await socket.read_answer()).status == 403
+
+
+async def test_a_connection_goes_on_after_a_refusal(tmp_path: Path) -> None:
+    async with http_server(tmp_path, http_token=TOKEN) as server:
+        socket = await server.connect()
+        await socket.send(request_bytes("POST", "/pub?topic=orders", b"x"))
+        assert (await socket.read_answer()).status == 403
+        await socket.send(request_bytes("POST", "/pub?topic=orders", b"x", RIGHT))
+        assert (await socket.read_answer()).status == 200

@@ -1,0 +1,286 @@
+"""`/stats`: nsqd's keys and text over real figures, and the filters."""
+
+import dataclasses
+from pathlib import Path
+
+import orjson
+
+from queue_engine.delivery.stats import ClientStats
+from queue_engine.engine import Engine
+from queue_engine.service.http.stats import CollectorPauses
+from tests.service.http.server import http_server
+from tests.support.engine import Client, pass_time, settle
+
+PRODUCER = ClientStats(
+    client_key=99,
+    client_id="p",
+    hostname="producer.example",
+    user_agent="pynsq/0.9\nTopics: None",
+    remote_address="127.0.0.1:5000",
+    version="V2",
+    state=2,
+    ready_count=0,
+    in_flight_count=0,
+    message_count=0,
+    finish_count=0,
+    requeue_count=0,
+    timeout_count=0,
+    connect_ts=1_500_000_000,
+    msg_timeout_ms=60_000,
+    pub_counts=(("a", 3), ("b", 1)),
+)
+
+
+class Connection:
+    """A connection of which only the figures matter here."""
+
+    def __init__(self, stats: ClientStats) -> None:
+        self._stats = stats
+        self.is_producer = bool(stats.pub_counts)
+
+    def stats(self) -> ClientStats:
+        return self._stats
+
+
+class Consumer(Client):
+    """A consumer that can tell its figures."""
+
+    def stats(self) -> ClientStats:  # type: ignore[override]
+        consumer = self.consumer
+        return dataclasses.replace(
+            PRODUCER,
+            client_key=consumer.key,
+            state=3,
+            user_agent="gnsq",
+            ready_count=consumer.ready_count,
+            in_flight_count=consumer.in_flight_count,
+            message_count=consumer.message_count,
+            pub_counts=(),
+        )
+
+
+def populate(engine: Engine) -> Consumer:
+    """Topic b with channel x: 2 in flight, 3 waiting; topic a without channels: 1 waiting; a producer."""
+    engine.create_topic("b")
+    consumer = Consumer(engine, "b", "x")
+    engine.publish("b", [b"%d" % number for number in range(5)])
+    settle(engine)
+    consumer.ready(2)
+    engine.publish("a", [b"waits"])
+    engine.add_client(Connection(PRODUCER))
+    settle(engine)
+    return consumer
+
+
+async def test_an_empty_server_in_json(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        answer = await server.request("GET", "/stats?format=json")
+        assert answer.headers[b"content-type"] == b"application/json; charset=utf-8"
+        prefix = b'{"version":"0.1.0","health":"OK","start_time":1500000000,"topics":[],"memory":{"heap_objects":'
+        assert answer.body.startswith(prefix)
+        assert answer.json["producers"] == []
+        assert list(answer.json["memory"]) == [
+            "heap_objects",
+            "heap_idle_bytes",
+            "heap_in_use_bytes",
+            "heap_released_bytes",
+            "gc_pause_usec_100",
+            "gc_pause_usec_99",
+            "gc_pause_usec_95",
+            "next_gc_bytes",
+            "gc_total_runs",
+        ]
+        assert answer.json["memory"]["heap_in_use_bytes"] > 1 << 20
+
+
+async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        server.clock.advance(ms=2500)
+        answer = (await server.request("GET", "/stats?format=json")).json
+        assert [topic["topic_name"] for topic in answer["topics"]] == ["a", "b"]
+        assert answer["topics"][0] == {
+            "topic_name": "a",
+            "channels": [],
+            "depth": 1,
+            "backend_depth": 0,
+            "message_count": 1,
+            "message_bytes": 5,
+            "paused": False,
+            "e2e_processing_latency": {"count": 0, "percentiles": None},
+            "storage": "diskqueue",
+            "oldest_age_ms": 2500,
+            "disk_bytes": 0,
+            "fenced": "",
+            "unreadable": "",
+            "dropped_count": 0,
+            "cursors": [],
+        }
+        (channel,) = answer["topics"][1]["channels"]
+        (client,) = channel.pop("clients")
+        assert channel == {
+            "channel_name": "x",
+            "depth": 3,
+            "backend_depth": 0,
+            "in_flight_count": 2,
+            "deferred_count": 0,
+            "message_count": 5,
+            "requeue_count": 0,
+            "timeout_count": 0,
+            "client_count": 1,
+            "paused": False,
+            "e2e_processing_latency": {"count": 0, "percentiles": None},
+            "finish_count": 0,
+            "disconnect_count": 0,
+            "ready_count": 2,
+            "oldest_age_ms": 2500,
+            "disk_bytes": 0,
+            "fenced": "",
+            "unreadable": "",
+            "held_back": "",
+            "dropped_count": 0,
+        }
+        assert client == {
+            "client_id": "p",
+            "hostname": "producer.example",
+            "version": "V2",
+            "remote_address": "127.0.0.1:5000",
+            "state": 3,
+            "ready_count": 2,
+            "in_flight_count": 2,
+            "message_count": 2,
+            "finish_count": 0,
+            "requeue_count": 0,
+            "connect_ts": 1_500_000_000,
+            "sample_rate": 0,
+            "deflate": False,
+            "snappy": False,
+            "user_agent": "gnsq",
+            "topology_zone": "",
+            "topology_region": "",
+            "pub_counts": [],
+            "tls": False,
+            "tls_cipher_suite": "",
+            "tls_version": "",
+            "tls_negotiated_protocol": "",
+            "tls_negotiated_protocol_is_mutual": False,
+            "timeout_count": 0,
+            "msg_timeout": 60_000,
+        }
+        (producer,) = answer["producers"]
+        assert producer["pub_counts"] == [{"topic": "a", "count": 3}, {"topic": "b", "count": 1}]
+        assert answer["connection_count"] == 2
+
+
+async def test_timeouts_are_told(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        consumer = populate(server.engine)
+        consumer.ready(0)
+        pass_time(server.engine, server.clock, 60_001)
+        (topic,) = (await server.request("GET", "/stats?format=json&topic=b")).json["topics"]
+        (channel,) = topic["channels"]
+        assert (channel["timeout_count"], channel["requeue_count"], channel["depth"]) == (2, 0, 5)
+
+
+async def test_filters(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        server.engine.create_channel("b", "y")
+
+        async def ask(query: str) -> tuple[dict[str, list[str]], list[object]]:
+            answer = (await server.request("GET", f"/stats?format=json&{query}")).json
+            names = {
+                topic["topic_name"]: [channel["channel_name"] for channel in topic["channels"]]
+                for topic in answer["topics"]
+            }
+            return names, [producer["pub_counts"] for producer in answer["producers"]]
+
+        both = [{"topic": "a", "count": 3}, {"topic": "b", "count": 1}]
+        assert await ask("") == ({"a": [], "b": ["x", "y"]}, [both])
+        assert await ask("topic=b") == ({"b": ["x", "y"]}, [both[1:]])
+        assert await ask("topic=b&channel=y") == ({"b": ["y"]}, [both[1:]])
+        assert await ask("topic=b&channel=none") == ({"b": []}, [both[1:]])
+        assert await ask("topic=none") == ({}, [])
+
+
+async def test_what_is_not_wanted_is_left_out(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        for no in ("false", "0"):
+            answer = (await server.request("GET", f"/stats?format=json&include_clients={no}&include_mem={no}")).json
+            assert "memory" not in answer
+            channel = answer["topics"][1]["channels"][0]
+            assert (channel["clients"], channel["client_count"]) == (None, 1)
+            assert answer["producers"] == []
+        answer = (await server.request("GET", "/stats?format=json&include_clients=maybe&include_mem=1")).json
+        assert "memory" in answer
+        assert len(answer["topics"][1]["channels"][0]["clients"]) == 1
+        assert (await server.request("GET", "/stats?topic=%zz")).status == 400
+
+
+async def test_many_channels_are_told_in_slices(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for number in range(450):
+            server.engine.create_topic(f"t{number:03d}#ephemeral")
+        answer = (await server.request("GET", "/stats?format=json")).json
+        assert [topic["topic_name"] for topic in answer["topics"]] == [
+            f"t{number:03d}#ephemeral" for number in range(450)
+        ]
+
+
+async def test_a_client_s_strange_words_do_not_break_the_answer(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.add_client(Connection(dataclasses.replace(PRODUCER, user_agent="\ud800<script>")))
+        answer = await server.request("GET", "/stats?format=json")
+        assert rb'"user_agent":"\ud800<script>"' in answer.body
+        assert answer.status == 200
+        assert (await server.request("GET", "/stats")).status == 200
+        assert orjson.loads(answer.body.replace(rb"\ud800", b""))["producers"][0]["user_agent"] == "<script>"
+
+
+async def test_an_empty_server_in_text(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        answer = await server.request("GET", "/stats?include_mem=false")
+        assert answer.headers[b"content-type"] == b"text/plain; charset=utf-8"
+        lines = answer.body.decode().split("\n")
+        assert lines[0].startswith("nsqd v0.1.0 (built w/python3.")
+        assert lines[1].startswith("start_time 2017-07-1")
+        assert lines[2:] == ["uptime 0s", "", "Health: OK", "", "Topics: None", "", "Producers: None", ""]
+
+
+async def test_figures_in_text(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        server.engine.pause_topic("a")
+        server.engine.pause_channel("b", "x")
+        server.clock.advance(ms=3_723_500)
+        lines = (await server.request("GET", "/stats")).body.decode().split("\n")
+        assert lines[2] == "uptime 1h2m3.5s"
+        assert any(line.startswith("   heap_in_use_bytes        \t") for line in lines)
+        channel = (
+            "   *P [x                        ] depth: 3     be-depth: 0     inflt: 2    def: 0    re-q: 0     "
+            "timeout: 0     msgs: 5        e2e%: "
+        )
+        consumer = (
+            "        [V2 producer.example:5000 gnsq] state: 3 inflt: 2    rdy: 2    fin: 0        re-q: 0        "
+            "msgs: 2        connected: 1h2m3s"
+        )
+        assert lines[lines.index("Topics:") :] == [
+            "Topics:",
+            "*P [a              ] depth: 1     be-depth: 0     msgs: 1        e2e%: ",
+            "",
+            "   [b              ] depth: 0     be-depth: 0     msgs: 5        e2e%: ",
+            channel,
+            consumer,
+            "",
+            "Producers:",
+            "   [V2 producer.example:5000 pynsq/0.9?Topics: None] msgs: 4        topics: a=3,b=1 connected: 1h2m3s",
+            "",
+        ]
+
+
+def test_pauses_of_the_collector_are_ranked() -> None:
+    pauses = CollectorPauses()
+    assert pauses.percentile_usec(99) == 0
+    pauses._pauses_ns.extend(number * 1000 for number in range(100, 0, -1))
+    assert [pauses.percentile_usec(percent) for percent in (95, 99, 100)] == [95, 99, 100]

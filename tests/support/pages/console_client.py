@@ -1,0 +1,95 @@
+"""A browser's part in small: logs in to the console, keeps its cookies, sends forms with their token."""
+
+import html
+import http.client
+import re
+import ssl
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from urllib.parse import urlencode
+
+from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER
+
+_TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
+_SUBSCRIPTION = re.compile(r'data-subscribe=(?:"([^"]*)"|\'([^\']*)\')')
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers (by lower-case name) and body of one answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+class ConsoleClient:
+    """One session over one kept connection. Not for several threads at once.
+
+    tls: makes it HTTPS; host: what stands in the Host header and in the origin, when it is not the address.
+    """
+
+    def __init__(self, port: int, *, tls: ssl.SSLContext | None = None, host: str = "") -> None:
+        self._host = host or f"127.0.0.1:{port}"
+        self.origin = f"{'https' if tls else 'http'}://{self._host}"
+        self._cookies: dict[str, str] = {}
+        self._connection: http.client.HTTPConnection = (
+            http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        )
+
+    @property
+    def cookie(self) -> str:
+        """The Cookie header of this session."""
+        return "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+
+    def get(self, path: str) -> Answer:
+        return self._ask("GET", path, b"", {})
+
+    def post(self, path: str, fields: dict[str, str], *, form_path: str) -> Answer:
+        """Send a form as the page at `form_path` would: its token and its origin with it."""
+        return self.send(path, self.form(form_path) | fields)
+
+    def form(self, path: str) -> dict[str, str]:
+        """What the form at `path` sends beside what people fill in."""
+        token = _TOKEN.search(self.get(path).text)
+        assert token is not None, f"no form at {path}"
+        return {"csrfmiddlewaretoken": token[1]}
+
+    def send(self, path: str, fields: dict[str, str]) -> Answer:
+        """POST all of a form."""
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Origin": self.origin,
+            "Referer": self.origin + path,
+        }
+        return self._ask("POST", path, urlencode(fields).encode(), headers)
+
+    def log_in(self, user: str = ADMIN_USER, password: str = ADMIN_PASSWORD) -> None:
+        """Raises AssertionError with the page when it is refused."""
+        answer = self.post("/login/", {"username": user, "password": password}, form_path="/login/")
+        assert answer.status == 302, answer.text
+
+    def subscription(self, path: str) -> str:
+        """What the page at `path` says to its socket, JSON."""
+        found = _SUBSCRIPTION.search(self.get(path).text)
+        assert found is not None, f"no live page at {path}"
+        return html.unescape(found[1] or found[2])
+
+    def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        self._connection.request(method, path, body or None, {"Host": self._host, "Cookie": self.cookie, **headers})
+        with self._connection.getresponse() as response:
+            for line in response.headers.get_all("Set-Cookie", []):
+                for name, morsel in SimpleCookie(line).items():
+                    self._cookies[name] = morsel.value
+            return Answer(
+                response.status, {name.lower(): value for name, value in response.headers.items()}, response.read()
+            )
+
+    def close(self) -> None:
+        self._connection.close()

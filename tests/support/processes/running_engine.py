@@ -1,0 +1,44 @@
+"""The engine in this process, behind its real sockets: for tests that need odd options and a quick start."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from queue_engine.delivery.stats import EngineSnapshot
+from queue_engine.service.runner import EngineRunner
+from tests.support.nsq_socket import NsqSocket
+from tests.support.processes.engine_api import EngineApi
+from tests.support.storage_kinds import engine_options
+
+
+class RunningEngine(EngineApi):
+    """An EngineRunner on free loopback ports. Use as a context; raw clients it made are closed with it."""
+
+    def __init__(self, data_path: Path, **options: Any) -> None:
+        data_path.mkdir(parents=True, exist_ok=True)
+        self._runner = EngineRunner(
+            engine_options(
+                **{"tcp_address": "127.0.0.1:0", "http_address": "127.0.0.1:0", "data_path": str(data_path), **options}
+            )
+        )
+        self._clients = ExitStack()
+
+    def __enter__(self) -> "RunningEngine":
+        self._runner.start()
+        self.tcp_port, self.http_port = self._runner.tcp_address[1], self._runner.http_address[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clients.close()
+        self._runner.stop()
+
+    @property
+    def snapshot(self) -> EngineSnapshot | None:
+        """The newest."""
+        return self._runner.snapshot
+
+    def client(self, *, magic: bytes = b"  V2") -> NsqSocket:
+        return self._clients.enter_context(NsqSocket(self.tcp_port, magic=magic))
