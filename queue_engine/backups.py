@@ -12,10 +12,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from queue_engine.delivery.topic import Topic
+from queue_engine.catalog import Catalog
 from queue_engine.disk.background import Background
 from queue_engine.disk.backup_files import DIRECTORY, Staging, remove_left
 from queue_engine.disk_queue.backup import QueueCopy
@@ -32,10 +32,10 @@ GATE_S = 30.0
 
 
 class _Gate:
-    """Holds background threads between two jobs. is_over: whether the process ends, and nobody may be held."""
+    """Holds background threads between two jobs; none while the engine closes."""
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
-        self._is_over = is_over
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._engine_thread = threading.get_ident()
         self._open = threading.Event()
         self._waiting = 0
@@ -50,7 +50,7 @@ class _Gate:
             return  # there is no other thread
         ends_at = time.monotonic() + GATE_S
         while not self._open.wait(0.1):
-            if self._is_over() or time.monotonic() > ends_at:
+            if self._catalog.is_closing or time.monotonic() > ends_at:
                 self.is_broken = True
                 return
 
@@ -76,8 +76,7 @@ class _Backup:
 class Backups:
     """At most one at a time. Belongs to the engine's thread.
 
-    backgrounds: all that write to the data directory. logs: its logs, by their directories in it. is_over: whether
-    the process ends.
+    backgrounds: all that write to the data directory. logs: its logs, by their directories in it.
     """
 
     def __init__(
@@ -86,17 +85,15 @@ class Backups:
         clock: Clock,
         *,
         backgrounds: Sequence[Background],
-        topics: Callable[[], Iterable[Topic]],
+        catalog: Catalog,
         logs: Callable[[], dict[str, LogStore]],
-        is_over: Callable[[], bool],
     ) -> None:
         self._data_path = data_path
         self._directory = os.path.join(data_path, DIRECTORY)
         self._clock = clock
         self._backgrounds = list(dict.fromkeys(backgrounds))
-        self._topics = topics
+        self._catalog = catalog
         self._logs = logs
-        self._is_over = is_over
         self._look_at_ns = 0
         self._now: _Backup | None = None
 
@@ -137,7 +134,7 @@ class Backups:
         name = max(waiting, key=waiting.__getitem__)
         touched = waiting.pop(name)
         logger.info("backup %s is wanted", name)
-        gate = _Gate(self._is_over)
+        gate = _Gate(self._catalog)
         self._now = _Backup(name, gate, touched, now_ns + LEASE_NS, waiting)
         for log in self._logs().values():
             log.space.is_frozen = True
@@ -224,7 +221,7 @@ class Backups:
 
     def _queue_copies(self) -> Iterator[QueueCopy]:
         """All disk queues that last, each with what it has in memory."""
-        for topic in self._topics():
+        for topic in self._catalog.topics.values():
             store = topic.store
             if not isinstance(store, DiskQueueStore):
                 continue

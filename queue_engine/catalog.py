@@ -9,8 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from queue_engine import log_acts
-from queue_engine.acts_in_turn import Act, ActsInTurn
+from queue_engine.acts_in_turn import ActsInTurn
 from queue_engine.commit_log.survey import SurveyedTopic
 from queue_engine.consume_queue.set_aside import set_aside
 from queue_engine.delivery.channel import Channel
@@ -21,7 +20,6 @@ from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
-from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
 from queue_engine.topology.log import TopologyLog
@@ -48,8 +46,8 @@ from queue_engine.topology.topology import (
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,
+    ClosedError,
     InvalidChannelError,
-    InvalidStorageError,
     InvalidTopicError,
     LimitError,
     ReservedTopicError,
@@ -76,8 +74,8 @@ JOIN_TOLD_NS = 60 * NS_PER_S  # the log is told so often at most that it can't b
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. check_open: raises ClosedError when nothing may be created; what was published before is
-    appended by it. on_appended: told of each settled append. open_store: makes a topic's store; None: by storage kind.
+    topics: by name. is_closing: nothing is taken any more. publish_error: why the disk refused the last publish.
+    open_store: makes a topic's store; None: by storage kind.
     """
 
     def __init__(
@@ -90,18 +88,16 @@ class Catalog:
         stores: Stores,
         workload: Workload,
         fences: Fences,
-        check_open: Callable[[], None],
-        on_appended: Callable[[Ticket], None],
         open_store: Callable[[str], TopicStore] | None,
     ) -> None:
         self.topics: dict[str, Topic] = {}
+        self.is_closing = False
+        self.publish_error: Exception | None = None
         self._options = options
         self._clock = clock
         self._stores = stores
         self._workload = workload
         self._fences = fences
-        self.check_open = check_open
-        self._on_appended = on_appended
         self._open_store = open_store
         self._log = TopologyLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
@@ -149,7 +145,7 @@ class Catalog:
         self._unknown = [topic.number for topic in self._unknown_topics(state)]
         self._next_number = max([state.next_number, *(number + 1 for number in self._unknown)])
         self._stores.disk_queues.set_largest_msg_size(max(self._options.max_msg_size, state.largest_msg_size))
-        self._stores.open(list(state.topics.values()))
+        self._stores.open(list(state.topics.values()), on_reserve=self.reserve_offsets)
         for entry in state.topics.values():
             topic = self._make_topic(entry.name, entry.number, entry.storage)
             self._add(topic)
@@ -282,9 +278,28 @@ class Catalog:
 
     # What is made.
 
-    def in_turn(self, topic: str, act: Act) -> Ticket:
-        """Begin an act on a topic, or on one of its channels, behind those that were asked for before."""
-        return self._acts.run(topic, act)
+    def check_open(self) -> None:
+        """Raises ClosedError when nothing may be changed any more. What was published before comes before what is asked
+        now, though it is the same turn."""
+        if self.is_closing:
+            raise ClosedError
+        self.append_published()
+
+    def append_published(self) -> None:
+        """Append what was published in this turn; the tickets are settled now or when the store says."""
+        self._workload.flush()
+        self._stores.commit()
+
+    def note_append(self, ticket: Ticket) -> None:
+        """Learn from a settled append whether the disk takes what is published."""
+        self.publish_error = ticket.error
+
+    def act(self, topic: str, begin: Callable[[Outcome], Ticket]) -> tuple[Outcome, Ticket]:
+        """Begin an act on a topic, or on one of its channels, behind those that were asked for before; `begin` fills
+        the outcome. Raises ClosedError."""
+        self.check_open()
+        outcome = Outcome()
+        return outcome, self._acts.run(topic, lambda: begin(outcome))
 
     def topic_ready(self, name: str, storage: str = "") -> Ticket:
         """Done when the topic is there, created when new. storage: its kind if it is new; "" for the default. Raises
@@ -292,19 +307,7 @@ class Catalog:
         self.check_open()
         if is_reserved(name):
             raise ReservedTopicError(name)
-        return DONE if name in self.topics else self.in_turn(name, lambda: self.create_topic(name, storage))
-
-    def log_topic_ready(self, name: str) -> Ticket:
-        """As `topic_ready`, but none is created that would be a disk queue. Raises InvalidStorageError."""
-        self.check_open()
-        kind = self._stores.kind_of(name)
-        is_known = name in self.topics or is_reserved(name)
-        if not is_known and is_valid_name(name) and kind != LOG_KIND:
-            raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
-        ready = self.topic_ready(name)
-        if name in self.topics:
-            log_acts.log_store_of(self.topics[name], "keeps keys")
-        return ready
+        return DONE if name in self.topics else self._acts.run(name, lambda: self.create_topic(name, storage))
 
     def create_topic(self, name: str, storage: str = "", *, channel: str = "") -> Ticket:
         """In its turn: the topic `name`, when it is new, and with it a channel. The ticket is done when they are
@@ -403,7 +406,7 @@ class Catalog:
         if topic is not None and channel_name in topic.channels and not self._acts.is_busy(topic_name):
             ticket = attach()
         else:
-            ticket = self.in_turn(
+            ticket = self._acts.run(
                 topic_name, lambda: after(self.create_topic(topic_name, channel=channel_name), attach)
             )
         topic = self.topics.get(topic_name)
@@ -423,8 +426,7 @@ class Catalog:
         gives_back = self._options.requeue_on_disconnect and not channel.is_deleted
         channel.remove_consumer(consumer, gives_back=gives_back)
         if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
-            self._workload.flush()
-            self._stores.commit()
+            self.append_published()
             topic = self.topics[channel.topic_name]
             self._drop_ephemeral_channel(topic, channel.name)
             if not topic.channels and is_ephemeral(topic.name):
@@ -441,7 +443,7 @@ class Catalog:
             schedule=self._workload.schedule,
             pump_later=self._workload.pump_later,
             flush_later=self._workload.flush_later,
-            on_appended=self._on_appended,
+            on_appended=self.note_append,
             time_ns=self._clock.time_ns,
             fences=self._fences,
         )
@@ -550,8 +552,9 @@ class Catalog:
             logger.exception("topic not deleted well topic=%s", topic.name)
         return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
 
-    def delete_channel(self, topic: Topic, channel: Channel, outcome: Outcome) -> Ticket:
+    def delete_channel(self, channel: Channel, outcome: Outcome) -> Ticket:
         """In its turn. The outcome tells what goes with it."""
+        topic = self.topics[channel.topic_name]
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
             if not topic.channels and is_ephemeral(topic.name):

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from queue_engine.catalog import Catalog
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_acts import END, START, Target
 from queue_engine.log_store.log_reader import LogReader
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
+from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
@@ -27,53 +29,72 @@ class CursorList:
     ended: tuple[EndedCursor, ...]
 
 
-def create(topic: Topic, name: str, start: Target) -> tuple[Outcome, Ticket]:
-    """The cursor `name`, beginning at `start` when it is new: an offset, "start" or "end". The outcome tells what it
-    has not passed. Raises InvalidStorageError, InvalidCursorError or LimitError."""
-    store = _store_of(topic)
-    known = store.cursors.get(store.number, name)
-    if known is not None:
-        return Outcome(depth=_depth(store, known)), store.cursors.saved()
-    if not is_valid_name(name) or is_ephemeral(name):
-        raise InvalidCursorError(
-            f"cursor name {name!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, without #ephemeral"
+class CursorActs:
+    """All acts on the pipeline cursors of one engine. No act on channels concerns them."""
+
+    def __init__(self, catalog: Catalog, stores: Stores) -> None:
+        self._catalog = catalog
+        self._stores = stores
+
+    def create(self, topic: str, *, cursor: str, start: Target | None = None) -> tuple[Outcome, Ticket]:
+        """Keep for a reader what it has not passed: everything there is unless `start` names another place, an offset,
+        "start" or "end". One that is there stays as it is. The outcome tells what it has not passed. Raises
+        TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
+        self._catalog.check_open()
+        store = _store_of(self._catalog.topic(topic))
+        known = store.cursors.get(store.number, cursor)
+        if known is not None:
+            return Outcome(depth=_depth(store, known)), store.cursors.saved()
+        if not is_valid_name(cursor) or is_ephemeral(cursor):
+            raise InvalidCursorError(
+                f"cursor name {cursor!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, "
+                "without #ephemeral"
+            )
+        offset = _start_offset(store, start or Target(word=START))
+        ticket = store.cursors.create(store.name, store.number, store.id_base, cursor, offset)
+        return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
+
+    def move(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
+        """The reader has everything before `offset` for good; a cursor never goes back. number: the topic's, as the
+        reader knows it. Raises TopicNotFoundError, InvalidStorageError, TopicChangedError, CursorNotFoundError,
+        LimitError or StorageError."""
+        self._catalog.check_open()
+        store = _store_of(self._catalog.topic(topic))
+        if number != store.number:
+            raise TopicChangedError(
+                f"topic {topic} has the number {store.number}, not {number}: it was deleted and made anew"
+            )
+        found = _cursor(store, cursor)
+        synced_offset = LogReader(store).synced_offset(store.synced_position)
+        if offset > max(synced_offset, found.offset):
+            raise LimitError(
+                f"offset {offset} of {topic} is beyond what is known to be on the disk, which ends at {synced_offset}"
+            )
+        ticket = store.cursors.move(found, offset)
+        return _stats(store, _cursor(store, cursor)), ticket
+
+    def delete(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
+        """Keep nothing for it any more; the outcome tells how many messages it gives up. Raises TopicNotFoundError,
+        InvalidStorageError or CursorNotFoundError."""
+        self._catalog.check_open()
+        store = _store_of(self._catalog.topic(topic))
+        found = _cursor(store, cursor)
+        ticket = store.cursors.delete(found, store.end_offset)
+        return Outcome(depth=_depth(store, found)), ticket
+
+    def one(self, topic: str, cursor: str) -> CursorStats:
+        """One cursor at this moment. Raises TopicNotFoundError, InvalidStorageError or CursorNotFoundError."""
+        store = _store_of(self._catalog.topic(topic))
+        return _stats(store, _cursor(store, cursor))
+
+    def all(self, topic: str = "") -> CursorList:
+        """All cursors, or one topic's, and those that are no more. Raises StorageError while nobody knows."""
+        cursors, ended = self._stores.cursors()
+        names = sorted({one.topic for one in cursors if topic in ("", one.topic)})
+        return CursorList(
+            tuple(stats for name in names for stats in stats_of_topic(self._catalog.topics[name])),
+            tuple(one for one in ended if topic in ("", one.cursor.topic)),
         )
-    offset = _start_offset(store, start)
-    ticket = store.cursors.create(store.name, store.number, store.id_base, name, offset)
-    return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
-
-
-def move(topic: Topic, name: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
-    """Everything before `offset` is passed; a cursor never goes back. number: the topic's, as the reader knows it.
-    Raises InvalidStorageError, TopicChangedError, CursorNotFoundError, LimitError or StorageError."""
-    store = _store_of(topic)
-    if number != store.number:
-        raise TopicChangedError(
-            f"topic {topic.name} has the number {store.number}, not {number}: it was deleted and made anew"
-        )
-    cursor = _cursor(store, name)
-    synced_offset = LogReader(store).synced_offset(store.synced_position)
-    if offset > max(synced_offset, cursor.offset):
-        raise LimitError(
-            f"offset {offset} of {topic.name} is beyond what is known to be on the disk, which ends at {synced_offset}"
-        )
-    ticket = store.cursors.move(cursor, offset)
-    return _stats(store, _cursor(store, name)), ticket
-
-
-def delete(topic: Topic, name: str) -> tuple[Outcome, Ticket]:
-    """End a cursor. The outcome tells how many messages it had not passed. Raises InvalidStorageError or
-    CursorNotFoundError."""
-    store = _store_of(topic)
-    cursor = _cursor(store, name)
-    ticket = store.cursors.delete(cursor, store.end_offset)
-    return Outcome(depth=_depth(store, cursor)), ticket
-
-
-def cursor_stats(topic: Topic, name: str) -> CursorStats:
-    """One cursor. Raises InvalidStorageError or CursorNotFoundError."""
-    store = _store_of(topic)
-    return _stats(store, _cursor(store, name))
 
 
 def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:

@@ -6,9 +6,10 @@ from typing import Protocol
 from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
+from queue_engine.fencing import fencing
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.clock import Clock
@@ -47,6 +48,7 @@ class Figures:
         started_at_ns: int,
         health: Callable[[], str],
     ) -> None:
+        self.topics = catalog.topics
         self._catalog = catalog
         self._stores = stores
         self._workload = workload
@@ -57,6 +59,12 @@ class Figures:
         self._health = health
         self._sequence = 0
 
+    @fencing
+    def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
+        """The first messages in flight of a channel, earliest deadline first. Raises TopicNotFoundError or
+        ChannelNotFoundError."""
+        return self._catalog.channel(topic, channel).in_flight_stats(self._clock.monotonic_ns(), limit)
+
     def in_slices(
         self, wants_clients: Callable[[str, str], bool], *, topic: str = "", channel: str = ""
     ) -> Generator[None, None, EngineSnapshot]:
@@ -65,7 +73,7 @@ class Figures:
         A channel's figures agree among themselves; those of different slices are moments apart.
         wants_clients(topic, channel): whether that channel's clients are listed.
         """
-        topics = self._catalog.topics
+        topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         listed: list[TopicStats] = []
         sliced = 0

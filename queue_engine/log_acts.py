@@ -1,22 +1,30 @@
-"""What only a topic of the log can do: be read without consuming, be leased, have channels rewound, and keep keys."""
+"""What only a topic of the log can do: be read without consuming, be leased, and keep keys.
+
+Raises InvalidStorageError for a topic of another storage kind.
+"""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
+from queue_engine.fencing import fencing
 from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_leases import Lease, leased_segments
 from queue_engine.log_store.log_reader import Frames, LogReader, MessagePage
+from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.log_store.record_reader import Records
 from queue_engine.readers.holds import Hold
-from queue_engine.vocabulary.errors import InvalidStorageError, LimitError
+from queue_engine.samples.sampler import Sampler
+from queue_engine.stores import Stores
+from queue_engine.vocabulary.errors import InvalidStorageError, LimitError, TopicChangedError, TopicNotFoundError
+from queue_engine.vocabulary.names import is_reserved, is_valid_name
 from queue_engine.vocabulary.run import Batch
-from queue_engine.vocabulary.ticket import Ticket, after, or_unknown
+from queue_engine.vocabulary.ticket import Ticket, after
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
@@ -95,30 +103,11 @@ def log_store_of(topic: Topic, what: str = "can be read and rewound") -> LogTopi
     return topic.store
 
 
-def write_batch(
-    topic: Topic, bodies: Sequence[bytes], batch_key: bytes, keys: Sequence[bytes] | None, *, is_replayed: bool
-) -> tuple[WrittenBatch, Ticket]:
-    """Publish messages as one record, once per key. The ticket is done when they are as durable as any publish. Raises
-    InvalidStorageError, or BatchKeyConflictError when the key was used for another content."""
+def channel_log(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
+    """The topic's store, and what the channel has of it. Raises InvalidStorageError."""
     store = log_store_of(topic)
-    digest = digest_of(bodies, keys)
-    known = store.known_batch(batch_key, digest, len(bodies))
-    if known is not None:
-        written = WrittenBatch(store.name, store.number, store.id_base, known.first_offset, known.count, True)
-        return written, known.ticket
-
-    def append(batch: Batch) -> Ticket:
-        return store.append_keyed(batch, keys=keys, batch_key=batch_key, digest=digest, is_replayed=is_replayed)
-
-    topic.flush()  # its messages have the offsets before
-    written = WrittenBatch(store.name, store.number, store.id_base, store.next_offset, len(bodies), False)
-    return written, topic.publish_alone(bodies, append)
-
-
-def publish_keyed(topic: Topic, body: bytes, key: bytes) -> Ticket:
-    """Publish one message with a key. Raises InvalidStorageError."""
-    store = log_store_of(topic)
-    return topic.publish_alone([body], lambda batch: store.append_keyed(batch, keys=[key]))
+    assert isinstance(channel.backlog, LogBacklog)
+    return store, channel.backlog
 
 
 def resolved(store: LogTopicStore, target: Target) -> int:
@@ -137,57 +126,191 @@ def resolved(store: LogTopicStore, target: Target) -> int:
     return target.offset
 
 
-def read_page(topic: Topic, target: Target, count_max: int) -> MessagePage:
-    """Messages from a place on, without consuming. Raises InvalidStorageError, LimitError or StorageError."""
-    store = log_store_of(topic)
-    return LogReader(store).page(resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
+class LogActs:
+    """Reads, leases and keyed writes of one engine. sampler: has the server's own topic."""
 
+    def __init__(self, catalog: Catalog, stores: Stores, sampler: Sampler) -> None:
+        self.topics = catalog.topics
+        self._catalog = catalog
+        self._stores = stores
+        self._sampler = sampler
 
-def read_frames(topic: Topic, offset: int, bytes_max: int) -> Frames:
-    """Messages in bulk. Raises InvalidStorageError, LimitError or StorageError."""
-    store = log_store_of(topic)
-    return LogReader(store).frames(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+    # Reading.
 
+    def _readable(self, name: str) -> LogTopicStore:
+        """Of the topic `name`, for who only reads it, the server's own included. Raises TopicNotFoundError."""
+        if not is_reserved(name) or name in self.topics:
+            return log_store_of(self._catalog.topic(name))
+        if self._sampler.topic is None:
+            raise TopicNotFoundError(f"topic {name} does not exist: no samples are kept (--samples-interval)")
+        return log_store_of(self._sampler.topic)
 
-def read_records(topic: Topic, offset: int, bytes_max: int) -> Records:
-    """Whole records as the log has them, unchecked. Raises InvalidStorageError, LimitError or StorageError."""
-    store = log_store_of(topic)
-    return store.record_reader().read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+    def read_messages(self, topic: str, target: Target, count_max: int) -> MessagePage:
+        """Messages from a place of a topic on, without consuming. Raises TopicNotFoundError, InvalidStorageError,
+        LimitError or StorageError."""
+        store = self._readable(topic)
+        return LogReader(store).page(resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
 
+    def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
+        """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
+        store = self._readable(topic)
+        return LogReader(store).frames(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
-def log_place(topic: Topic, time_ns: int | None, from_offset: int) -> LogPlace:
-    """time_ns: Unix. from_offset: where `ranges` begin. Raises InvalidStorageError or StorageError."""
-    store = log_store_of(topic)
-    reader = LogReader(store)
-    synced_offset = reader.synced_offset(store.synced_position)
-    ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
-    return LogPlace(
-        store.name,
-        store.number,
-        store.id_base,
-        store.kind,
-        store.oldest_offset,
-        synced_offset,
-        store.end_offset,
-        ranges,
-        ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
-        None if time_ns is None else reader.offset_at(time_ns),
-    )
+    def read_records(self, topic: str, offset: int, bytes_max: int) -> Records:
+        """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
+        be on the disk. Raises as `read_messages`."""
+        store = self._readable(topic)
+        return store.record_reader().read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
+    def place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> LogPlace:
+        """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with
+        `time_ns` (Unix) also where the messages from then on begin. Raises TopicNotFoundError, InvalidStorageError or
+        StorageError."""
+        store = self._readable(topic)
+        reader = LogReader(store)
+        synced_offset = reader.synced_offset(store.synced_position)
+        ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
+        return LogPlace(
+            store.name,
+            store.number,
+            store.id_base,
+            store.kind,
+            store.oldest_offset,
+            synced_offset,
+            store.end_offset,
+            ranges,
+            ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
+            None if time_ns is None else reader.offset_at(time_ns),
+        )
 
-def lease(topic: Topic, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
-    """Hold a topic's messages from `offset` on for `ttl_ms`, and tell which complete segments they are in.
+    @fencing
+    def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
+        """What a channel would deliver next, without consuming. Raises as `read_messages`."""
+        store, backlog = channel_log(self._catalog.topic(topic), self._catalog.channel(topic, channel))
+        return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
 
-    The ticket is done when the hold is durable. Raises InvalidStorageError, LimitError or StorageError.
-    """
-    store = log_store_of(topic)
-    return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max)
+    @fencing
+    def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
+        """What rewinding a channel would do. Raises as `read_messages`."""
+        one = self._catalog.channel(topic, channel)
+        store, backlog = channel_log(self.topics[topic], one)
+        offset = min(max(resolved(store, target), store.oldest_offset), store.released)
+        return SeekPreview(
+            offset,
+            backlog.next_offset,
+            store.oldest_offset,
+            store.end_offset,
+            store.count_between(offset, store.released),
+            backlog.depth + backlog.deferred_count + one.in_flight_count,
+        )
 
+    # Leases.
 
-def renew_lease(topic: Topic, hold: Hold, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
-    """Keep a hold for `ttl_ms` from now on, and go on at `offset`: what lies before it is not held any more. Raises
-    as `lease`."""
-    return _leased(log_store_of(topic), hold.name, offset, ttl_ms, segments_max)
+    def lease(
+        self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = LEASE_SEGMENTS_MAX
+    ) -> tuple[Lease, Ticket]:
+        """Keep a topic's messages from `offset` on, whoever consumes them, and tell which complete segments they are
+        in. The ticket is done when that is durable. Raises TopicNotFoundError, InvalidStorageError, LimitError or
+        StorageError."""
+        self._catalog.check_open()
+        store = log_store_of(self._catalog.topic(topic))
+        return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max)
+
+    def renew_lease(
+        self, name: str, *, ttl_ms: int, offset: int | None = None, segments_max: int = LEASE_SEGMENTS_MAX
+    ) -> tuple[Lease, Ticket]:
+        """Keep it longer; `offset` moves it: what lies before it is not kept any more. Raises LeaseNotFoundError when
+        it is lost, otherwise as `lease`."""
+        self._catalog.check_open()
+        hold = self._stores.hold(name)
+        store = log_store_of(self._topic_of(hold))
+        return _leased(store, name, hold.offset if offset is None else offset, ttl_ms, segments_max)
+
+    def topic_of_lease(self, name: str) -> str:
+        """The topic that it keeps. Raises LeaseNotFoundError."""
+        return self._topic_of(self._stores.hold(name)).name
+
+    def _topic_of(self, hold: Hold) -> Topic:
+        topic = next((one for one in self.topics.values() if one.number == hold.topic_number), None)
+        assert topic is not None, "a hold ends with its topic"
+        return topic
+
+    def renew_leases(self, names: Sequence[str], *, ttl_ms: int) -> Ticket:
+        """Keep leases, one at least, as they are: all, or none. Raises LeaseNotFoundError for the first lost one."""
+        self._catalog.check_open()
+        return self._stores.renew_holds(names, ttl_ms)
+
+    def release_lease(self, name: str) -> Ticket:
+        """Nothing is kept for it any more. Raises LeaseNotFoundError."""
+        self._catalog.check_open()
+        return self._stores.give_back(name)
+
+    # Writing.
+
+    def topic_ready(self, name: str) -> Ticket:
+        """Done when a topic that keeps keys is there, created when new. Raises InvalidTopicError, InvalidStorageError,
+        LimitError or ClosedError."""
+        self._catalog.check_open()
+        kind = self._stores.kind_of(name)
+        is_known = name in self.topics or is_reserved(name)
+        if not is_known and is_valid_name(name) and kind != LOG_KIND:
+            raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
+        ready = self._catalog.topic_ready(name)
+        if name in self.topics:
+            log_store_of(self.topics[name], "keeps keys")
+        return ready
+
+    def publish_keyed(self, topic: str, body: bytes, key: bytes) -> Ticket:
+        """Publish one message with a key. Raises as `topic_ready`."""
+
+        def publish() -> Ticket:
+            owner = self.topics[topic]
+            store = log_store_of(owner)
+            return owner.publish_alone([body], lambda batch: store.append_keyed(batch, keys=[key]))
+
+        return after(self.topic_ready(topic), publish)
+
+    def write_batch(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        batch_key: bytes,
+        keys: Sequence[bytes] | None = None,
+        is_replayed: bool = False,
+        number: int | None = None,
+    ) -> tuple[WrittenBatch, Ticket]:
+        """Publish messages once per `batch_key`, 16 bytes and not zero: as one record, all or nothing. Asked again,
+        it answers what the first got. The ticket is done when they are as durable as any publish. A new topic is
+        created first where that is done at once; otherwise TopicNotFoundError is raised (`topic_ready`).
+
+        keys: of each message, of no bytes for none. number: of the topic that is meant, None for any. Raises
+        TopicChangedError when the topic has another number, BatchKeyConflictError when the key was used for other
+        messages, and as `topic_ready`.
+        """
+        there = self.topics.get(topic)
+        if number is not None and (there is None or there.number != number):
+            now = "does not exist" if there is None else f"has number {there.number}"
+            raise TopicChangedError(f"topic {topic} {now}, and number {number} is meant")
+        ready = self.topic_ready(topic)
+        if ready.done and ready.error is not None:
+            raise ready.error
+        if keys is not None and not any(keys):
+            keys = None
+        owner = self._catalog.topic(topic)
+        store = log_store_of(owner)
+        digest = digest_of(bodies, keys)
+        known = store.known_batch(batch_key, digest, len(bodies))
+        if known is not None:
+            written = WrittenBatch(store.name, store.number, store.id_base, known.first_offset, known.count, True)
+            return written, known.ticket
+
+        def append(batch: Batch) -> Ticket:
+            return store.append_keyed(batch, keys=keys, batch_key=batch_key, digest=digest, is_replayed=is_replayed)
+
+        owner.flush()  # its messages have the offsets before
+        written = WrittenBatch(store.name, store.number, store.id_base, store.next_offset, len(bodies), False)
+        return written, owner.publish_alone(bodies, append)
 
 
 def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
@@ -211,51 +334,3 @@ def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_
         ),
         ticket,
     )
-
-
-def peek(topic: Topic, channel: Channel, count_max: int) -> MessagePage:
-    """What a channel would deliver next, without consuming."""
-    store, backlog = _both(topic, channel)
-    return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
-
-
-def _both(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
-    store = log_store_of(topic)
-    assert isinstance(channel.backlog, LogBacklog)
-    return store, channel.backlog
-
-
-def seek_preview(topic: Topic, channel: Channel, target: Target) -> SeekPreview:
-    store, backlog = _both(topic, channel)
-    offset = min(max(resolved(store, target), store.oldest_offset), store.released)
-    return SeekPreview(
-        offset,
-        backlog.next_offset,
-        store.oldest_offset,
-        store.end_offset,
-        store.count_between(offset, store.released),
-        backlog.depth + backlog.deferred_count + channel.in_flight_count,
-    )
-
-
-def seek(topic: Topic, channel: Channel, target: Target, outcome: Outcome, *, keep_finished: bool) -> Ticket:
-    """Move a channel's cursor: all from there on is delivered (again), all before it is done. What is in flight is
-    taken from its consumers; their FIN comes too late. Nothing of it is done before it is durable.
-
-    keep_finished: skip what is before the offset, and deliver nothing behind it that is finished, again."""
-    store, backlog = _both(topic, channel)
-    offset = resolved(store, target)
-
-    def in_force() -> Ticket:
-        outcome.in_flight = channel.in_flight_count
-        channel.forget_in_flight()
-        if keep_finished:
-            backlog.skip_before(offset)
-        else:
-            backlog.seek(offset)
-        channel.has_moved()
-        outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
-        return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
-
-    prepared = backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset)
-    return after(prepared, in_force)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.sync_place import SyncPlace
-from queue_engine.disk.background import Background
+from queue_engine.disk.background import Backgrounds
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.closing import Closing
 from queue_engine.disk_queue.folder import DiskQueueFolder
@@ -40,9 +40,7 @@ LOG_DIRECTORY = "log"
 class Stores:
     """Makes the stores of topics. Belongs to the engine's thread.
 
-    sync_background: a thread for the log's syncs alone. progress_background: one for those of channels' progress.
-    sync_place: as of CommitLog. on_work: called when something waits for `end_turn`. on_reserve: called when
-    topology.json has to be written because a topic of the log needs more offsets.
+    sync_place: as of CommitLog. on_work: called when something waits for `end_turn`.
     """
 
     def __init__(
@@ -51,26 +49,20 @@ class Stores:
         *,
         clock: Clock,
         files: Files,
-        background: Background,
-        sync_background: Background,
-        progress_background: Background | None = None,
+        backgrounds: Backgrounds,
+        sync_place: SyncPlace | None,
         on_work: Callable[[], None],
-        on_reserve: Callable[[], None],
-        sync_place: SyncPlace | None = None,
     ) -> None:
         self.budgets = MemoryBudgets(options)
-        self.disk_queues = DiskQueueFolder(options.data_path, options, files, background, clock, self.budgets)
+        self.disk_queues = DiskQueueFolder(options.data_path, options, files, backgrounds.disk, clock, self.budgets)
         self.log: LogStore | None = None  # none is made where no topic needs one
         self.report: RecoveryReport | None = None
         self._options = options
         self._clock = clock
         self._files = files
-        self._background = background
-        self._sync_background = sync_background
-        self._progress_background = progress_background
+        self._backgrounds = backgrounds
         self._sync_place = sync_place
         self._on_work = on_work
-        self._on_reserve = on_reserve
         self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
         self._opened: LogOpening | None = None
 
@@ -78,8 +70,11 @@ class Stores:
         """The storage kind of a new topic. Nothing of an ephemeral topic is kept, so it needs no log."""
         return DISK_QUEUE_KIND if is_ephemeral(topic_name) else wanted or self._options.storage
 
-    def open(self, entries: Sequence[TopicEntry]) -> None:
-        """Open what the topics of topology.json share, each with its number. Raises StorageError."""
+    def open(self, entries: Sequence[TopicEntry], *, on_reserve: Callable[[], None]) -> None:
+        """Open what the topics of topology.json share, each with its number. Raises StorageError.
+
+        on_reserve: called when topology.json has to be written because a topic of the log needs more offsets."""
+        self._on_reserve = on_reserve
         for entry in entries:
             if entry.storage not in KINDS:
                 raise StorageError(
@@ -104,9 +99,9 @@ class Stores:
             sync_interval_bytes=options.sync_interval_bytes,
             segment_bytes=options.log_segment_bytes,
             memory_count_max=options.mem_queue_size,
-            sync_background=self._sync_background,
-            worker=self._background,
-            progress_background=self._progress_background,
+            sync_background=self._backgrounds.sync,
+            worker=self._backgrounds.disk,
+            progress_background=self._backgrounds.progress,
             on_work=self._on_work,
             on_reserve=self._on_reserve,
             retention_ms=options.log_retention_ms,

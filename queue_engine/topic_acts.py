@@ -1,17 +1,18 @@
-"""Acts on topics and channels of either storage kind. Each returns what it did, and the ticket after which that is
-durable.
+"""Acts on topics and channels of either storage kind, in the words of the audit list.
 
-What the names mean and what is raised is told at the engine's methods of the same names.
+Each returns what it did, and the ticket after which that is durable. Raises ClosedError, TopicNotFoundError or
+ChannelNotFoundError. What fails unexpectedly fences the topic or channel (`fencing.py`).
 """
 
 from collections.abc import Sequence
 
-from queue_engine import log_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
+from queue_engine.fencing import fencing
+from queue_engine.log_acts import Target, channel_log, log_store_of, resolved
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.stores import KINDS
@@ -20,91 +21,197 @@ from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 
-def create_topic(catalog: Catalog, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:
-    if storage and storage not in KINDS:
-        raise InvalidStorageError(f"storage kind {storage!r} does not exist: it can be {' or '.join(KINDS)}")
-    catalog.check_open()
-    outcome = Outcome()
+class TopicActs:
+    """All acts on the topics of one engine, and on their channels."""
 
-    def act() -> Ticket:
-        known = catalog.topics.get(topic)
-        if known is not None and storage and not is_ephemeral(topic) and known.store.kind != storage:
-            raise InvalidStorageError(
-                f"topic {topic} exists with storage kind {known.store.kind} and can't become {storage}"
-            )
-        outcome.created = known is None
-        return catalog.create_topic(topic, storage)
+    def __init__(self, catalog: Catalog, workload: Workload) -> None:
+        self.topics = catalog.topics
+        self._catalog = catalog
+        self._workload = workload
 
-    return outcome, catalog.in_turn(topic, act)
+    def create_topic(self, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:
+        """storage: the kind of a new topic, "" for the default. Raises InvalidStorageError when there is no such
+        kind, or the topic exists and has another."""
+        if storage and storage not in KINDS:
+            raise InvalidStorageError(f"storage kind {storage!r} does not exist: it can be {' or '.join(KINDS)}")
 
+        def act(outcome: Outcome) -> Ticket:
+            known = self.topics.get(topic)
+            if known is not None and storage and not is_ephemeral(topic) and known.store.kind != storage:
+                raise InvalidStorageError(
+                    f"topic {topic} exists with storage kind {known.store.kind} and can't become {storage}"
+                )
+            outcome.created = known is None
+            return self._catalog.create_topic(topic, storage)
 
-def create_channel(
-    catalog: Catalog, topic: str, channel: str, *, start: log_acts.Target | None = None
-) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
+        return self._catalog.act(topic, act)
 
-    def act() -> Ticket:
-        owner = catalog.topic(topic)
-        outcome.created = channel not in owner.channels
-        offset = None if start is None else log_acts.resolved(log_acts.log_store_of(owner), start)
-        return catalog.create_channel(owner, channel, offset)
+    @fencing
+    def create_channel(self, topic: str, channel: str, *, start: Target | None = None) -> tuple[Outcome, Ticket]:
+        """start: where a new channel of a log topic begins; as always when None: with what is published from now on,
+        or with what waits at the topic when it is the first. Raises InvalidStorageError."""
 
-    return outcome, catalog.in_turn(topic, act)
+        def act(outcome: Outcome) -> Ticket:
+            owner = self._catalog.topic(topic)
+            outcome.created = channel not in owner.channels
+            offset = None if start is None else resolved(log_store_of(owner), start)
+            return self._catalog.create_channel(owner, channel, offset)
 
+        return self._catalog.act(topic, act)
 
-def delete_topic(catalog: Catalog, topic: str) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
-    return outcome, catalog.in_turn(topic, lambda: catalog.delete_topic(catalog.topic(topic), outcome))
+    @fencing
+    def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Drop a topic, its channels and all their messages; their consumers are disconnected."""
+        catalog = self._catalog
+        return catalog.act(topic, lambda outcome: catalog.delete_topic(catalog.topic(topic), outcome))
 
+    @fencing
+    def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Drop a channel with all it holds; its consumers are disconnected."""
+        catalog = self._catalog
+        return catalog.act(topic, lambda outcome: catalog.delete_channel(catalog.channel(topic, channel), outcome))
 
-def delete_channel(catalog: Catalog, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
+    @fencing
+    def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
+        """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
 
-    def act() -> Ticket:
-        one = catalog.channel(topic, channel)
-        return catalog.delete_channel(catalog.topics[topic], one, outcome)
+        def act(outcome: Outcome) -> Ticket:
+            owner = self._catalog.topic(topic)
+            store = owner.store
+            upto = store.end_offset if isinstance(store, LogTopicStore) else None
+            channels = list(owner.channels.values()) if channels_too else []
+            is_frozen = upto is not None and store.positions().released is not None
 
-    return outcome, catalog.in_turn(topic, act)
+            def written() -> Ticket:
+                # How far a topic of the log has come while it does not flow is known to topology.json alone.
+                return self._catalog.released(owner, upto) if is_frozen and upto is not None else DONE
 
+            def prepared() -> Ticket:
+                if not channels or not isinstance(store, LogTopicStore):
+                    return DONE
+                # After topology.json: when the journal refuses now, the next start finds that the topic's messages
+                # went on to its channels, and none is lost. The other way round, the channels' messages would be.
+                ticket = store.prepare_empty_channels()
+                if not is_frozen:
+                    return ticket
+                return or_unknown(ticket, "topology.json was written, the channels' progress was not")
 
-def empty_topic(catalog: Catalog, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
+            # A journal that can't be written refuses it before anything is done.
+            ready = after(after(store.synced(), written), prepared)
+            return after(ready, lambda: _emptied(owner, upto, outcome, channels))
 
-    def act() -> Ticket:
-        owner = catalog.topic(topic)
-        store = owner.store
-        upto = store.end_offset if isinstance(store, LogTopicStore) else None
-        channels = list(owner.channels.values()) if channels_too else []
-        is_frozen = upto is not None and store.positions().released is not None
+        return self._catalog.act(topic, act)
 
-        def written() -> Ticket:
-            # How far a topic of the log has come while it does not flow is known to topology.json alone.
-            return catalog.released(owner, upto) if is_frozen and upto is not None else DONE
+    @fencing
+    def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Drop all that a channel holds: waiting, deferred and in flight."""
 
-        def prepared() -> Ticket:
-            if not channels or not isinstance(store, LogTopicStore):
-                return DONE
-            # After topology.json: when the journal refuses now, the next start finds that the topic's messages went on
-            # to its channels, and none is lost. The other way round, the channels' messages would be.
-            ticket = store.prepare_empty_channels()
-            if not is_frozen:
-                return ticket
-            return or_unknown(ticket, "topology.json was written, the channels' progress was not")
+        def act(outcome: Outcome) -> Ticket:
+            one, store = self._catalog.channel(topic, channel), self.topics[topic].store
 
-        # A journal that can't be written refuses it before anything is done.
-        ready = after(after(store.synced(), written), prepared)
-        return after(ready, lambda: _emptied(owner, upto, outcome, channels))
+            def in_force() -> Ticket:
+                outcome.add(one.empty())
+                return or_unknown(store.synced(), "messages were dropped, and syncing that failed")
 
-    return outcome, catalog.in_turn(topic, act)
+            # Done when it is durable that the channel is emptied; a disk queue is emptied without.
+            prepared = one.backlog.prepare_empty() if isinstance(one.backlog, LogBacklog) else DONE
+            return after(prepared, in_force)
 
+        return self._catalog.act(topic, act)
 
-def _prepared(channel: Channel) -> Ticket:
-    """Done when it is durable that a channel is emptied; a disk queue is emptied without."""
-    return channel.backlog.prepare_empty() if isinstance(channel.backlog, LogBacklog) else DONE
+    @fencing
+    def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the topic to its channels."""
+        catalog = self._catalog
+        return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=True))
+
+    @fencing
+    def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        catalog = self._catalog
+        return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=False))
+
+    @fencing
+    def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the channel to its consumers; what is in flight stays so."""
+        return self._pause_channel(topic, channel, paused=True)
+
+    @fencing
+    def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        return self._pause_channel(topic, channel, paused=False)
+
+    def _pause_channel(self, topic: str, channel: str, *, paused: bool) -> tuple[Outcome, Ticket]:
+        catalog = self._catalog
+        return catalog.act(
+            topic, lambda outcome: catalog.pause_channel(catalog.channel(topic, channel), outcome, paused=paused)
+        )
+
+    @fencing
+    def rewind_channel(
+        self, topic: str, channel: str, *, target: Target, keep_finished: bool = False
+    ) -> tuple[Outcome, Ticket]:
+        """Move a channel of a log topic: all from there on is delivered (again), all before it is done. What is in
+        flight is taken from its consumers; their FIN comes too late. The outcome tells what waits then, and what was in
+        flight. Nothing of it is done before it is durable.
+
+        keep_finished: skip what is before the offset, and deliver nothing behind it that is finished, again. Raises
+        InvalidStorageError, LimitError or StorageError.
+        """
+
+        def act(outcome: Outcome) -> Ticket:
+            one = self._catalog.channel(topic, channel)
+            store, backlog = channel_log(self.topics[topic], one)
+            offset = resolved(store, target)
+
+            def in_force() -> Ticket:
+                outcome.in_flight = one.in_flight_count
+                one.forget_in_flight()
+                if keep_finished:
+                    backlog.skip_before(offset)
+                else:
+                    backlog.seek(offset)
+                one.has_moved()
+                outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
+                return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
+
+            return after(backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset), in_force)
+
+        return self._catalog.act(topic, act)
+
+    @fencing
+    def requeue_channel(
+        self, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Put messages in flight back in the queue now: one, one client's, or all."""
+        self._catalog.check_open()
+        one = self._catalog.channel(topic, channel)
+        encoded = None if message_id is None else message_id.encode("ascii", "replace")
+        outcome = one.requeue_in_flight(client_key=client_key, message_id=encoded)
+        return outcome, or_unknown(self.topics[topic].store.synced(), "messages were requeued, and syncing that failed")
+
+    @fencing
+    def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Let all deferred messages of a channel wait like the others now."""
+        self._catalog.check_open()
+        outcome = self._catalog.channel(topic, channel).release_deferred()
+        return outcome, or_unknown(self.topics[topic].store.synced(), "messages were released, and syncing that failed")
+
+    @fencing
+    def retry_topic(self, topic: str) -> tuple[Outcome, Ticket]:
+        """Let a fenced topic go on: publishes are taken, and what waits goes on to its channels. Raises FencedError
+        when it fails again."""
+        self._catalog.check_open()
+        return self._retry(self._catalog.topic(topic), topic)
+
+    @fencing
+    def retry_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
+        """Let a fenced channel go on: what is not finished waits again, what was in flight included. Raises FencedError
+        when it fails again."""
+        self._catalog.check_open()
+        return self._retry(self._catalog.channel(topic, channel), topic)
+
+    def _retry(self, one: Topic | Channel, topic: str) -> tuple[Outcome, Ticket]:
+        self._workload.retry_stalled(is_asked=one)
+        return one.retry(), self.topics[topic].store.synced()
 
 
 def _emptied(owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]) -> Ticket:
@@ -115,79 +222,3 @@ def _emptied(owner: Topic, upto: int | None, outcome: Outcome, channels: Sequenc
             outcome.add(channel.empty())
             outcome.channels += 1
     return or_unknown(owner.store.synced(), "messages were dropped, and syncing that failed")
-
-
-def empty_channel(catalog: Catalog, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
-
-    def act() -> Ticket:
-        one, store = catalog.channel(topic, channel), catalog.topics[topic].store
-
-        def in_force() -> Ticket:
-            outcome.add(one.empty())
-            return or_unknown(store.synced(), "messages were dropped, and syncing that failed")
-
-        return after(_prepared(one), in_force)
-
-    return outcome, catalog.in_turn(topic, act)
-
-
-def pause_topic(catalog: Catalog, topic: str) -> tuple[Outcome, Ticket]:
-    return _pause_topic(catalog, topic, paused=True)
-
-
-def unpause_topic(catalog: Catalog, topic: str) -> tuple[Outcome, Ticket]:
-    return _pause_topic(catalog, topic, paused=False)
-
-
-def _pause_topic(catalog: Catalog, topic: str, *, paused: bool) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
-    act = lambda: catalog.pause_topic(catalog.topic(topic), outcome, paused=paused)  # noqa: E731
-    return outcome, catalog.in_turn(topic, act)
-
-
-def pause_channel(catalog: Catalog, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-    return _pause_channel(catalog, topic, channel, paused=True)
-
-
-def unpause_channel(catalog: Catalog, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-    return _pause_channel(catalog, topic, channel, paused=False)
-
-
-def _pause_channel(catalog: Catalog, topic: str, channel: str, *, paused: bool) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = Outcome()
-    act = lambda: catalog.pause_channel(catalog.channel(topic, channel), outcome, paused=paused)  # noqa: E731
-    return outcome, catalog.in_turn(topic, act)
-
-
-def requeue_in_flight(
-    catalog: Catalog, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
-) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    one = catalog.channel(topic, channel)
-    encoded = None if message_id is None else message_id.encode("ascii", "replace")
-    outcome = one.requeue_in_flight(client_key=client_key, message_id=encoded)
-    return outcome, or_unknown(catalog.topics[topic].store.synced(), "messages were requeued, and syncing that failed")
-
-
-def release_deferred(catalog: Catalog, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    outcome = catalog.channel(topic, channel).release_deferred()
-    return outcome, or_unknown(catalog.topics[topic].store.synced(), "messages were released, and syncing that failed")
-
-
-def retry_topic(catalog: Catalog, topic: str, workload: Workload) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    owner = catalog.topic(topic)
-    workload.retry_stalled(is_asked=owner)
-    return owner.retry(), owner.store.synced()
-
-
-def retry_channel(catalog: Catalog, topic: str, channel: str, workload: Workload) -> tuple[Outcome, Ticket]:
-    catalog.check_open()
-    one = catalog.channel(topic, channel)
-    workload.retry_stalled(is_asked=one)
-    return one.retry(), catalog.topics[topic].store.synced()

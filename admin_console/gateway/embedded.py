@@ -32,32 +32,13 @@ logger = logging.getLogger(__name__)
 # Longer than the engine ever needs for one command on a working disk; shorter than people wait.
 DEADLINE_S = 5.0
 
-# The act's name in URLs and audit rows → the engine's method.
+# The act's name in URLs and audit rows → the engine's method, where that is not `acts.` and the name.
 _METHODS = {
-    name: name
-    for name in (
-        "create_topic",
-        "create_channel",
-        "delete_topic",
-        "delete_channel",
-        "empty_topic",
-        "empty_channel",
-        "pause_topic",
-        "unpause_topic",
-        "pause_channel",
-        "unpause_channel",
-        "retry_topic",
-        "retry_channel",
-        "release_deferred",
-        "publish",
-    )
-} | {
-    "requeue_channel": "requeue_in_flight",
-    "rewind_channel": "seek_channel",
-    "delete_cursor": "delete_cursor",
+    "publish": "publish",
+    "delete_cursor": "cursors.delete",
     # The archive of a topic is the cursor of that name.
-    "archive_on": "create_cursor",
-    "archive_off": "delete_cursor",
+    "archive_on": "cursors.create",
+    "archive_off": "cursors.delete",
 }
 
 
@@ -77,30 +58,30 @@ class EmbeddedGateway:
         return self._runner.snapshot
 
     def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
-        return self._ask("stats", topic=topic, channel=channel, include_clients=bool(channel))
+        return self._ask("figures.now", topic=topic, channel=channel, include_clients=bool(channel))
 
     def watch(self, topic: str, channel: str) -> None:
         self._runner.watch(topic, channel)
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
         try:
-            return tuple(self._ask("in_flight", topic, channel, limit=limit))
+            return tuple(self._ask("figures.in_flight", topic, channel, limit=limit))
         except RequestError:
             return ()
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         try:
             if target is None:
-                page: MessagePage = self._ask("peek_channel", topic, channel, count_max)
+                page: MessagePage = self._ask("log.peek_channel", topic, channel, count_max)
             else:
-                page = self._ask("read_messages", topic, target, count_max)
+                page = self._ask("log.read_messages", topic, target, count_max)
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
         return page
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         try:
-            preview: SeekPreview = self._ask("seek_preview", topic, channel, target)
+            preview: SeekPreview = self._ask("log.seek_preview", topic, channel, target)
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
         return preview
@@ -121,7 +102,7 @@ class EmbeddedGateway:
         name = f"{topic}/{channel}" if channel else topic
         places = (topic, channel) if channel else (topic,)
         try:
-            answer = self._wait(self._runner.submit(_METHODS[action], *places, **details))
+            answer = self._wait(self._runner.submit(_METHODS.get(action, f"acts.{action}"), *places, **details))
         except _DroppedError:
             return ActResult(
                 FAILED,

@@ -1,6 +1,7 @@
 """Slow disk work leaves the engine's thread: one worker does it, in order, and answers through the loop."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -26,3 +27,18 @@ class InlineBackground:
             done(exc)
         else:
             done(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Backgrounds:
+    """The threads beside the engine's. disk: for slow disk work. sync: for the log's syncs alone. progress: for
+    those of channels' progress."""
+
+    disk: Background
+    sync: Background
+    progress: Background
+
+    @classmethod
+    def of(cls, one: Background) -> "Backgrounds":
+        """One that does the work of all."""
+        return cls(one, one, one)

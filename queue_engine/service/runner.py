@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import uvloop
 
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
+from queue_engine.disk.background import Backgrounds
 from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.closing import Closing, Job, run_in_turn
@@ -113,7 +115,7 @@ class EngineRunner:
             raise self.error
 
     def submit(self, act: str, *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Any]":
-        """Run `Engine.<act>` on the engine's thread and wait for its ticket.
+        """Run `Engine.<act>`, such as "acts.pause_topic", on the engine's thread and wait for its ticket.
 
         The future's result is the act's Outcome, or whatever it returned; its exception what the act raised.
         Cancelling it before it began drops it unstarted.
@@ -155,7 +157,7 @@ class EngineRunner:
             return
         assert self._engine is not None
         try:
-            result = getattr(self._engine, act)(*args, **kwargs)
+            result = attrgetter(act)(self._engine)(*args, **kwargs)
         except Exception as exc:
             future.set_exception(exc)
             return
@@ -208,9 +210,7 @@ class EngineRunner:
                 self.options,
                 clock=clock,
                 files=Files(),
-                background=background,
-                sync_background=sync_background,
-                progress_background=progress_background,
+                backgrounds=Backgrounds(background, sync_background, progress_background),
                 sync_place=SyncPlace(),
                 on_work=turns.soon,
             )
@@ -277,7 +277,7 @@ class EngineRunner:
             )
             name = http_server.sockets[0].getsockname()
             self.http_address = (name[0], name[1])
-            self.snapshot = engine.stats(include_clients=False)
+            self.snapshot = engine.figures.now(include_clients=False)
             loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
                 ("looking after the connections", tcp_server.check_once),
                 ("the scan for what is due", partial(scan_once, engine)),
@@ -297,7 +297,7 @@ class EngineRunner:
             for task in tasks:
                 task.cancel()
             turns.pubs.publish()
-            engine.is_closing = True
+            engine.begin_closing()
             turns.run()  # what was taken before is appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
 
@@ -311,7 +311,7 @@ class EngineRunner:
         watched = {key for key, until in list(self._watched.items()) if until > now}
         for key in [key for key in list(self._watched) if key not in watched]:
             self._watched.pop(key, None)
-        slices = engine.stats_in_slices(lambda topic, channel: (topic, channel) in watched)
+        slices = engine.figures.in_slices(lambda topic, channel: (topic, channel) in watched)
         took_s = 0.0
         while True:
             began_s = time.thread_time()

@@ -30,8 +30,8 @@ JSON = {"Accept": "application/json"}
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing, and 5 messages published."""
     with console_engine(tmp_path) as runner:
-        runner.submit("create_topic", "orders").result(5)
-        runner.submit("create_channel", "orders", "billing").result(5)
+        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_channel", "orders", "billing").result(5)
         runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
         yield runner
 
@@ -42,7 +42,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:
-    found = engine.submit("stats", topic=topic).result(5).topics
+    found = engine.submit("figures.now", topic=topic).result(5).topics
     return found[0] if found else None
 
 
@@ -119,7 +119,7 @@ def test_bad_name_is_named_with_the_rule_and_not_audited(client: Client, name: s
 
 
 def test_publish_goes_to_the_channel_byte_for_byte(client: Client, engine: EngineRunner) -> None:
-    engine.submit("empty_channel", "orders", "billing").result(5)
+    engine.submit("acts.empty_channel", "orders", "billing").result(5)
     answer = post(client, "/topics/orders/~publish/", body="grüße\r\nzweite Zeile")
     assert answer["message"] == "Published 1 message of 20 bytes to orders."
     with subscribed(engine, 1) as consumer:
@@ -165,7 +165,7 @@ def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRu
 
 
 def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, engine: EngineRunner) -> None:
-    engine.submit("pause_topic", "orders").result(5)
+    engine.submit("acts.pause_topic", "orders").result(5)
     engine.submit("publish", "orders", [b"x", b"y"]).result(5)
     page = client.get("/topics/orders/~empty/").content.decode()
     assert "drops only what is at the topic itself: 2 messages" in page
@@ -203,8 +203,8 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
     client: Client, engine: EngineRunner, storage: str
 ) -> None:
     """What it says of a log topic is done: Rewind brings all back."""
-    engine.submit("create_topic", "kept", storage=storage).result(5)
-    engine.submit("create_channel", "kept", "reader").result(5)
+    engine.submit("acts.create_topic", "kept", storage=storage).result(5)
+    engine.submit("acts.create_channel", "kept", "reader").result(5)
     engine.submit("publish", "kept", [b"a", b"b", b"c"]).result(5)
     is_logged = storage == "log"
     for path in ("/topics/kept/", "/topics/kept/reader/"):
@@ -254,12 +254,12 @@ def test_wrong_name_does_nothing(client: Client, engine: EngineRunner, act: str,
 def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineRunner) -> None:
     path = "/topics/orders/billing/~requeue/"
     with consume(engine, 2), consume(engine, 3):
-        held = engine.submit("in_flight", "orders", "billing").result(5)
+        held = engine.submit("figures.in_flight", "orders", "billing").result(5)
         page = client.get(path).content.decode()
         assert "A requeued message may be processed twice" in page
         assert page.count("<option") == 2
         one = held[0]
-        engine.submit("pause_channel", "orders", "billing").result(5)
+        engine.submit("acts.pause_channel", "orders", "billing").result(5)
         answer = post(client, path, scope="message", message=one.message_id)
         assert answer["message"] == "Requeued 1 message of orders/billing."
         gone = post(client, path, scope="message", message=one.message_id)
@@ -445,4 +445,4 @@ def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
     for thread in threads:
         thread.join()
     assert {result.verdict for result in results} == {"done"}
-    assert len(engine.submit("stats").result(5).topics) == 9
+    assert len(engine.submit("figures.now").result(5).topics) == 9

@@ -24,14 +24,14 @@ REASON = "delivering failed unexpectedly: AssertionError at failing_calls.py"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing and 5 messages."""
     with console_engine(tmp_path) as runner:
-        runner.submit("create_topic", "orders").result(5)
-        runner.submit("create_channel", "orders", "billing").result(5)
+        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_channel", "orders", "billing").result(5)
         runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
         yield runner
 
 
 def fenced_of(engine: EngineRunner) -> str:
-    (topic,) = engine.submit("stats", topic="orders").result(5).topics
+    (topic,) = engine.submit("figures.now", topic="orders").result(5).topics
     return topic.fenced or topic.channels[0].fenced
 
 

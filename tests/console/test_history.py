@@ -465,8 +465,8 @@ def test_a_topic_has_its_own_row(lake: HistoryLake, source: LakeHistory) -> None
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     get_hub().forget_all()
     with console_engine(tmp_path) as runner:
-        runner.submit("create_topic", "orders").result(5)
-        runner.submit("create_channel", *ORDERS).result(5)
+        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_channel", *ORDERS).result(5)
         before = runner.snapshot
         wait_for("figures of the channel", lambda: runner.snapshot is not before and runner.snapshot)
         assert runner.snapshot is not None

@@ -29,10 +29,10 @@ REWIND = "/topics/orders/billing/~rewind/"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing and 50 messages, and a disk queue."""
     with console_engine(tmp_path) as runner:
-        runner.submit("create_topic", "orders").result(5)
-        runner.submit("create_channel", "orders", "billing").result(5)
+        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_channel", "orders", "billing").result(5)
         runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(50)]).result(5)
-        runner.submit("create_topic", "old", storage="diskqueue").result(5)
+        runner.submit("acts.create_topic", "old", storage="diskqueue").result(5)
         yield runner
 
 
@@ -42,7 +42,9 @@ def client(engine: EngineRunner) -> Client:
 
 
 def stats(engine: EngineRunner) -> ChannelStats:
-    found: ChannelStats = engine.submit("stats", topic="orders", channel="billing").result(5).topics[0].channels[0]
+    found: ChannelStats = (
+        engine.submit("figures.now", topic="orders", channel="billing").result(5).topics[0].channels[0]
+    )
     return found
 
 
@@ -92,11 +94,11 @@ def test_a_channel_shows_what_comes_next(client: Client) -> None:
 
 
 def test_a_released_message_is_not_shown_as_deferred_any_more(engine: EngineRunner, client: Client) -> None:
-    engine.submit("empty_channel", "orders", "billing").result(5)
+    engine.submit("acts.empty_channel", "orders", "billing").result(5)
     engine.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(5)
     channel = "/topics/orders/billing/~messages/"
     assert "later" not in client.get(channel).content.decode(), "it is not next"
-    engine.submit("release_deferred", "orders", "billing").result(5)
+    engine.submit("acts.release_deferred", "orders", "billing").result(5)
     shown = client.get(channel).content.decode()
     assert "later" in shown
     assert "deferred" not in shown
@@ -248,7 +250,7 @@ def test_a_rewind_that_is_not_what_was_previewed_says_why(
 def test_a_rewind_back_to_what_the_log_has_removed_since_the_preview_says_so(tmp_path: Path) -> None:
     with console_engine(tmp_path, log_segment_bytes=1 << 20) as engine:
         for act in ("create_topic", "create_channel"):
-            engine.submit(act, *("orders", "billing")[: 1 + (act == "create_channel")]).result(5)
+            engine.submit(f"acts.{act}", *("orders", "billing")[: 1 + (act == "create_channel")]).result(5)
         client = client_of(make_user())
         with NsqSocket(engine.tcp_address[1]) as consumer:
             consumer.subscribe("orders", "billing", rdy=1)
@@ -261,7 +263,7 @@ def test_a_rewind_back_to_what_the_log_has_removed_since_the_preview_says_so(tmp
             def is_removed() -> bool:
                 engine.submit("publish", "orders", [b"x" * 300_000]).result(5)
                 consumer.finish(consumer.read_message())
-                preview = engine.submit("seek_preview", "orders", "billing", Target(word="start")).result(5)
+                preview = engine.submit("log.seek_preview", "orders", "billing", Target(word="start")).result(5)
                 return bool(preview.oldest_offset > 0)
 
             wait_for("a segment to be removed", is_removed)
@@ -328,7 +330,7 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client: Client) -> None:
     assert 'value="log" selected' in client.get("/topics/~create/").content.decode()
     client.post("/topics/~create/", {"topic": "fast", "storage": "diskqueue"})
-    assert engine.submit("stats", topic="fast").result(5).topics[0].storage == "diskqueue"
+    assert engine.submit("figures.now", topic="fast").result(5).topics[0].storage == "diskqueue"
     refused = client.post("/topics/~create/", {"topic": "other", "storage": "cloud"})
     assert refused.status_code == 400
 

@@ -195,7 +195,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
 ) -> None:
     switch_on(lake)
     engine.submit("publish", "orders", [b"x"] * 5).result(5)
-    engine.submit("create_cursor", "orders", cursor="archive").result(5)
+    engine.submit("cursors.create", "orders", cursor="archive").result(5)
     see(engine)
     assert engine.snapshot is not None
     cursor = engine.snapshot.topics[0].cursors[0]
@@ -228,7 +228,7 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
 def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:
     switch_on(lake)
     engine.submit("publish", "orders", [b"x"] * 5).result(5)
-    engine.submit("create_cursor", "orders", cursor="archive").result(5)
+    engine.submit("cursors.create", "orders", cursor="archive").result(5)
     see(engine)
     strip = shown(browser).split("data-strip")[1].split("</dl>")[0]
     assert "messages of 1 topic" in words(strip)

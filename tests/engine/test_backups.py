@@ -24,9 +24,9 @@ class Bench:
         self.path.mkdir()
         self.clock = ManualClock()
         self.engine = make_engine(self.path, self.clock, mem_queue_size=4)
-        self.engine.create_topic("t")
-        self.engine.create_channel("t", "c")
-        self.engine.create_topic("gone#ephemeral")
+        self.engine.acts.create_topic("t")
+        self.engine.acts.create_channel("t", "c")
+        self.engine.acts.create_topic("gone#ephemeral")
         for number in range(10):
             self.publish(b"%d" % number)
         self.engine.publish("t", [b"deferred"], defer_ms=3_600_000)
@@ -72,11 +72,11 @@ def test_all_that_an_engine_holds_is_in_the_copy_and_nothing_later(bench: Bench,
     for number in range(10, 20):
         bench.publish(b"%d" % number)  # after the moment
     bench.client.finish(*[message.id for message in bench.client.sink.received])
-    bench.engine.delete_topic("t")
+    bench.engine.acts.delete_topic("t")
     settle(bench.engine)
     copy = bench.started_on_the_copy(tmp_path / "copy")
     assert list(copy.topics) == ["t"]
-    stats = copy.stats().topics[0].channels[0]
+    stats = copy.figures.now().topics[0].channels[0]
     assert stats.depth + stats.deferred_count == 11
     reader = Client(copy, "t", "c", ready=100)
     settle(copy)

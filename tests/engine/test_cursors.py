@@ -33,7 +33,7 @@ def started(path: Path, clock: ManualClock, **options: object) -> Engine:
 @pytest.fixture
 def engine(tmp_path: Path, clock: ManualClock) -> Engine:
     engine = started(tmp_path, clock)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     settle(engine)
     return engine
 
@@ -52,42 +52,42 @@ def later(engine: Engine, clock: ManualClock) -> None:
 
 
 def oldest_offset(engine: Engine) -> int:
-    return log_store_of(engine.topic("orders")).oldest_offset
+    return log_store_of(engine.catalog.topic("orders")).oldest_offset
 
 
 def number_of(engine: Engine) -> int:
-    return engine.topic("orders").number
+    return engine.catalog.topic("orders").number
 
 
 def read(engine: Engine, offset: int) -> list[int]:
-    page = engine.read_messages("orders", Target(offset=offset), 1_000)
+    page = engine.log.read_messages("orders", Target(offset=offset), 1_000)
     return [int(one.body.split()[0]) for one in page.messages]
 
 
 def test_a_cursor_begins_where_it_is_told_and_is_created_once(engine: Engine) -> None:
     publish(engine, 5)
-    outcome, ticket = engine.create_cursor("orders", cursor="archive")
+    outcome, ticket = engine.cursors.create("orders", cursor="archive")
     assert (outcome.created, outcome.depth, ticket.done, ticket.error) == (True, 5, True, None)
-    engine.create_cursor("orders", cursor="tail", start=Target(word="end"))
-    engine.create_cursor("orders", cursor="middle", start=Target(offset=3))
+    engine.cursors.create("orders", cursor="tail", start=Target(word="end"))
+    engine.cursors.create("orders", cursor="middle", start=Target(offset=3))
     publish(engine, 2)
-    assert [(one.cursor, one.offset, one.depth) for one in engine.cursors().cursors] == [
+    assert [(one.cursor, one.offset, one.depth) for one in engine.cursors.all().cursors] == [
         ("archive", 0, 7),
         ("middle", 3, 4),
         ("tail", 5, 2),
     ]
-    again, ticket = engine.create_cursor("orders", cursor="tail", start=Target(word="start"))
+    again, ticket = engine.cursors.create("orders", cursor="tail", start=Target(word="start"))
     assert (again.created, again.depth, ticket.done) == (False, 2, True)
-    assert engine.cursor("orders", "tail").offset == 5
+    assert engine.cursors.one("orders", "tail").offset == 5
 
 
 def test_a_cursor_tells_where_it_stands(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 5)
     created_ms = clock.time_ns() // 1_000_000
-    engine.create_cursor("orders", cursor="archive", start=Target(offset=2))
+    engine.cursors.create("orders", cursor="archive", start=Target(offset=2))
     clock.advance(ms=5_000)
-    one = engine.cursor("orders", "archive")
-    store = log_store_of(engine.topic("orders"))
+    one = engine.cursors.one("orders", "archive")
+    store = log_store_of(engine.catalog.topic("orders"))
     assert (one.topic, one.number, one.id_base) == ("orders", store.number, store.id_base)
     assert (one.oldest_offset, one.offset, one.synced_offset, one.end_offset) == (0, 2, 5, 5)
     assert (one.depth, one.created_ms, one.is_warned, one.gaps) == (3, created_ms, False, ())
@@ -97,100 +97,100 @@ def test_a_cursor_tells_where_it_stands(engine: Engine, clock: ManualClock) -> N
 
 def test_a_cursor_is_never_the_first_channel_of_a_topic(engine: Engine) -> None:
     publish(engine, 4)
-    engine.create_cursor("orders", cursor="archive")
+    engine.cursors.create("orders", cursor="archive")
     publish(engine, 2)
-    (topic,) = engine.stats(topic="orders").topics
+    (topic,) = engine.figures.now(topic="orders").topics
     assert (topic.depth, topic.channels) == (6, ())
     assert [one.cursor for one in topic.cursors] == ["archive"]
     client = Client(engine, "orders", "archive", ready=10)
     assert len(client.sink.received) == 6, "the first channel has what waited, whatever it is called"
-    assert engine.cursor("orders", "archive").depth == 6
+    assert engine.cursors.one("orders", "archive").depth == 6
 
 
 def test_no_act_on_topics_and_channels_moves_a_cursor(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
-    engine.create_cursor("orders", cursor="archive", start=Target(offset=10))
-    before = engine.cursor("orders", "archive")
-    engine.empty_topic("orders", channels_too=True)
-    engine.create_channel("orders", "archive")
-    engine.pause_topic("orders")
-    engine.unpause_topic("orders")
-    engine.seek_channel("orders", "archive", target=Target(word="end"))
-    engine.pause_channel("orders", "archive")
-    engine.empty_channel("orders", "archive")
-    engine.delete_channel("orders", "archive")
+    engine.cursors.create("orders", cursor="archive", start=Target(offset=10))
+    before = engine.cursors.one("orders", "archive")
+    engine.acts.empty_topic("orders", channels_too=True)
+    engine.acts.create_channel("orders", "archive")
+    engine.acts.pause_topic("orders")
+    engine.acts.unpause_topic("orders")
+    engine.acts.rewind_channel("orders", "archive", target=Target(word="end"))
+    engine.acts.pause_channel("orders", "archive")
+    engine.acts.empty_channel("orders", "archive")
+    engine.acts.delete_channel("orders", "archive")
     later(engine, clock)
-    assert engine.cursor("orders", "archive") == before
+    assert engine.cursors.one("orders", "archive") == before
     assert read(engine, 10) == list(range(10, 100))
 
 
 def test_what_it_has_not_passed_stays_and_moving_lets_go(engine: Engine, clock: ManualClock) -> None:
-    engine.create_channel("orders", "billing")
-    engine.create_cursor("orders", cursor="archive")
+    engine.acts.create_channel("orders", "billing")
+    engine.cursors.create("orders", cursor="archive")
     publish(engine, 200)
     client = Client(engine, "orders", "billing", ready=2_000)
     client.finish(*[one.id for one in client.sink.received])
     later(engine, clock)
     assert oldest_offset(engine) == 0
-    assert engine.stats(topic="orders", include_clients=False).topics[0].channels[0].depth == 0
-    stats, ticket = engine.move_cursor("orders", cursor="archive", number=number_of(engine), offset=120)
+    assert engine.figures.now(topic="orders", include_clients=False).topics[0].channels[0].depth == 0
+    stats, ticket = engine.cursors.move("orders", cursor="archive", number=number_of(engine), offset=120)
     assert (stats.offset, stats.depth, ticket.done, ticket.error) == (120, 80, True, None)
     later(engine, clock)
     assert 50 < oldest_offset(engine) <= 120
     assert read(engine, 120) == list(range(120, 200))
-    outcome, _ = engine.delete_cursor("orders", cursor="archive")
+    outcome, _ = engine.cursors.delete("orders", cursor="archive")
     assert outcome.depth == 80
     later(engine, clock)
     assert oldest_offset(engine) > 120
-    (ended,) = engine.cursors().ended
+    (ended,) = engine.cursors.all().ended
     assert (ended.cursor.offset, ended.next_offset, ended.reason) == (120, 200, "deleted")
 
 
 def test_a_cursor_goes_forward_only_within_what_is_on_the_disk_and_on_its_own_topic(engine: Engine) -> None:
     publish(engine, 10)
     number = number_of(engine)
-    engine.create_cursor("orders", cursor="archive")
-    engine.move_cursor("orders", cursor="archive", number=number, offset=7)
-    stats, ticket = engine.move_cursor("orders", cursor="archive", number=number, offset=3)
+    engine.cursors.create("orders", cursor="archive")
+    engine.cursors.move("orders", cursor="archive", number=number, offset=7)
+    stats, ticket = engine.cursors.move("orders", cursor="archive", number=number, offset=3)
     assert (stats.offset, ticket.done) == (7, True)
     with pytest.raises(
         LimitError, match="offset 11 of orders is beyond what is known to be on the disk, which ends at 10"
     ):
-        engine.move_cursor("orders", cursor="archive", number=number, offset=11)
-    engine.delete_topic("orders")
-    engine.create_topic("orders")
-    engine.create_cursor("orders", cursor="archive")
+        engine.cursors.move("orders", cursor="archive", number=number, offset=11)
+    engine.acts.delete_topic("orders")
+    engine.acts.create_topic("orders")
+    engine.cursors.create("orders", cursor="archive")
     with pytest.raises(TopicChangedError, match=f"topic orders has the number {number_of(engine)}, not {number}"):
-        engine.move_cursor("orders", cursor="archive", number=number, offset=0)
-    assert [(one.cursor.topic_number, one.reason) for one in engine.cursors("orders").ended] == [
+        engine.cursors.move("orders", cursor="archive", number=number, offset=0)
+    assert [(one.cursor.topic_number, one.reason) for one in engine.cursors.all("orders").ended] == [
         (number, "topic deleted")
     ]
 
 
 def test_what_is_not_synced_is_not_passed(tmp_path: Path, clock: ManualClock) -> None:
     engine = started(tmp_path, clock, sync="interval", sync_interval_ms=60_000)
-    engine.create_topic("orders")
-    engine.create_cursor("orders", cursor="archive")
+    engine.acts.create_topic("orders")
+    engine.cursors.create("orders", cursor="archive")
     publish(engine, 3)
     number = number_of(engine)
-    assert engine.cursor("orders", "archive").synced_offset == 0
+    assert engine.cursors.one("orders", "archive").synced_offset == 0
     with pytest.raises(LimitError, match="offset 1 of orders is beyond"):
-        engine.move_cursor("orders", cursor="archive", number=number, offset=1)
+        engine.cursors.move("orders", cursor="archive", number=number, offset=1)
     clock.advance(ms=61_000)
     engine.tick()
-    assert engine.move_cursor("orders", cursor="archive", number=number, offset=3)[0].offset == 3
+    assert engine.cursors.move("orders", cursor="archive", number=number, offset=3)[0].offset == 3
 
 
 def test_a_cursor_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
     publish(engine, 50)
-    engine.create_cursor("orders", cursor="archive")
-    engine.move_cursor("orders", cursor="archive", number=number_of(engine), offset=20)
-    engine.empty_topic("orders")
-    before = engine.cursor("orders", "archive")
+    engine.cursors.create("orders", cursor="archive")
+    engine.cursors.move("orders", cursor="archive", number=number_of(engine), offset=20)
+    engine.acts.empty_topic("orders")
+    before = engine.cursors.one("orders", "archive")
     engine.close()
     engine = started(tmp_path, clock)
     later(engine, clock)
-    after = engine.cursor("orders", "archive")
+    after = engine.cursors.one("orders", "archive")
     assert (after.offset, after.depth, after.created_ms) == (20, 30, before.created_ms)
     assert read(engine, 20) == list(range(20, 50))
     engine.close()
@@ -198,17 +198,17 @@ def test_a_cursor_outlives_a_restart(engine: Engine, tmp_path: Path, clock: Manu
 
 def test_beyond_the_limit_messages_are_given_up_and_the_figures_tell(tmp_path: Path, clock: ManualClock) -> None:
     engine = started(tmp_path, clock, pipeline_retention_bytes=100_000)
-    engine.create_topic("orders")
-    engine.create_cursor("orders", cursor="archive")
+    engine.acts.create_topic("orders")
+    engine.cursors.create("orders", cursor="archive")
     publish(engine, 75)
-    engine.empty_topic("orders")
+    engine.acts.empty_topic("orders")
     later(engine, clock)
-    assert engine.cursor("orders", "archive").is_warned
-    assert engine.cursor("orders", "archive").gaps == ()
+    assert engine.cursors.one("orders", "archive").is_warned
+    assert engine.cursors.one("orders", "archive").gaps == ()
     publish(engine, 100)
-    engine.empty_topic("orders")
+    engine.acts.empty_topic("orders")
     later(engine, clock)
-    ((cursor,),) = [one.cursors for one in engine.stats().topics]
+    ((cursor,),) = [one.cursors for one in engine.figures.now().topics]
     (gap,) = cursor.gaps
     assert (gap.first_offset, gap.next_offset, gap.reason) == (0, cursor.offset, "retention")
     assert cursor.depth == 175 - cursor.offset
@@ -219,32 +219,32 @@ def test_beyond_the_limit_messages_are_given_up_and_the_figures_tell(tmp_path: P
 
 
 def test_a_damaged_file_is_told_in_the_report_of_the_start(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
-    engine.create_cursor("orders", cursor="archive")
+    engine.cursors.create("orders", cursor="archive")
     engine.close()
     path = tmp_path / "log" / "cursors.json"
     path.write_bytes(path.read_bytes()[:-3])
     engine = started(tmp_path, clock)
-    log = engine.stats().log
+    log = engine.figures.now().log
     assert log is not None
     assert log.recovery is not None
     assert log.recovery.has_damage
     assert log.recovery.sentences()[-1].startswith("Damaged list of pipeline cursors, set aside;")
-    assert engine.cursors().cursors == ()
+    assert engine.cursors.all().cursors == ()
     engine.close()
 
 
 def test_what_is_no_place_for_a_cursor_is_refused_by_name(engine: Engine) -> None:
-    engine.create_topic("old", storage="diskqueue")
+    engine.acts.create_topic("old", storage="diskqueue")
     with pytest.raises(TopicNotFoundError):
-        engine.create_cursor("none", cursor="archive")
+        engine.cursors.create("none", cursor="archive")
     with pytest.raises(InvalidStorageError, match="topic old has storage kind diskqueue: only topics of the log"):
-        engine.create_cursor("old", cursor="archive")
+        engine.cursors.create("old", cursor="archive")
     for name in ("", "a b", "archive#ephemeral"):
         with pytest.raises(InvalidCursorError, match="cursor name"):
-            engine.create_cursor("orders", cursor=name)
+            engine.cursors.create("orders", cursor=name)
     with pytest.raises(LimitError, match="offset 1 of orders is not there: it has 0 to 0"):
-        engine.create_cursor("orders", cursor="archive", start=Target(offset=1))
+        engine.cursors.create("orders", cursor="archive", start=Target(offset=1))
     with pytest.raises(CursorNotFoundError, match="cursor orders/none does not exist"):
-        engine.delete_cursor("orders", cursor="none")
+        engine.cursors.delete("orders", cursor="none")
     with pytest.raises(CursorNotFoundError):
-        engine.move_cursor("orders", cursor="none", number=number_of(engine), offset=0)
+        engine.cursors.move("orders", cursor="none", number=number_of(engine), offset=0)

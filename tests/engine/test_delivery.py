@@ -34,7 +34,7 @@ def test_a_message_reaches_the_channel_with_its_id_and_body(engine: Engine) -> N
     assert message.body == b"one"
     assert message.attempts == 1
     assert len(message.id) == 16
-    assert engine.channel("orders", "billing").in_flight_count == 1
+    assert engine.catalog.channel("orders", "billing").in_flight_count == 1
 
 
 def test_every_channel_gets_every_message_under_the_same_id(engine: Engine) -> None:
@@ -47,7 +47,7 @@ def test_every_channel_gets_every_message_under_the_same_id(engine: Engine) -> N
 
 def test_the_first_channel_gets_what_waited_at_the_topic_and_a_second_does_not(engine: Engine) -> None:
     publish(engine, "orders", b"early")
-    assert engine.topic("orders").store.depth == 1
+    assert engine.catalog.topic("orders").store.depth == 1
     first = Client(engine, "orders", "billing", ready=10)
     second = Client(engine, "orders", "archive", ready=10)
     publish(engine, "orders", b"late")
@@ -56,11 +56,11 @@ def test_the_first_channel_gets_what_waited_at_the_topic_and_a_second_does_not(e
 
 
 def test_a_put_after_the_last_channel_is_deleted_stays_at_the_topic(engine: Engine) -> None:
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.delete_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.delete_channel("orders", "billing")
     publish(engine, "orders", b"one")
-    assert engine.topic("orders").store.depth == 1
+    assert engine.catalog.topic("orders").store.depth == 1
 
 
 def test_ready_count_bounds_what_is_in_flight(engine: Engine) -> None:
@@ -75,12 +75,12 @@ def test_nothing_is_sent_to_a_consumer_that_is_not_ready(engine: Engine) -> None
     client = Client(engine, "orders", "billing")
     publish(engine, "orders", b"a")
     assert client.bodies == []
-    assert engine.channel("orders", "billing").backlog.depth == 1
+    assert engine.catalog.channel("orders", "billing").backlog.depth == 1
 
 
 def test_consumers_share_what_waits(engine: Engine) -> None:
     publish(engine, "orders", *[b"%d" % i for i in range(100)])
-    engine.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "billing")
     clients = [Client(engine, "orders", "billing") for _ in range(4)]
     for client in clients:
         client.channel.set_ready(client.consumer, 100)
@@ -94,7 +94,7 @@ def test_a_consumer_whose_buffer_is_full_is_sent_nothing(engine: Engine) -> None
     client.ready(10)
     publish(engine, "orders", b"a")
     assert client.bodies == []
-    assert engine.channel("orders", "billing").in_flight_count == 0
+    assert engine.catalog.channel("orders", "billing").in_flight_count == 0
 
 
 def test_fin_of_an_unknown_id_and_of_anothers_message_are_told_apart(engine: Engine) -> None:
@@ -113,7 +113,7 @@ def test_a_series_of_fins_with_a_bad_one_finishes_the_others(engine: Engine) -> 
     publish(engine, "orders", b"a", b"b", b"c")
     ids = [message.id for message in client.sink.received]
     assert client.finish(ids[0], b"f" * 16, ids[1], ids[1], ids[2]) == ["ID not in flight", "ID not in flight"]
-    channel = engine.channel("orders", "billing")
+    channel = engine.catalog.channel("orders", "billing")
     assert (channel.in_flight_count, channel.finish_count, client.consumer.in_flight_count) == (0, 3, 0)
 
 
@@ -124,7 +124,7 @@ def test_a_message_not_finished_in_time_comes_again_with_one_attempt_more(engine
     assert len(client.sink.received) == 1
     pass_time(engine, clock, 2)
     assert [message.attempts for message in client.sink.received] == [1, 2]
-    channel = engine.channel("orders", "billing")
+    channel = engine.catalog.channel("orders", "billing")
     assert (channel.timeout_count, channel.requeue_count, client.consumer.timeout_count) == (1, 0, 1)
 
 
@@ -146,7 +146,7 @@ def test_touch_prolongs_one_message_of_a_run_only(engine: Engine, clock: ManualC
     client.channel.touch(client.consumer, client.sink.received[1].id, clock.monotonic_ns())
     client.ready(0)
     pass_time(engine, clock, 600)
-    channel = engine.channel("orders", "billing")
+    channel = engine.catalog.channel("orders", "billing")
     assert (channel.in_flight_count, channel.timeout_count, channel.backlog.depth) == (1, 2, 2)
     pass_time(engine, clock, 500)
     assert (channel.in_flight_count, channel.timeout_count) == (0, 3)
@@ -173,7 +173,7 @@ def test_touch_goes_no_further_than_the_longest_timeout(engine: Engine, clock: M
             client.channel.touch(client.consumer, message_id, clock.monotonic_ns())
         except NotInFlightError:
             break
-    assert engine.channel("orders", "billing").timeout_count == 1
+    assert engine.catalog.channel("orders", "billing").timeout_count == 1
     assert clock.monotonic_ns() - 10**9 <= 950_000 * 10**6
 
 
@@ -231,7 +231,7 @@ def test_a_consumer_that_leaves_gives_its_messages_back_at_once_with_attempts_ke
     publish(engine, "orders", b"a", b"b", b"c")
     gone.finish(gone.sink.received[1].id)
     gone.leave()
-    channel = engine.channel("orders", "billing")
+    channel = engine.catalog.channel("orders", "billing")
     assert (channel.disconnect_count, channel.requeue_count, channel.timeout_count) == (2, 0, 0)
     heir = Client(engine, "orders", "billing", ready=5)
     assert [(m.body, m.attempts) for m in heir.sink.received] == [(b"a", 2), (b"c", 2)]
@@ -244,7 +244,7 @@ def test_a_lost_consumers_messages_wait_for_their_timeout_where_that_was_chosen(
     gone = Client(engine, "orders", "billing", ready=1, msg_timeout_ms=1_000)
     publish(engine, "orders", b"a")
     gone.leave()
-    channel = engine.channel("orders", "billing")
+    channel = engine.catalog.channel("orders", "billing")
     assert (channel.in_flight_count, channel.backlog.depth) == (1, 0)
     pass_time(engine, clock, 1_001)
     assert (channel.in_flight_count, channel.backlog.depth, channel.timeout_count) == (0, 1, 1)
@@ -253,34 +253,34 @@ def test_a_lost_consumers_messages_wait_for_their_timeout_where_that_was_chosen(
 def test_a_paused_channel_sends_nothing_and_its_timeouts_go_on(engine: Engine, clock: ManualClock) -> None:
     client = Client(engine, "orders", "billing", ready=1, msg_timeout_ms=1_000)
     publish(engine, "orders", b"a", b"b")
-    engine.pause_channel("orders", "billing")
+    engine.acts.pause_channel("orders", "billing")
     client.finish(client.sink.received[0].id)
     assert client.bodies == [b"a"]
-    engine.unpause_channel("orders", "billing")
+    engine.acts.unpause_channel("orders", "billing")
     settle(engine)
     assert client.bodies == [b"a", b"b"]
-    engine.pause_channel("orders", "billing")
+    engine.acts.pause_channel("orders", "billing")
     pass_time(engine, clock, 1_001)
     assert client.channel.stats().timeout_count == 1
 
 
 def test_a_paused_topic_keeps_what_is_published_and_lets_it_go_in_order(engine: Engine) -> None:
     client = Client(engine, "orders", "billing", ready=10)
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     publish(engine, "orders", b"a")
     publish(engine, "orders", b"b")
-    assert (engine.topic("orders").store.depth, client.channel.backlog.depth) == (2, 0)
-    engine.unpause_topic("orders")
+    assert (engine.catalog.topic("orders").store.depth, client.channel.backlog.depth) == (2, 0)
+    engine.acts.unpause_topic("orders")
     settle(engine)
     assert client.bodies == [b"a", b"b"]
-    assert engine.topic("orders").store.depth == 0
+    assert engine.catalog.topic("orders").store.depth == 0
 
 
 def test_emptying_a_channel_drops_what_waits_is_deferred_and_is_in_flight(engine: Engine) -> None:
     client = Client(engine, "orders", "billing", ready=25)
     publish(engine, "orders", *[b"x"] * 30)
     publish(engine, "orders", b"later", defer_ms=1_000)
-    outcome, _ = engine.empty_channel("orders", "billing")
+    outcome, _ = engine.acts.empty_channel("orders", "billing")
     assert (outcome.depth, outcome.in_flight, outcome.deferred) == (5, 25, 1)
     stats = client.channel.stats()
     assert (stats.depth, stats.in_flight_count, stats.deferred_count) == (0, 0, 0)
@@ -290,30 +290,30 @@ def test_emptying_a_channel_drops_what_waits_is_deferred_and_is_in_flight(engine
 def test_emptying_a_topic_leaves_its_channels_unless_they_are_asked_for(engine: Engine) -> None:
     Client(engine, "orders", "billing")
     publish(engine, "orders", b"a")
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     publish(engine, "orders", b"b", b"c")
-    outcome, _ = engine.empty_topic("orders")
+    outcome, _ = engine.acts.empty_topic("orders")
     assert (outcome.depth, outcome.channels) == (2, 0)
-    assert engine.channel("orders", "billing").backlog.depth == 1
-    outcome, _ = engine.empty_topic("orders", channels_too=True)
+    assert engine.catalog.channel("orders", "billing").backlog.depth == 1
+    outcome, _ = engine.acts.empty_topic("orders", channels_too=True)
     assert (outcome.depth, outcome.channels) == (1, 1)
 
 
 def test_deleting_a_channel_disconnects_its_consumers(engine: Engine) -> None:
     client = Client(engine, "orders", "billing", ready=1)
     publish(engine, "orders", b"a", b"b")
-    outcome, _ = engine.delete_channel("orders", "billing")
+    outcome, _ = engine.acts.delete_channel("orders", "billing")
     assert (outcome.depth, outcome.in_flight, outcome.clients) == (1, 1, 1)
     assert client.sink.is_closed
     client.leave()
-    assert engine.topic("orders").channels == {}
+    assert engine.catalog.topic("orders").channels == {}
 
 
 def test_deleting_a_topic_tells_all_that_went_with_it(engine: Engine) -> None:
     Client(engine, "orders", "billing", ready=1)
     Client(engine, "orders", "archive")
     publish(engine, "orders", b"a", b"b")
-    outcome, _ = engine.delete_topic("orders")
+    outcome, _ = engine.acts.delete_topic("orders")
     assert (outcome.depth, outcome.in_flight, outcome.channels, outcome.clients) == (3, 1, 2, 2)
     assert engine.topics == {}
 
@@ -326,11 +326,11 @@ def test_requeue_puts_back_one_message_one_clients_or_all(engine: Engine) -> Non
     for client in (first, second):
         client.ready(0)
     one = first.sink.received[0].id.decode()
-    assert engine.requeue_in_flight("orders", "billing", message_id=one)[0].in_flight == 1
+    assert engine.acts.requeue_channel("orders", "billing", message_id=one)[0].in_flight == 1
     with pytest.raises(NotInFlightError):
-        engine.requeue_in_flight("orders", "billing", message_id=one)
-    assert engine.requeue_in_flight("orders", "billing", client_key=second.consumer.key)[0].in_flight == 2
-    assert engine.requeue_in_flight("orders", "billing")[0].in_flight == 1
+        engine.acts.requeue_channel("orders", "billing", message_id=one)
+    assert engine.acts.requeue_channel("orders", "billing", client_key=second.consumer.key)[0].in_flight == 2
+    assert engine.acts.requeue_channel("orders", "billing")[0].in_flight == 1
     stats = first.channel.stats()
     assert (stats.depth, stats.in_flight_count, stats.requeue_count) == (4, 0, 4)
 
@@ -338,7 +338,7 @@ def test_requeue_puts_back_one_message_one_clients_or_all(engine: Engine) -> Non
 def test_released_deferred_messages_wait_like_the_others(engine: Engine) -> None:
     client = Client(engine, "orders", "billing", ready=5)
     publish(engine, "orders", b"a", defer_ms=60_000)
-    assert engine.release_deferred("orders", "billing")[0].deferred == 1
+    assert engine.acts.release_deferred("orders", "billing")[0].deferred == 1
     settle(engine)
     assert client.bodies == [b"a"]
 
@@ -385,13 +385,13 @@ def test_in_flight_messages_are_listed_with_owner_attempts_and_deadline(engine: 
     client = Client(engine, "orders", "billing", ready=2, msg_timeout_ms=1_000)
     publish(engine, "orders", b"abc", b"d")
     clock.advance(ms=400)
-    listed = engine.in_flight("orders", "billing")
+    listed = engine.figures.in_flight("orders", "billing")
     assert [(one.body_bytes, one.attempts, one.held_ms, one.deadline_in_ms) for one in listed] == [
         (3, 1, 400, 600),
         (1, 1, 400, 600),
     ]
     assert {one.client_key for one in listed} == {client.consumer.key}
-    assert len(engine.in_flight("orders", "billing", limit=1)) == 1
+    assert len(engine.figures.in_flight("orders", "billing", limit=1)) == 1
 
 
 def test_thousands_of_channels_due_at_once_are_handled_pass_by_pass(engine: Engine, clock: ManualClock) -> None:
@@ -418,8 +418,8 @@ def test_messages_of_a_client_that_is_gone_can_be_requeued_while_they_wait_for_t
     gone = Client(engine, "orders", "billing", ready=2)
     publish(engine, "orders", b"a", b"b")
     gone.leave()
-    assert engine.requeue_in_flight("orders", "billing", client_key=gone.consumer.key)[0].in_flight == 2
-    assert engine.channel("orders", "billing").backlog.depth == 2
+    assert engine.acts.requeue_channel("orders", "billing", client_key=gone.consumer.key)[0].in_flight == 2
+    assert engine.catalog.channel("orders", "billing").backlog.depth == 2
 
 
 def test_finished_messages_do_not_keep_the_scan_from_what_is_due(engine: Engine, clock: ManualClock) -> None:
@@ -437,14 +437,14 @@ def test_finished_messages_do_not_keep_the_scan_from_what_is_due(engine: Engine,
 def test_what_was_published_before_an_act_comes_before_it_though_it_is_the_same_turn(engine: Engine) -> None:
     client = Client(engine, "orders", "billing", ready=10)
     engine.publish("orders", [b"before"])
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     engine.publish("orders", [b"after"])
     settle(engine)
-    assert (client.bodies, engine.topic("orders").store.depth) == ([b"before"], 1)
+    assert (client.bodies, engine.catalog.topic("orders").store.depth) == ([b"before"], 1)
     engine.publish("orders", [b"emptied"])
-    assert engine.empty_topic("orders")[0].depth == 2
+    assert engine.acts.empty_topic("orders")[0].depth == 2
     deleted = engine.publish("orders", [b"deleted with it"])
-    engine.delete_topic("orders")
+    engine.acts.delete_topic("orders")
     settle(engine)
     assert deleted.done
     assert engine.topics == {}
@@ -464,10 +464,10 @@ def test_deferred_messages_that_wait_for_a_channel_are_limited_too(tmp_path: Pat
 
 def test_large_messages_go_from_topic_to_channels_a_mebibyte_at_a_time(engine: Engine) -> None:
     client = Client(engine, "orders", "billing")
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     for _ in range(5):
         publish(engine, "orders", *[b"x" * 500_000] * 2)
-    engine.unpause_topic("orders")
+    engine.acts.unpause_topic("orders")
     engine.turn()
     assert 1 <= client.channel.backlog.depth <= 4
     settle(engine)
@@ -496,15 +496,15 @@ def test_a_turn_leaves_the_rest_to_the_next_and_forgets_nobody(tmp_path: Path) -
 
 
 def test_a_snapshot_is_made_in_slices_while_channels_come_and_go(engine: Engine) -> None:
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     for number in range(250):
-        engine.create_channel("orders", f"c{number:03}")
-    engine.create_topic("second")
-    slices = engine.stats_in_slices(lambda topic, channel: False)
+        engine.acts.create_channel("orders", f"c{number:03}")
+    engine.acts.create_topic("second")
+    slices = engine.figures.in_slices(lambda topic, channel: False)
     next(slices)
-    engine.delete_channel("orders", "c240")
+    engine.acts.delete_channel("orders", "c240")
     next(slices)
-    engine.delete_topic("second")
+    engine.acts.delete_topic("second")
     with pytest.raises(StopIteration) as stopped:
         next(slices)
     (topic,) = stopped.value.value.topics

@@ -65,8 +65,8 @@ class Trial:
         self.finished: set[bytes] = set()
         self.unsure: set[bytes] = set()  # FIN was answered with an error
         for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
-            self.engine.create_topic(topic)
-            self.engine.create_channel(topic, channel)
+            self.engine.acts.create_topic(topic)
+            self.engine.acts.create_channel(topic, channel)
         self.audit = Client(self.engine, "orders", "audit", ready=1_000)
         self.other = Client(self.engine, "other", "all", ready=1_000)
         self.consumers: list[Client] = []
@@ -103,7 +103,7 @@ class Trial:
     def act(self, name: str, *args: object, **kwargs: object) -> None:
         """An act that may be refused in words, and must not fail in another way."""
         with suppress(PenstockError):
-            getattr(self.engine, name)(*args, **kwargs)
+            getattr(self.engine.acts, name)(*args, **kwargs)
         self.settle()
 
     def consumer(self) -> Client:
@@ -132,7 +132,7 @@ class Trial:
                 with suppress(PenstockError):
                     first.channel.requeue(first.consumer, one.id, delay_ms * NS_PER_MS, now_ns)
         self.settle()
-        self.engine.stats(include_clients=False)
+        self.engine.figures.now(include_clients=False)
         second.leave()
         self.act("pause_channel", "orders", "billing")
         self.act("unpause_channel", "orders", "billing")
@@ -142,9 +142,9 @@ class Trial:
         self.act("unpause_topic", "orders")
         self.act("create_channel", "orders", "late")
         self.pass_time(500)
-        self.act("requeue_in_flight", "orders", "billing")
+        self.act("requeue_channel", "orders", "billing")
         self.act("release_deferred", "orders", "billing")
-        self.engine.stats(include_clients=False)
+        self.engine.figures.now(include_clients=False)
         self.pass_time(1_500)
         self.publish(3)
         self.finish(first, 4)
@@ -160,8 +160,8 @@ class Trial:
         self.settle()
 
     def retry(self) -> None:
-        self.engine.retry_topic("orders")
-        self.engine.retry_channel("orders", "billing")
+        self.engine.acts.retry_topic("orders")
+        self.engine.acts.retry_channel("orders", "billing")
         self.settle()
 
     def drain(self) -> set[bytes]:
@@ -207,7 +207,7 @@ def test_a_channel_s_backlog_that_fails_costs_no_other_and_no_message(
         assert str(error) in channel.fence.reason
         assert "channel orders/billing is fenced: " in trial.engine.health
         assert channel.fence.reason in trial.engine.health
-        stats = trial.engine.stats(channel="billing", topic="orders", include_clients=False).topics[0].channels[0]
+        stats = trial.engine.figures.now(channel="billing", topic="orders", include_clients=False).topics[0].channels[0]
         assert stats.fenced == channel.fence.reason
     fault.heal()
     trial.retry()
@@ -315,7 +315,7 @@ def test_what_a_fenced_channel_answers(tmp_path: Path) -> None:
     assert channel.in_flight_count == 1
     assert channel.stats().depth > 0
     fault.heal()
-    outcome, _ = trial.engine.retry_channel("orders", "billing")
+    outcome, _ = trial.engine.acts.retry_channel("orders", "billing")
     assert outcome.in_flight == 1
     trial.settle()
     again = {message.id: message.attempts for message in late.sink.received}
@@ -333,7 +333,7 @@ def test_a_channel_that_fails_at_each_try_is_tried_when_asked_and_logged_once_ea
         for _ in range(100):
             trial.publish(1)
             trial.pass_time(1_000)
-            trial.engine.stats(include_clients=False)
+            trial.engine.figures.now(include_clients=False)
         assert fault.failures == 1
         first = [record for record in caplog.records if "is fenced" in record.getMessage()]
         assert len(first) == 1
@@ -351,9 +351,9 @@ def test_a_fenced_channel_can_be_deleted_and_is_forgotten(tmp_path: Path) -> Non
     trial, _ = fenced_trial(tmp_path)
     channel = trial.engine.topics["orders"].channels["billing"]
     FailingCall(channel.backlog, "empty", MISTAKE)
-    trial.engine.delete_channel("orders", "billing")
+    trial.engine.acts.delete_channel("orders", "billing")
     assert trial.engine.health == "OK"
-    trial.engine.create_channel("orders", "billing")
+    trial.engine.acts.create_channel("orders", "billing")
     trial.published.clear()
     trial.publish(3)
     assert trial.drain() == trial.published
@@ -426,7 +426,7 @@ def test_a_log_that_fails_unexpectedly_as_it_writes_refuses_all_and_lives(tmp_pa
 def test_one_step_of_a_tick_that_fails_keeps_none_of_the_others_back(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
     engine: Engine = trial.engine
-    fault = FailingCall(engine._catalog, "tick", MISTAKE)
+    fault = FailingCall(engine.catalog, "tick", MISTAKE)
     tidied = FailingCall(engine, "_tidy", MISTAKE, at=1_000_000)
     engine.tick()
     engine.tick()

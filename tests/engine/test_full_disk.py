@@ -18,9 +18,9 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
     engine = make_engine(
         tmp_path, clock, files=files, log_segment_bytes=MIB, max_body_size=MIB // 16, max_msg_size=MIB // 16
     )
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.create_channel("orders", "archive")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "archive")
     pass_time(engine, clock, 3_000)
     files.bytes_free = 12 * MIB
     taken = 0
@@ -39,13 +39,13 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
     client = Client(engine, "orders", "billing", ready=5)
     assert client.finish(*[one.id for one in client.sink.received]) == []
     for act in ("pause_channel", "unpause_channel"):
-        assert getattr(engine, act)("orders", "archive")[1].error is None
+        assert getattr(engine.acts, act)("orders", "archive")[1].error is None
     engine.publish("orders", [b"no"])
     settle(engine)
-    assert engine.channel("orders", "archive").backlog.depth == taken
+    assert engine.catalog.channel("orders", "archive").backlog.depth == taken
     client.leave()
     for channel in ("billing", "archive"):
-        assert engine.empty_channel("orders", channel)[1].error is None
+        assert engine.acts.empty_channel("orders", channel)[1].error is None
     for _ in range(5):
         pass_time(engine, clock, 1_000)
     ticket = engine.publish("orders", [b"goes on"])
@@ -61,8 +61,8 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
 def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = make_engine(tmp_path, clock, files=files)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     engine.publish("orders", [b"kept"])
     settle(engine)
     files.fail("sync_data")
@@ -86,9 +86,9 @@ def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(t
 def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_reserve: bool) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock, log_segment_bytes=MIB, max_body_size=MIB // 16, max_msg_size=MIB // 16)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     for channel in ("billing", "archive"):
-        engine.create_channel("orders", channel)
+        engine.acts.create_channel("orders", channel)
     for number in range(50):
         engine.publish("orders", [b"%d" % number + bytes(50_000)])
         settle(engine)
@@ -117,19 +117,19 @@ def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_res
         pass_time(engine, clock, 1_000)
     else:
         # There is no room for a single entry: what makes room is to finish messages.
-        _, ticket = engine.empty_channel("orders", "archive")
+        _, ticket = engine.acts.empty_channel("orders", "archive")
         assert "No space" in str(ticket.error)
-        assert engine.channel("orders", "archive").backlog.depth == 50
+        assert engine.catalog.channel("orders", "archive").backlog.depth == 50
         for channel in ("billing", "archive"):
             client = Client(engine, "orders", channel, ready=60)
             assert client.finish(*[one.id for one in client.sink.received]) == []
             client.leave()
         for _ in range(5):
             pass_time(engine, clock, 1_000)
-    _, ticket = engine.empty_topic("orders", channels_too=True)
+    _, ticket = engine.acts.empty_topic("orders", channels_too=True)
     settle(engine)
     assert (ticket.done, ticket.error) == (True, None)
-    assert engine.pause_channel("orders", "archive")[1].error is None
+    assert engine.acts.pause_channel("orders", "archive")[1].error is None
     files.bytes_free = 64 * MIB  # FaultyFiles does not know what truncating gives back
     for _ in range(3):
         pass_time(engine, clock, 1_000)
@@ -149,8 +149,8 @@ def test_a_start_without_room_for_a_seal_delivers_what_there_is_and_writes_it_la
     """Killed, and with a disk on which nothing is left, not even the reserve."""
     clock, files = ManualClock(), FaultyFiles()
     engine = make_engine(tmp_path, clock, files=files)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     for number in range(30):
         engine.publish("orders", [b"%02d" % number])
         settle(engine)
@@ -188,8 +188,8 @@ def test_a_start_without_room_for_a_seal_delivers_what_there_is_and_writes_it_la
 def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     engine.publish("orders", [b"kept"])
     settle(engine)
     engine.close()
@@ -198,7 +198,7 @@ def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
         make_engine(tmp_path, clock).close()
         assert sorted((tmp_path / "log" / "segments").iterdir()) == there
     engine = make_engine(tmp_path, clock)
-    log = engine.stats().log
+    log = engine.figures.now().log
     assert log is not None
     assert log.recovery is not None
     assert (log.recovery.was_clean, log.recovery.scanned_records, log.recovery.damages) == (True, 0, ())
@@ -209,8 +209,8 @@ def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
 def test_what_was_delivered_while_the_disk_was_full_counts_after_a_clean_restart(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = make_engine(tmp_path, clock, files=files)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     engine.publish("orders", [b"%d" % number for number in range(20)])
     settle(engine)
     files.bytes_free = 0
@@ -237,8 +237,8 @@ def test_topics_made_before_there_is_room_for_a_segment_are_there_after_a_restar
     files, clock = FaultyFiles(), ManualClock()
     files.bytes_free = 4 * MIB
     engine = make_engine(tmp_path, clock, files=files, **SMALL)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     pass_time(engine, clock, 2_000)
     assert not list((tmp_path / "log" / "segments").glob("*.log"))
     if is_clean:
@@ -263,8 +263,8 @@ def test_topics_made_before_there_is_room_for_a_segment_are_there_after_a_restar
 def test_a_log_that_was_drained_on_a_full_disk_opens_without_a_segment(tmp_path: Path, is_clean: bool) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock, **SMALL)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     for _ in range(30):
         engine.publish("orders", [b"x" * 50_000])
         settle(engine)
@@ -300,7 +300,7 @@ def test_a_log_that_can_not_be_told_whose_it_is_says_so_once_a_minute(
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
     (tmp_path / "log" / "identity" / "in the way").mkdir(parents=True)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
 
     def told() -> int:
         return sum("identity of the log not written" in record.getMessage() for record in caplog.records)

@@ -14,8 +14,8 @@ def test_descriptors_come_back_when_topics_are_idle(tmp_path: Path, storage_kind
     engine = make_engine(tmp_path, clock, files=files, mem_queue_size=0)
     before = len(files.open_fds)
     for number in range(TOPICS):
-        engine.create_topic(f"t{number}")
-        engine.create_channel(f"t{number}", "c")
+        engine.acts.create_topic(f"t{number}")
+        engine.acts.create_channel(f"t{number}", "c")
         for at in range(4):
             engine.publish(f"t{number}", [b"%d" % at])
             settle(engine)

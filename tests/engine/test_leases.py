@@ -29,9 +29,9 @@ def started(path: Path, clock: ManualClock) -> Engine:
 @pytest.fixture
 def engine(tmp_path: Path, clock: ManualClock) -> Engine:
     engine = started(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.create_topic("other")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.create_topic("other")
     settle(engine)
     return engine
 
@@ -76,37 +76,37 @@ def consume(engine: Engine, count: int) -> None:
 
 def test_a_lease_names_the_files_and_a_reader_finds_every_message(engine: Engine) -> None:
     publish(engine, 100)
-    lease, ticket = engine.lease_log("orders", 0, ttl_ms=60_000)
+    lease, ticket = engine.log.lease("orders", 0, ttl_ms=60_000)
     assert ticket.done
     assert ticket.error is None
     assert (lease.topic, lease.first_offset) == ("orders", 0)
     assert 50 < lease.next_offset < lease.end_offset == 100
     assert numbers(read_bodies(lease)) == list(range(lease.next_offset))
     assert [one.next_offset for one in lease.segments[:-1]] == [one.first_offset for one in lease.segments[1:]]
-    later, _ = engine.lease_log("orders", 33, ttl_ms=60_000, segments_max=1)
+    later, _ = engine.log.lease("orders", 33, ttl_ms=60_000, segments_max=1)
     assert len(later.segments) == 1
     assert numbers(read_bodies(later)) == list(range(33, later.next_offset))
     # The rest is in no complete segment.
-    frames = engine.read_frames("orders", lease.next_offset, 1 << 20)
+    frames = engine.log.read_frames("orders", lease.next_offset, 1 << 20)
     assert (frames.count, frames.next_offset) == (100 - lease.next_offset, 100)
-    end, _ = engine.lease_log("orders", 100, ttl_ms=60_000)
+    end, _ = engine.log.lease("orders", 100, ttl_ms=60_000)
     assert (end.segments, end.next_offset) == ((), 100)
 
 
 def needed_by_leases_alone(engine: Engine) -> None:
     """All 100 messages are consumed, and no other topic keeps a segment."""
     consume(engine, 100)
-    engine.delete_topic("other")
+    engine.acts.delete_topic("other")
     settle(engine)
 
 
 def oldest_offset(engine: Engine) -> int:
-    return log_store_of(engine.topic("orders")).oldest_offset
+    return log_store_of(engine.catalog.topic("orders")).oldest_offset
 
 
 def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
-    lease, _ = engine.lease_log("orders", 20, ttl_ms=3_600_000)
+    lease, _ = engine.log.lease("orders", 20, ttl_ms=3_600_000)
     needed_by_leases_alone(engine)
     for _ in range(3):
         clock.advance(ms=2_000)
@@ -114,24 +114,24 @@ def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engin
         settle(engine)
     assert oldest_offset(engine) <= 20
     assert numbers(read_bodies(lease)) == list(range(20, lease.next_offset))
-    moved, _ = engine.renew_lease(lease.hold.name, ttl_ms=60_000, offset=lease.next_offset)
+    moved, _ = engine.log.renew_lease(lease.hold.name, ttl_ms=60_000, offset=lease.next_offset)
     assert moved.hold.name == lease.hold.name
     clock.advance(ms=2_000)
     engine.tick()
     assert oldest_offset(engine) > 20
     with pytest.raises(LimitError, match="offset 20 of orders is gone: the oldest is"):
-        engine.lease_log("orders", 20, ttl_ms=60_000)
-    engine.release_lease(lease.hold.name)
+        engine.log.lease("orders", 20, ttl_ms=60_000)
+    engine.log.release_lease(lease.hold.name)
     with pytest.raises(LeaseNotFoundError):
-        engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+        engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
 
 
 def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
-    lease, _ = engine.lease_log("orders", 0, ttl_ms=5_000)
+    lease, _ = engine.log.lease("orders", 0, ttl_ms=5_000)
     needed_by_leases_alone(engine)
     clock.advance(ms=4_000)
-    engine.renew_lease(lease.hold.name, ttl_ms=5_000)
+    engine.log.renew_lease(lease.hold.name, ttl_ms=5_000)
     clock.advance(ms=4_999)
     engine.tick()
     assert oldest_offset(engine) == 0
@@ -139,25 +139,25 @@ def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
     engine.tick()
     assert oldest_offset(engine) > 0
     with pytest.raises(LeaseNotFoundError, match=f"lease {lease.hold.name} has expired"):
-        engine.renew_lease(lease.hold.name, ttl_ms=5_000)
+        engine.log.renew_lease(lease.hold.name, ttl_ms=5_000)
 
 
 def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
-    one, other = (engine.lease_log("orders", offset, ttl_ms=5_000)[0].hold.name for offset in (0, 10))
+    one, other = (engine.log.lease("orders", offset, ttl_ms=5_000)[0].hold.name for offset in (0, 10))
     clock.advance(ms=4_000)
     with pytest.raises(LeaseNotFoundError, match="lease lost has expired"):
-        engine.renew_leases([one, "lost", other], ttl_ms=60_000)
-    engine.renew_leases([other], ttl_ms=5_000)
+        engine.log.renew_leases([one, "lost", other], ttl_ms=60_000)
+    engine.log.renew_leases([other], ttl_ms=5_000)
     clock.advance(ms=1_500)
     with pytest.raises(LeaseNotFoundError, match=f"lease {one} has expired"):
-        engine.renew_leases([other, one], ttl_ms=60_000)
+        engine.log.renew_leases([other, one], ttl_ms=60_000)
     clock.advance(ms=3_000)
     written: list[Ticket] = []
-    engine.renew_leases([other], ttl_ms=5_000).when_done(written.append)
+    engine.log.renew_leases([other], ttl_ms=5_000).when_done(written.append)
     settle(engine)
     assert [ticket.error for ticket in written] == [None]
-    holds = log_store_of(engine.topic("orders")).holds
+    holds = log_store_of(engine.catalog.topic("orders")).holds
     assert [(hold.name, hold.offset) for hold in holds.all()] == [(one, 0), (other, 10)]
     engine.tick()
     assert [(hold.name, hold.offset) for hold in holds.all()] == [(other, 10)]
@@ -165,13 +165,13 @@ def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: Manual
 
 def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
     publish(engine, 100)
-    lease, _ = engine.lease_log("orders", 10, ttl_ms=3_600_000)
+    lease, _ = engine.log.lease("orders", 10, ttl_ms=3_600_000)
     consume(engine, 100)
     engine.close()
     engine = started(tmp_path, clock)
     clock.advance(ms=5_000)
     engine.tick()
-    again, _ = engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+    again, _ = engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
     assert (again.first_offset, again.topic, again.id_base) == (10, "orders", lease.id_base)
     assert numbers(read_bodies(again)) == list(range(10, again.next_offset))
     engine.close()
@@ -179,21 +179,21 @@ def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: Manua
 
 def test_a_deleted_topic_takes_its_leases_with_it(engine: Engine) -> None:
     publish(engine, 10)
-    lease, _ = engine.lease_log("orders", 0, ttl_ms=60_000)
-    engine.delete_topic("orders")
-    engine.create_topic("orders")
+    lease, _ = engine.log.lease("orders", 0, ttl_ms=60_000)
+    engine.acts.delete_topic("orders")
+    engine.acts.create_topic("orders")
     settle(engine)
     with pytest.raises(LeaseNotFoundError):
-        engine.renew_lease(lease.hold.name, ttl_ms=60_000)
+        engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
 
 
 def test_what_can_not_be_leased_is_refused(engine: Engine) -> None:
-    engine.create_topic("old", storage="diskqueue")
+    engine.acts.create_topic("old", storage="diskqueue")
     with pytest.raises(TopicNotFoundError):
-        engine.lease_log("none", 0, ttl_ms=60_000)
+        engine.log.lease("none", 0, ttl_ms=60_000)
     with pytest.raises(InvalidStorageError, match="old has storage kind diskqueue"):
-        engine.lease_log("old", 0, ttl_ms=60_000)
+        engine.log.lease("old", 0, ttl_ms=60_000)
     with pytest.raises(LimitError, match="offset 1 of orders is beyond its end, 0"):
-        engine.lease_log("orders", 1, ttl_ms=60_000)
+        engine.log.lease("orders", 1, ttl_ms=60_000)
     with pytest.raises(LeaseNotFoundError):
-        engine.release_lease("lease-none")
+        engine.log.release_lease("lease-none")

@@ -29,7 +29,7 @@ def publish(engine: Engine, *bodies: bytes, topic: str = "orders") -> None:
 
 
 def bodies_at(engine: Engine, target: Target, count_max: int = 100) -> list[bytes]:
-    return [one.body for one in engine.read_messages("orders", target, count_max).messages]
+    return [one.body for one in engine.log.read_messages("orders", target, count_max).messages]
 
 
 def test_messages_are_read_from_anywhere_and_stay(engine: Engine, clock: ManualClock) -> None:
@@ -37,14 +37,14 @@ def test_messages_are_read_from_anywhere_and_stay(engine: Engine, clock: ManualC
     clock.advance(ms=1_000)
     later_ns = clock.time_ns()
     publish(engine, b"c", b"d")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "billing")
     settle(engine)
     assert bodies_at(engine, START) == [b"a", b"b", b"c", b"d"]
     assert bodies_at(engine, Target(offset=1), 2) == [b"b", b"c"]
     assert bodies_at(engine, Target(time_ns=later_ns)) == [b"c", b"d"]
     assert bodies_at(engine, Target(time_ns=later_ns + 1)) == []
     assert bodies_at(engine, END) == []
-    page = engine.read_messages("orders", Target(offset=1), 2)
+    page = engine.log.read_messages("orders", Target(offset=1), 2)
     assert (page.next_offset, page.oldest_offset, page.end_offset) == (3, 0, 4)
     client = Client(engine, "orders", "billing", ready=10)
     assert client.bodies == [b"a", b"b", b"c", b"d"]
@@ -52,11 +52,11 @@ def test_messages_are_read_from_anywhere_and_stay(engine: Engine, clock: ManualC
 
 
 def test_a_peek_shows_what_comes_next_in_its_order(engine: Engine) -> None:
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, b"a", b"b", b"c", b"d")
     client = Client(engine, "orders", "billing", ready=1)
-    peeked = engine.peek_channel("orders", "billing", 2)
+    peeked = engine.log.peek_channel("orders", "billing", 2)
     assert [one.body for one in peeked.messages] == [b"b", b"c"]
     client.finish(client.sink.received[0].id)
     assert client.bodies == [b"a", b"b"]
@@ -64,13 +64,13 @@ def test_a_peek_shows_what_comes_next_in_its_order(engine: Engine) -> None:
 
 def test_bulk_frames_are_what_a_consumer_gets(engine: Engine) -> None:
     publish(engine, *[b"%d" % number for number in range(500)])
-    engine.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "billing")
     settle(engine)
     client = Client(engine, "orders", "billing", ready=1_000)
     whole = b"".join(run.frames for run in client.sink.runs)
     read, at = b"", 0
     while at < 500:
-        frames = engine.read_frames("orders", at, 5_000)
+        frames = engine.log.read_frames("orders", at, 5_000)
         assert frames.first_offset == at
         assert 0 < len(frames.frames) <= 5_000
         assert frames.synced_offset == 500
@@ -84,7 +84,7 @@ def test_bulk_frames_go_on_by_a_message_however_few_bytes_are_asked_for(engine: 
     settle(engine)
     counts, at = [], 0
     while at < 3 and len(counts) < 10:
-        frames = engine.read_frames("orders", at, bytes_max)
+        frames = engine.log.read_frames("orders", at, bytes_max)
         counts.append(frames.count)
         at = frames.next_offset
     assert counts == [1, 1, 1]
@@ -93,22 +93,22 @@ def test_bulk_frames_go_on_by_a_message_however_few_bytes_are_asked_for(engine: 
 def test_nothing_unsynced_is_read_in_bulk(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, sync="os")
     publish(engine, b"a")
-    frames = engine.read_frames("orders", 0, 5_000)
+    frames = engine.log.read_frames("orders", 0, 5_000)
     assert (frames.count, frames.next_offset, frames.synced_offset) == (0, 0, 0)
     assert bodies_at(engine, START) == [b"a"]
 
 
 def test_a_rewind_delivers_again_and_a_late_fin_is_not_taken(engine: Engine) -> None:
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, b"a", b"b", b"c")
     client = Client(engine, "orders", "billing", ready=2)
     client.finish(client.sink.received[0].id)
     held = client.sink.received[1].id
-    preview = engine.seek_preview("orders", "billing", START)
+    preview = engine.log.seek_preview("orders", "billing", START)
     assert (preview.offset, preview.depth, preview.depth_now) == (0, 3, 2)
     client.ready(0)
-    outcome, ticket = engine.seek_channel("orders", "billing", target=START)
+    outcome, ticket = engine.acts.rewind_channel("orders", "billing", target=START)
     settle(engine)
     assert (outcome.depth, outcome.in_flight, ticket.error) == (3, 2, None)
     assert client.finish(held) == ["ID not in flight"]
@@ -118,10 +118,10 @@ def test_a_rewind_delivers_again_and_a_late_fin_is_not_taken(engine: Engine) -> 
 
 def test_a_skip_to_the_end_is_a_skip_for_good(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, b"a", b"b")
-    engine.seek_channel("orders", "billing", target=END)
+    engine.acts.rewind_channel("orders", "billing", target=END)
     settle(engine)
     publish(engine, b"c")
     engine.close()
@@ -132,13 +132,13 @@ def test_a_skip_to_the_end_is_a_skip_for_good(tmp_path: Path, clock: ManualClock
 def test_a_skip_delivers_nothing_again_that_was_finished_behind_it(tmp_path: Path, clock: ManualClock) -> None:
     """A consumer that has passed the offset in the meantime gets nothing twice but what it holds."""
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, b"a", b"b", b"c", b"d", b"e")
     client = Client(engine, "orders", "billing", ready=4)
     received = {one.body: one.id for one in client.sink.received}
     client.finish(received[b"c"])  # then it gets e
-    outcome, ticket = engine.seek_channel("orders", "billing", target=Target(offset=2), keep_finished=True)
+    outcome, ticket = engine.acts.rewind_channel("orders", "billing", target=Target(offset=2), keep_finished=True)
     settle(engine)
     assert (ticket.error, outcome.in_flight, outcome.depth) == (None, 4, 2)
     assert client.finish(received[b"a"]) == ["ID not in flight"]
@@ -150,21 +150,21 @@ def test_a_skip_delivers_nothing_again_that_was_finished_behind_it(tmp_path: Pat
 
 
 def test_a_skip_beyond_what_was_handed_out_goes_there(engine: Engine) -> None:
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, b"a", b"b", b"c")
-    preview = engine.seek_preview("orders", "billing", END)
+    preview = engine.log.seek_preview("orders", "billing", END)
     assert (preview.offset, preview.next_offset) == (3, 0)
     publish(engine, b"d")
-    engine.seek_channel("orders", "billing", target=Target(offset=preview.offset), keep_finished=True)
+    engine.acts.rewind_channel("orders", "billing", target=Target(offset=preview.offset), keep_finished=True)
     settle(engine)
     assert Client(engine, "orders", "billing", ready=10).bodies == [b"d"]
 
 
 def test_an_exact_place_that_is_gone_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, log_segment_bytes=1 << 20)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     client = Client(engine, "orders", "billing", ready=10)
     for _ in range(4):
         publish(engine, *[b"x" * 500_000] * 2)
@@ -172,21 +172,21 @@ def test_an_exact_place_that_is_gone_is_refused(tmp_path: Path, clock: ManualClo
         clock.advance(ms=61_000)
         engine.tick()
         settle(engine)
-    oldest = engine.seek_preview("orders", "billing", START).offset
+    oldest = engine.log.seek_preview("orders", "billing", START).offset
     assert oldest > 0
     with pytest.raises(LimitError, match=f"offset 0 of orders is gone: the oldest is {oldest}"):
-        engine.seek_channel("orders", "billing", target=Target(offset=0, is_exact=True))
+        engine.acts.rewind_channel("orders", "billing", target=Target(offset=0, is_exact=True))
 
 
 def test_a_seek_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.create_channel("orders", "keeper")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "keeper")
     publish(engine, b"a", b"b", b"c")
     client = Client(engine, "orders", "billing", ready=10)
     client.finish(*[one.id for one in client.sink.received])
-    engine.seek_channel("orders", "billing", target=Target(offset=1))
+    engine.acts.rewind_channel("orders", "billing", target=Target(offset=1))
     engine.close()
     engine = make_engine(tmp_path, clock)
     assert Client(engine, "orders", "billing", ready=10).bodies == [b"b", b"c"]
@@ -197,30 +197,30 @@ def test_a_new_channel_begins_where_it_is_told(engine: Engine, clock: ManualCloc
     clock.advance(ms=1_000)
     later_ns = clock.time_ns()
     publish(engine, b"b")
-    engine.create_channel("orders", "first")
+    engine.acts.create_channel("orders", "first")
     settle(engine)
     for name, start in (("all", START), ("none", END), ("later", Target(time_ns=later_ns)), ("one", Target(offset=1))):
-        engine.create_channel("orders", name, start=start)
+        engine.acts.create_channel("orders", name, start=start)
     settle(engine)
-    depths = {name: channel.backlog.depth for name, channel in engine.topic("orders").channels.items()}
+    depths = {name: channel.backlog.depth for name, channel in engine.catalog.topic("orders").channels.items()}
     assert depths == {"first": 2, "all": 2, "none": 0, "later": 1, "one": 1}
 
 
 def test_a_place_beyond_the_end_is_refused(engine: Engine) -> None:
     publish(engine, b"a")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "billing")
     with pytest.raises(LimitError, match="offset 2 of orders is beyond its end, 1"):
-        engine.seek_channel("orders", "billing", target=Target(offset=2))
+        engine.acts.rewind_channel("orders", "billing", target=Target(offset=2))
 
 
 def test_a_disk_queue_says_that_it_can_not(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("old", storage="diskqueue")
-    engine.create_channel("old", "c")
+    engine.acts.create_topic("old", storage="diskqueue")
+    engine.acts.create_channel("old", "c")
     with pytest.raises(InvalidStorageError, match="topic old has storage kind diskqueue"):
-        engine.read_messages("old", START, 1)
+        engine.log.read_messages("old", START, 1)
     with pytest.raises(InvalidStorageError):
-        engine.seek_channel("old", "c", target=START)
+        engine.acts.rewind_channel("old", "c", target=START)
     with pytest.raises(InvalidStorageError):
-        engine.create_channel("old", "d", start=START)
-    assert list(engine.topic("old").channels) == ["c"]
+        engine.acts.create_channel("old", "d", start=START)
+    assert list(engine.catalog.topic("old").channels) == ["c"]

@@ -223,7 +223,7 @@ class EngineMachine(RuleBasedStateMachine):
         for body in [body for body, held in channel.in_flight.items() if held.owner is client]:
             channel.give_back(body)
             channel.disconnect_count += 1
-        client.real.engine.unsubscribe(client.real.channel, client.real.consumer)
+        client.real.engine.catalog.leave(client.real.channel, client.real.consumer)
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), ready=st.integers(0, 6))
@@ -330,7 +330,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), paused=st.booleans())
     def pause_topic(self, data: st.DataObject, paused: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.topics)))
-        (self.engine.pause_topic if paused else self.engine.unpause_topic)(name)
+        (self.engine.acts.pause_topic if paused else self.engine.acts.unpause_topic)(name)
         self.topics[name].paused = paused
         self.follow()
 
@@ -338,7 +338,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), paused=st.booleans())
     def pause_channel(self, data: st.DataObject, paused: bool) -> None:
         topic, name, channel = self.pick_channel(data)
-        (self.engine.pause_channel if paused else self.engine.unpause_channel)(topic, name)
+        (self.engine.acts.pause_channel if paused else self.engine.acts.unpause_channel)(topic, name)
         channel.paused = paused
         self.follow()
 
@@ -346,7 +346,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def empty_channel(self, data: st.DataObject) -> None:
         topic, name, channel = self.pick_channel(data)
-        outcome, _ = self.engine.empty_channel(topic, name)
+        outcome, _ = self.engine.acts.empty_channel(topic, name)
         found = (outcome.depth, outcome.in_flight, outcome.deferred)
         assert found == (len(channel.waiting), len(channel.in_flight), len(channel.deferred))
         channel.drop()
@@ -363,14 +363,14 @@ class EngineMachine(RuleBasedStateMachine):
             for channel in topic.channels.values():
                 expected += len(channel.waiting)
                 channel.drop()
-        assert self.engine.empty_topic(name, channels_too=channels_too)[0].depth == expected
+        assert self.engine.acts.empty_topic(name, channels_too=channels_too)[0].depth == expected
         self.follow()
 
     @precondition(lambda self: self.has_channels())
     @rule(data=st.data())
     def delete_channel(self, data: st.DataObject) -> None:
         topic, name, _ = self.pick_channel(data)
-        self.engine.delete_channel(topic, name)
+        self.engine.acts.delete_channel(topic, name)
         del self.topics[topic].channels[name]
         self.forget_closed_clients(topic, name)
         self.follow()
@@ -379,7 +379,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_topic(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.topics)))
-        self.engine.delete_topic(name)
+        self.engine.acts.delete_topic(name)
         for channel in self.topics.pop(name).channels:
             self.forget_closed_clients(name, channel)
         self.follow()
@@ -388,7 +388,7 @@ class EngineMachine(RuleBasedStateMachine):
         for client in [client for client in self.clients if (client.topic, client.channel) == (topic, channel)]:
             assert client.real.sink.is_closed
             self.clients.remove(client)
-            self.engine.unsubscribe(client.real.channel, client.real.consumer)
+            self.engine.catalog.leave(client.real.channel, client.real.consumer)
 
     @precondition(lambda self: self.holds())
     @rule(data=st.data(), which=st.sampled_from(["one", "client", "all"]))
@@ -403,7 +403,7 @@ class EngineMachine(RuleBasedStateMachine):
         elif which == "client":
             bodies = self.held_by(client)
             chosen = {"client_key": client.real.consumer.key}
-        outcome, _ = self.engine.requeue_in_flight(client.topic, client.channel, **chosen)  # type: ignore[arg-type]
+        outcome, _ = self.engine.acts.requeue_channel(client.topic, client.channel, **chosen)  # type: ignore[arg-type]
         assert outcome.in_flight == len(bodies)
         for body in bodies:
             channel.give_back(body)
@@ -414,7 +414,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release_deferred(self, data: st.DataObject) -> None:
         topic, name, channel = self.pick_channel(data)
-        assert self.engine.release_deferred(topic, name)[0].deferred == len(channel.deferred)
+        assert self.engine.acts.release_deferred(topic, name)[0].deferred == len(channel.deferred)
         channel.waiting |= channel.deferred.keys()
         channel.deferred.clear()
         self.follow()
@@ -472,7 +472,7 @@ class EngineMachine(RuleBasedStateMachine):
             for channel_name, channel in topic.channels.items():
                 listed = {
                     one.message_id.encode(): (one.client_key, one.attempts, one.deadline_in_ms)
-                    for one in self.engine.in_flight(name, channel_name, limit=1_000)
+                    for one in self.engine.figures.in_flight(name, channel_name, limit=1_000)
                 }
                 assert listed == {
                     self.id_of[body]: (
@@ -495,12 +495,12 @@ class EngineMachine(RuleBasedStateMachine):
         for client in list(self.clients):
             self.part_with(client)
         for name, topic in self.topics.items():
-            self.engine.unpause_topic(name)
+            self.engine.acts.unpause_topic(name)
             topic.paused = False
             self.follow()
             for channel_name, channel in topic.channels.items():
-                self.engine.unpause_channel(name, channel_name)
-                self.engine.release_deferred(name, channel_name)
+                self.engine.acts.unpause_channel(name, channel_name)
+                self.engine.acts.release_deferred(name, channel_name)
                 client = Client(self.engine, name, channel_name, ready=10_000)
                 assert sorted(client.bodies) == sorted(channel.waiting | channel.deferred.keys())
 

@@ -102,13 +102,13 @@ def clock() -> ManualClock:
 def directory(tmp_path: Path, clock: ManualClock) -> Path:
     """With a file of each format, after a clean stop."""
     engine = make_engine(tmp_path, clock, **SIZES)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     settle(engine)
     for number in range(20):
         engine.publish("orders", [b"order %d" % number])
         settle(engine)
-    store = log_store_of(engine.topic("orders"))
+    store = log_store_of(engine.catalog.topic("orders"))
     client = Client(engine, "orders", "billing", ready=10)
     client.finish(*[message.id for message in client.sink.received][1:5])
     assert store.cursors.create("orders", store.number, store.id_base, "archive", 3).done

@@ -46,7 +46,7 @@ def delivered(engine: Engine, clock: ManualClock, topic: str, channel: str) -> l
 def test_everything_of_it_is_delivered(unpacked: Path, clock: ManualClock, state: str) -> None:
     expected = json.loads((unpacked / "expected.json").read_text())[state]
     engine = make_engine(unpacked / state, clock, **SIZES)
-    log = log_store_of(engine.topic("orders"))
+    log = log_store_of(engine.catalog.topic("orders"))
     assert [(one.name, one.offset) for one in log.holds.all()] == [("reader", 5)]
     assert [(one.name, one.offset) for one in log.cursors.all()] == [("archive", 3)]
     found = {name: delivered(engine, clock, *name.split("/")) for name in expected}
@@ -65,7 +65,7 @@ def test_old_and_new_segments_are_one_log(unpacked: Path, clock: ManualClock, st
     versions = [path.read_bytes()[4] for path in sorted((unpacked / state / "log" / "segments").glob("*.log"))]
     assert versions == sorted(versions)
     assert {1, 2} == set(versions)
-    log = log_store_of(engine.topic("orders"))
+    log = log_store_of(engine.catalog.topic("orders"))
     page = LogReader(log).page(0, 1_000, 1 << 20)
     assert [one.body for one in page.messages[80:]] == [b"new 0", b"new 1", b"new 2"]
     engine.close()

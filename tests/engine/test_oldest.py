@@ -115,7 +115,7 @@ def test_what_an_operator_releases_is_due_now(tmp_path: Path, clock: ManualClock
     channel = Channel(tmp_path, clock)
     channel.publish(b"later", defer_ms=60_000)
     channel.wait(10_000)
-    channel.engine.release_deferred("orders", "billing")
+    channel.engine.acts.release_deferred("orders", "billing")
     channel.wait(2_000)
     assert channel.age_ms == 2_000
     channel.receive()
@@ -160,7 +160,7 @@ def test_what_an_ephemeral_channel_dropped_is_not_old(tmp_path: Path, clock: Man
         channel.publish(b"%d" % number)
     assert (channel.stats.depth, channel.stats.dropped_count, channel.age_ms) == (3, 4, 7_000)
     channel.client.finish(held.id)
-    left = b"5" if channel.engine.topic("orders").store.kind == "log" else b"1"
+    left = b"5" if channel.engine.catalog.topic("orders").store.kind == "log" else b"1"
     (oldest,) = channel.receive()
     assert (oldest.body, channel.age_ms) == (left, (7 - int(left)) * 1_000)
 
@@ -171,7 +171,7 @@ def test_emptied_nothing_is_old(tmp_path: Path, clock: ManualClock) -> None:
     channel.publish(b"d", defer_ms=1_000)
     channel.wait(5_000)
     channel.receive(2)
-    channel.engine.empty_channel("orders", "billing")
+    channel.engine.acts.empty_channel("orders", "billing")
     settle(channel.engine)
     assert (channel.age_ms, channel.stats.attempts_max) == (None, 0)
     channel.publish(b"e")
@@ -240,7 +240,7 @@ def test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again(tmp_p
     channel.publish(b"a")
     channel.client.finish(*[one.id for one in channel.receive(2)])
     assert channel.age_ms is None
-    channel.engine.seek_channel("orders", "billing", target=Target(offset=0))
+    channel.engine.acts.rewind_channel("orders", "billing", target=Target(offset=0))
     settle(channel.engine)
     channel.wait(1_000)
     assert channel.age_ms == 1_500

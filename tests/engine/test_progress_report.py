@@ -31,14 +31,14 @@ def finish_every_second(engine: Engine, channel: str, count: int) -> None:
 
 
 def log_stats(engine: Engine) -> dict[str, object]:
-    stats = json.loads(stats_json(engine.stats(include_clients=False), topic="", include_mem=False))
+    stats = json.loads(stats_json(engine.figures.now(include_clients=False), topic="", include_mem=False))
     log: dict[str, object] = stats["log"]
     return log
 
 
 def page(engine: Engine) -> dict[str, tuple[str, str]]:
     """Row → what it says, and its tone."""
-    table = log_table(Reading(engine.stats(include_clients=False), {}, {}))
+    table = log_table(Reading(engine.figures.now(include_clients=False), {}, {}))
     cells = {row.key: row.cells[1][1] for row in table.rows}
     return {key: (cell.text, cell.tone) for key, cell in cells.items() if isinstance(cell, Cell)}
 
@@ -47,9 +47,9 @@ def test_one_flipped_byte_of_the_journal_is_told_by_channel(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     for channel in ("audit", "billing"):
-        engine.create_channel("orders", channel)
+        engine.acts.create_channel("orders", channel)
     engine.publish("orders", [b"%d" % number for number in range(200)])
     settle(engine)
     finish_every_second(engine, "billing", 200)
@@ -71,17 +71,17 @@ def test_one_flipped_byte_of_the_journal_is_told_by_channel(
     assert sentence in engine.warnings
     assert recovery["report"][0].startswith("Start after a clean stop, with damage: ")
     assert engine.health == "OK"
-    assert engine.channel("orders", "billing").backlog.depth == 200
-    assert engine.channel("orders", "audit").backlog.depth == 200
+    assert engine.catalog.channel("orders", "billing").backlog.depth == 200
+    assert engine.catalog.channel("orders", "audit").backlog.depth == 200
     engine.close()
 
 
 def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     channels = [f"c{number:02d}" for number in range(15)]
     for channel in channels:
-        engine.create_channel("orders", channel)
+        engine.acts.create_channel("orders", channel)
     engine.publish("orders", [b"%d" % number for number in range(40)])
     settle(engine)
     for number, channel in enumerate(channels):
@@ -90,7 +90,7 @@ def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: Man
     for path in (tmp_path / "log" / "progress").glob("*.journal"):
         path.unlink()
     engine = make_engine(tmp_path, clock)
-    log = engine.stats().log
+    log = engine.figures.now().log
     assert log is not None
     assert log.recovery is not None
     told = [one for one in log.recovery.sentences() if one.startswith("Damaged progress")]
@@ -103,8 +103,8 @@ def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: Man
 def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_path: Path, clock: ManualClock) -> None:
     files = FaultyFiles()
     engine = make_engine(tmp_path, clock, files=files, sync="os")
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     engine.publish("orders", [b"%d" % number for number in range(200)])
     settle(engine)
     pass_time(engine, clock, 3_000)
@@ -124,12 +124,12 @@ def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_pat
     assert "1 error of the disk since start" in text
     assert "The journal was begun anew" in text
     assert tone == "warning"
-    assert b"penstock_progress_faults_total 1" in metrics_text(engine.stats())
-    depth = engine.channel("orders", "billing").backlog.depth
+    assert b"penstock_progress_faults_total 1" in metrics_text(engine.figures.now())
+    depth = engine.catalog.channel("orders", "billing").backlog.depth
     pass_time(engine, clock, 200)
     files.abandon()  # kill -9
     engine = make_engine(tmp_path, clock)
-    again = engine.channel("orders", "billing").backlog
+    again = engine.catalog.channel("orders", "billing").backlog
     assert again.depth == 200 - 75
     assert depth <= again.depth  # what was in flight waits again
     engine.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
@@ -30,7 +30,10 @@ def test_what_waits_at_a_topic_goes_to_its_channel_over_a_restart(tmp_path: Path
     bodies = [b"%d" % number for number in range(300)]
     for body in bodies:
         publish(engine, "orders", body)
-    assert (engine.topic("orders").store.depth, engine.topic("orders").store.backend_depth) == (300, 200)
+    assert (engine.catalog.topic("orders").store.depth, engine.catalog.topic("orders").store.backend_depth) == (
+        300,
+        200,
+    )
     client = Client(engine, "orders", "ch1", ready=150)
     first = client.bodies
     assert len(first) == 150
@@ -43,33 +46,36 @@ def test_what_waits_at_a_topic_goes_to_its_channel_over_a_restart(tmp_path: Path
 
     engine = make_engine(tmp_path, clock, mem_queue_size=100)
     settle(engine)
-    assert (engine.topic("orders").store.depth, engine.channel("orders", "ch1").backlog.depth) == (0, 150)
+    assert (engine.catalog.topic("orders").store.depth, engine.catalog.channel("orders", "ch1").backlog.depth) == (
+        0,
+        150,
+    )
     again = Client(engine, "orders", "ch1", ready=300)
     assert set(again.bodies) == set(bodies) - finished
     # What had been handed out and not finished says so.
     assert {m.attempts for m in again.sink.received if m.body in read} <= {2}
     again.finish(*[message.id for message in again.sink.received])
-    assert engine.channel("orders", "ch1").backlog.depth == 0
+    assert engine.catalog.channel("orders", "ch1").backlog.depth == 0
     engine.close()
     engine = make_engine(tmp_path, clock, mem_queue_size=100)
-    assert engine.channel("orders", "ch1").backlog.depth == 0
+    assert engine.catalog.channel("orders", "ch1").backlog.depth == 0
 
 
 def test_paused_is_paused_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.pause_topic("orders")
-    engine.pause_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.pause_topic("orders")
+    engine.acts.pause_channel("orders", "billing")
     publish(engine, "orders", b"a")
     engine.close()
     engine = make_engine(tmp_path, clock)
     client = Client(engine, "orders", "billing", ready=1)
-    assert (engine.topic("orders").store.depth, client.channel.backlog.depth, client.bodies) == (1, 0, [])
-    engine.unpause_topic("orders")
+    assert (engine.catalog.topic("orders").store.depth, client.channel.backlog.depth, client.bodies) == (1, 0, [])
+    engine.acts.unpause_topic("orders")
     settle(engine)
-    assert (engine.topic("orders").store.depth, client.channel.backlog.depth, client.bodies) == (0, 1, [])
-    engine.unpause_channel("orders", "billing")
+    assert (engine.catalog.topic("orders").store.depth, client.channel.backlog.depth, client.bodies) == (0, 1, [])
+    engine.acts.unpause_channel("orders", "billing")
     settle(engine)
     assert client.bodies == [b"a"]
 
@@ -114,8 +120,8 @@ def test_ids_after_a_restart_are_new(tmp_path: Path, clock: ManualClock) -> None
 
 def test_a_message_larger_than_is_allowed_now_is_kept_over_a_stop(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, max_msg_size=10_000)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     publish(engine, "orders", b"a", b"x" * 5_000, b"z")
     engine.close()
     clock.advance(ms=2)
@@ -132,13 +138,13 @@ def test_a_message_larger_than_is_allowed_now_is_kept_over_a_stop(tmp_path: Path
 def test_a_kill_loses_what_was_in_memory_and_nothing_else(tmp_path: Path, clock: ManualClock) -> None:
     files = FaultyFiles()
     options = engine_options(data_path=str(tmp_path), mem_queue_size=10)
-    engine = Engine(options, clock=clock, files=files, background=InlineBackground())
+    engine = Engine(options, clock=clock, files=files, backgrounds=Backgrounds.of(InlineBackground()))
     engine.open()
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     for number in range(30):
         publish(engine, "orders", b"%d" % number)
-    assert engine.channel("orders", "billing").backlog.backend_depth == 20
+    assert engine.catalog.channel("orders", "billing").backlog.backend_depth == 20
     files.abandon()
 
     clock.advance(ms=2)
@@ -150,7 +156,7 @@ def test_a_kill_loses_what_was_in_memory_and_nothing_else(tmp_path: Path, clock:
 def test_a_kill_may_bring_messages_again_but_loses_none_that_was_on_disk(tmp_path: Path, clock: ManualClock) -> None:
     files = FaultyFiles()
     options = engine_options(data_path=str(tmp_path), mem_queue_size=0)
-    engine = Engine(options, clock=clock, files=files, background=InlineBackground())
+    engine = Engine(options, clock=clock, files=files, backgrounds=Backgrounds.of(InlineBackground()))
     engine.open()
     client = Client(engine, "orders", "billing", ready=3)
     publish(engine, "orders", *[b"%d" % number for number in range(10)])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk_queue.folder import SYNCS_OUTSTANDING_MAX
 from queue_engine.engine import Engine
 from tests.support.clock import ManualClock
@@ -38,12 +38,12 @@ def test_syncs_are_given_out_a_few_at_a_time_and_none_is_forgotten(tmp_path: Pat
         engine_options(data_path=str(tmp_path), mem_queue_size=0),
         clock=clock,
         files=files,
-        background=background,
+        backgrounds=Backgrounds.of(background),
     )
     engine.open()
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     for number in range(QUEUES):
-        engine.create_channel("orders", f"c{number}")
+        engine.acts.create_channel("orders", f"c{number}")
     background.finish()
     engine.publish("orders", [b"x"])
     settle(engine)
@@ -54,7 +54,7 @@ def test_syncs_are_given_out_a_few_at_a_time_and_none_is_forgotten(tmp_path: Pat
     assert background.waiting_max <= SYNCS_OUTSTANDING_MAX
     assert len(files.open_fds) - descriptors <= SYNCS_OUTSTANDING_MAX
     # Whoever asks for the worker now waits for those few only.
-    _, ticket = engine.create_topic("another")
+    _, ticket = engine.acts.create_topic("another")
     for _ in range(SYNCS_OUTSTANDING_MAX + 1):
         background.work()
         background.answer()
@@ -73,7 +73,7 @@ def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) 
         engine_options(data_path=str(tmp_path), mem_queue_size=0),
         clock=clock,
         files=files,
-        background=background,
+        backgrounds=Backgrounds.of(background),
     )
     engine.open()
     engine.publish("orders", [b"x"])
@@ -99,7 +99,7 @@ def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_
         engine_options(data_path=str(tmp_path), mem_queue_size=0),
         clock=clock,
         files=files,
-        background=InlineBackground(),
+        backgrounds=Backgrounds.of(InlineBackground()),
     )
     engine.open()
     client = Client(engine, "orders", "billing")
@@ -109,7 +109,7 @@ def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_
     client.ready(1)
     assert engine.health.startswith("NOK - cannot read ")
     engine.tick()  # it is to be tried again in the next turn
-    engine.delete_channel("orders", "billing")
+    engine.acts.delete_channel("orders", "billing")
     settle(engine)
     engine.tick()
     assert engine.health == "OK"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.commit_log.record import HAS_BATCH_KEY, HAS_KEYS, REPLAYED, Record
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.log_store.log_topic_store import LogTopicStore
@@ -37,7 +37,7 @@ def engine(tmp_path: Path, clock: ManualClock) -> Engine:
 
 def write(engine: Engine, *bodies: bytes, key: bytes = KEY, topic: str = "orders", **given: object) -> tuple[int, bool]:
     """First offset, and whether it was known."""
-    written, ticket = engine.write_batch(topic, bodies, batch_key=key, **given)  # type: ignore[arg-type]
+    written, ticket = engine.log.write_batch(topic, bodies, batch_key=key, **given)  # type: ignore[arg-type]
     settle(engine)
     assert ticket.done
     assert ticket.error is None
@@ -46,7 +46,7 @@ def write(engine: Engine, *bodies: bytes, key: bytes = KEY, topic: str = "orders
 
 
 def records(engine: Engine, topic: str = "orders") -> list[Record]:
-    store = engine.topic(topic).store
+    store = engine.catalog.topic(topic).store
     assert isinstance(store, LogTopicStore)
     found, at = [], store.oldest_offset
     while at < store.end_offset:
@@ -58,7 +58,7 @@ def records(engine: Engine, topic: str = "orders") -> list[Record]:
 
 
 def bodies_of(engine: Engine, topic: str = "orders") -> list[bytes]:
-    return [one.body for one in engine.read_messages(topic, START, 1_000).messages]
+    return [one.body for one in engine.log.read_messages(topic, START, 1_000).messages]
 
 
 def test_a_batch_is_written_once_per_key_and_stays_so(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
@@ -95,14 +95,14 @@ def test_other_content_under_the_key_is_a_conflict(
     for one in (engine, None):
         one = one or make_engine(tmp_path, clock)
         with pytest.raises(BatchKeyConflictError, match=f"{KEY.hex()} was used for other content: 2 messages"):
-            one.write_batch("orders", bodies, batch_key=KEY, keys=keys)
+            one.log.write_batch("orders", bodies, batch_key=KEY, keys=keys)
         assert bodies_of(one) == [b"a", b"b"]
         one.close()
 
 
 def test_a_batch_is_a_record_of_its_own_between_what_came_before_and_after(engine: Engine) -> None:
     engine.publish("orders", [b"before"])
-    engine.write_batch("orders", [b"a", b"b"], batch_key=KEY, keys=[b"", b"k"], is_replayed=True)
+    engine.log.write_batch("orders", [b"a", b"b"], batch_key=KEY, keys=[b"", b"k"], is_replayed=True)
     engine.publish("orders", [b"after"])
     engine.publish("orders", [b"after it"])
     settle(engine)
@@ -121,43 +121,45 @@ def test_keys_of_no_bytes_are_none(engine: Engine) -> None:
 
 
 def test_channels_get_a_batch_as_any_publish_and_it_is_counted(engine: Engine) -> None:
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     client = Client(engine, "orders", "billing", ready=10)
     write(engine, b"a", b"bb")
     write(engine, b"a", b"bb")
-    engine.publish_keyed("orders", b"c", b"k")
+    engine.log.publish_keyed("orders", b"c", b"k")
     settle(engine)
     assert client.bodies == [b"a", b"bb", b"c"]
-    topic = engine.topic("orders")
+    topic = engine.catalog.topic("orders")
     assert (topic.message_count, topic.message_bytes) == (3, 4)
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_a_messages_key_is_shown(engine: Engine, is_cached: bool) -> None:
     engine.publish("orders", [b"a"])
-    ticket = engine.publish_keyed("orders", b"b", b"\xff key")
+    ticket = engine.log.publish_keyed("orders", b"b", b"\xff key")
     write(engine, b"c", b"d", keys=[b"", b"k"])
     assert (ticket.done, ticket.error) == (True, None)
     if not is_cached:
-        store = engine.topic("orders").store
+        store = engine.catalog.topic("orders").store
         assert isinstance(store, LogTopicStore)
         store._log.batches.clear()
-    shown = [(one.body, one.key) for one in engine.read_messages("orders", START, 10).messages]
+    shown = [(one.body, one.key) for one in engine.log.read_messages("orders", START, 10).messages]
     assert shown == [(b"a", b""), (b"b", b"\xff key"), (b"c", b""), (b"d", b"k")]
 
 
 def test_another_topic_of_the_name_is_not_written_to(engine: Engine) -> None:
     write(engine, b"a")
-    number = engine.topic("orders").number
+    number = engine.catalog.topic("orders").number
     assert write(engine, b"b", key=OTHER_KEY, number=number) == (1, False)
-    engine.delete_topic("orders")
+    engine.acts.delete_topic("orders")
     settle(engine)
     with pytest.raises(TopicChangedError, match=f"topic orders does not exist, and number {number} is meant"):
-        engine.write_batch("orders", [b"b"], batch_key=OTHER_KEY, number=number)
+        engine.log.write_batch("orders", [b"b"], batch_key=OTHER_KEY, number=number)
     assert write(engine, b"a") == (0, False)
-    with pytest.raises(TopicChangedError, match=f"has number {engine.topic('orders').number}, and number {number} is"):
-        engine.write_batch("orders", [b"b"], batch_key=OTHER_KEY, number=number)
+    with pytest.raises(
+        TopicChangedError, match=f"has number {engine.catalog.topic('orders').number}, and number {number} is"
+    ):
+        engine.log.write_batch("orders", [b"b"], batch_key=OTHER_KEY, number=number)
     assert bodies_of(engine) == [b"a"]
 
 
@@ -165,7 +167,7 @@ def test_a_topic_that_was_made_again_has_no_key_of_the_one_before(
     engine: Engine, tmp_path: Path, clock: ManualClock
 ) -> None:
     write(engine, b"a")
-    engine.delete_topic("orders")
+    engine.acts.delete_topic("orders")
     settle(engine)
     assert write(engine, b"other") == (0, False)
     engine.close()
@@ -175,10 +177,10 @@ def test_a_topic_that_was_made_again_has_no_key_of_the_one_before(
 
 def test_a_disk_queue_refuses_by_name_and_none_is_made_for_a_key(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, storage="diskqueue")
-    engine.create_topic("old")
+    engine.acts.create_topic("old")
     for publish in (
-        lambda topic: engine.write_batch(topic, [b"a"], batch_key=KEY),
-        lambda topic: engine.publish_keyed(topic, b"a", b"k"),
+        lambda topic: engine.log.write_batch(topic, [b"a"], batch_key=KEY),
+        lambda topic: engine.log.publish_keyed(topic, b"a", b"k"),
     ):
         with pytest.raises(InvalidStorageError, match="topic old has storage kind diskqueue: only the log keeps keys"):
             publish("old")
@@ -199,25 +201,24 @@ class Waiting:
             engine_options(data_path=str(path), storage="log"),
             clock=ManualClock(),
             files=self.files,
-            background=InlineBackground(),
-            sync_background=self.sync,
+            backgrounds=Backgrounds(InlineBackground(), self.sync, InlineBackground()),
         )
         self.engine.open()
-        self.engine.create_topic("orders")
+        self.engine.acts.create_topic("orders")
         settle(self.engine)
 
 
 def test_a_second_write_waits_for_the_sync_of_the_first(tmp_path: Path) -> None:
     waiting = Waiting(tmp_path)
     engine = waiting.engine
-    first, one = engine.write_batch("orders", [b"a"], batch_key=KEY)
+    first, one = engine.log.write_batch("orders", [b"a"], batch_key=KEY)
     settle(engine)
-    second, other = engine.write_batch("orders", [b"a"], batch_key=KEY)
+    second, other = engine.log.write_batch("orders", [b"a"], batch_key=KEY)
     settle(engine)
     assert (first.is_known, second.is_known, second.first_offset) == (False, True, 0)
     assert (one.done, other.done) == (False, False)
     with pytest.raises(BatchKeyConflictError):
-        engine.write_batch("orders", [b"b"], batch_key=KEY)
+        engine.log.write_batch("orders", [b"b"], batch_key=KEY)
     waiting.sync.finish()
     settle(engine)
     assert (one.done, one.error, other.done, other.error) == (True, None, True, None)
@@ -228,17 +229,17 @@ def test_a_batch_that_was_not_written_is_forgotten_and_can_be_written_again(tmp_
     waiting = Waiting(tmp_path)
     engine = waiting.engine
     waiting.files.bytes_free = 10
-    tickets = [engine.write_batch("orders", [b"a" * 100], batch_key=KEY)[1] for _ in range(2)]
+    tickets = [engine.log.write_batch("orders", [b"a" * 100], batch_key=KEY)[1] for _ in range(2)]
     settle(engine)
     waiting.sync.finish()
     assert all(ticket.done and ticket.error is not None for ticket in tickets)
-    _, ticket = engine.write_batch("orders", [b"a" * 100], batch_key=KEY)
+    _, ticket = engine.log.write_batch("orders", [b"a" * 100], batch_key=KEY)
     assert ticket.error is not None, "the log refuses while there is no room"
     waiting.files.heal()
     engine._clock.advance(ms=1_100)  # type: ignore[attr-defined]
     engine.tick()
     waiting.sync.finish()
-    again, ticket = engine.write_batch("orders", [b"b"], batch_key=KEY)
+    again, ticket = engine.log.write_batch("orders", [b"b"], batch_key=KEY)
     settle(engine)
     waiting.sync.finish()
     assert (again.is_known, again.first_offset, ticket.error) == (False, 0, None)
@@ -248,11 +249,11 @@ def test_a_batch_that_was_not_written_is_forgotten_and_can_be_written_again(tmp_
 def test_a_topic_deleted_meanwhile_leaves_no_key(tmp_path: Path) -> None:
     waiting = Waiting(tmp_path)
     engine = waiting.engine
-    store = engine.topic("orders").store
+    store = engine.catalog.topic("orders").store
     assert isinstance(store, LogTopicStore)
-    _, ticket = engine.write_batch("orders", [b"a"], batch_key=KEY, keys=[b"k"])
+    _, ticket = engine.log.write_batch("orders", [b"a"], batch_key=KEY, keys=[b"k"])
     settle(engine)
-    engine.delete_topic("orders")
+    engine.acts.delete_topic("orders")
     waiting.sync.finish()
     settle(engine)
     assert ticket.done

@@ -66,7 +66,7 @@ def segments_of(directory: Path) -> list[Path]:
 
 
 def stats_of(engine: Engine, topic: str, channel: str) -> ChannelStats:
-    (found,) = engine.stats(topic=topic, channel=channel, include_clients=False).topics
+    (found,) = engine.figures.now(topic=topic, channel=channel, include_clients=False).topics
     return found.channels[0]
 
 
@@ -93,8 +93,8 @@ def test_only_who_needs_an_unreadable_segment_waits_and_goes_on_when_it_can_be_r
     assert stats_of(engine, "orders", "audit").unreadable == ""
     assert stats_of(engine, "orders", "billing").depth == COUNT + 1
     assert other.bodies == []  # its messages lie in the same segment
-    engine.pause_channel("orders", "billing")
-    engine.unpause_channel("orders", "billing")
+    engine.acts.pause_channel("orders", "billing")
+    engine.acts.unpause_channel("orders", "billing")
     # It is tried again, and seldom.
     failures = places.failures
     for _ in range(600):
@@ -219,9 +219,9 @@ def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_
         ticket = engine.publish("orders", [b"new"])
         settle(engine)
         assert (ticket.error, billing.bodies, audit.bodies) == (None, [], [])
-        assert engine.empty_channel("orders", "billing")[1].error is not None
+        assert engine.acts.empty_channel("orders", "billing")[1].error is not None
         with pytest.raises(FencedError, match="trying it again failed: "):
-            engine.retry_channel("orders", "billing")
+            engine.acts.retry_channel("orders", "billing")
         # A new channel goes on.
         late = Client(engine, "orders", "late", ready=10)
         engine.publish("orders", [b"for all"])
@@ -229,7 +229,7 @@ def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_
         assert b"for all" in late.bodies
         for _ in range(30):
             pass_time(engine, clock, 1_000)
-        engine.delete_channel("orders", "late")
+        engine.acts.delete_channel("orders", "late")
         settle(engine)
         engine.close()
         assert progress_files(tmp_path) == before
@@ -240,7 +240,7 @@ def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_
     if healed == "while it runs":
         places.heal()
         for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
-            engine.retry_channel(topic, channel)
+            engine.acts.retry_channel(topic, channel)
         settle(engine)
     assert engine.health == "OK"
     assert len(billing.bodies) == 10 + 4
@@ -293,7 +293,7 @@ def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
         for _ in range(10):
             pass_time(engine, clock, 1_000)
         with pytest.raises(FencedError, match="trying it again failed: "):
-            engine.retry_channel("orders", "billing")
+            engine.acts.retry_channel("orders", "billing")
         (aside,) = index.parent.glob("*.unread*")
         assert aside.read_bytes() == before
         engine.close()
@@ -303,7 +303,7 @@ def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
     billing = Client(engine, "orders", "billing", ready=1_000)
     if healed == "while it runs":
         places.heal()
-        engine.retry_channel("orders", "billing")
+        engine.acts.retry_channel("orders", "billing")
         settle(engine)
     assert engine.health == "OK"
     assert sorted(body[:3] for body in billing.bodies) == sorted(
@@ -326,7 +326,7 @@ def test_what_a_channel_did_before_it_was_moved_back_need_not_be_read(
     places, clock = UnreadablePlaces(monkeypatch), ManualClock()
     index = with_progress(tmp_path, clock)
     engine = opened(tmp_path, clock)
-    assert engine.seek_channel("orders", "billing", target=Target(0))[1].error is None
+    assert engine.acts.rewind_channel("orders", "billing", target=Target(0))[1].error is None
     settle(engine)  # and killed
     places.spoil(index)
     engine = opened(tmp_path, clock)
@@ -346,7 +346,7 @@ def test_an_operator_who_removes_what_can_t_be_read_has_what_was_finished_again(
     (aside,) = index.parent.glob("*.unread*")
     aside.unlink()
     billing = Client(engine, "orders", "billing", ready=1_000)
-    assert engine.retry_channel("orders", "billing")[1].error is None
+    assert engine.acts.retry_channel("orders", "billing")[1].error is None
     settle(engine)
     assert len(billing.bodies) > COUNT // 2
     assert engine.health == "OK"
@@ -359,8 +359,8 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
 ) -> None:
     places, clock = UnreadablePlaces(monkeypatch), ManualClock()
     engine = filled(tmp_path, clock)
-    engine.create_cursor("orders", cursor="archive")
-    lease = engine.lease_log("orders", 0, ttl_ms=3_600_000)[0]
+    engine.cursors.create("orders", cursor="archive")
+    lease = engine.log.lease("orders", 0, ttl_ms=3_600_000)[0]
     engine.close()
     path = tmp_path / "log" / f"{name}.json"
     before, kept = path.read_bytes(), segments_of(tmp_path)
@@ -372,14 +372,14 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
         consumer.finish(*[message.id for message in consumer.sink.received])
     acts: dict[str, list[Callable[[], object]]] = {
         "cursors": [
-            lambda: engine.create_cursor("orders", cursor="another"),
-            lambda: engine.delete_cursor("orders", cursor="archive"),
-            engine.cursors,
+            lambda: engine.cursors.create("orders", cursor="another"),
+            lambda: engine.cursors.delete("orders", cursor="archive"),
+            engine.cursors.all,
         ],
         "holds": [
-            lambda: engine.lease_log("orders", 0, ttl_ms=60_000),
-            lambda: engine.renew_leases([lease.hold.name], ttl_ms=60_000),
-            lambda: engine.release_lease(lease.hold.name),
+            lambda: engine.log.lease("orders", 0, ttl_ms=60_000),
+            lambda: engine.log.renew_leases([lease.hold.name], ttl_ms=60_000),
+            lambda: engine.log.release_lease(lease.hold.name),
         ],
     }
     for act in acts[name]:
@@ -395,8 +395,8 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
     for _ in range(11):
         pass_time(engine, clock, 1_000)
     assert engine.health == "OK"
-    assert [one.cursor for one in engine.cursors().cursors] == ["archive"]
-    assert engine.renew_leases([lease.hold.name], ttl_ms=60_000).error is None
+    assert [one.cursor for one in engine.cursors.all().cursors] == ["archive"]
+    assert engine.log.renew_leases([lease.hold.name], ttl_ms=60_000).error is None
     engine.close()
 
 
@@ -420,7 +420,7 @@ def with_disk_queues(directory: Path, clock: ManualClock) -> None:
     engine = disk_queues(directory, clock)
     for topic, channel in (("orders", "billing"), ("orders", "audit"), ("held", "later")):
         Client(engine, topic, channel)
-    engine.pause_topic("held")
+    engine.acts.pause_topic("held")
     for number in range(20):
         engine.publish("orders", [b"%d" % number])
         engine.publish("held", [b"%d" % number])
@@ -457,7 +457,7 @@ def test_a_channel_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_ot
     assert ticket.error is None
     assert (audit.bodies[-1], billing.bodies) == (b"new", [])
     with pytest.raises(FencedError, match="trying it again failed: "):
-        engine.retry_channel("orders", "billing")
+        engine.acts.retry_channel("orders", "billing")
     # Neither a stop nor another start with it changes what can't be read, or loses what came since.
     engine.close()
     engine = disk_queues(tmp_path, clock, files)
@@ -468,7 +468,7 @@ def test_a_channel_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_ot
     places.heal()
     files.mistaken_path = ""
     billing = Client(engine, "orders", "billing", ready=1_000)
-    assert engine.retry_channel("orders", "billing")[1].error is None
+    assert engine.acts.retry_channel("orders", "billing")[1].error is None
     settle(engine)
     assert billing.bodies == [*waiting, b"new", b"newer"]
     assert engine.health == "OK"
@@ -487,12 +487,12 @@ def test_a_topic_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_othe
     )
     later, audit = Client(engine, "held", "later", ready=1_000), Client(engine, "orders", "audit", ready=1_000)
     refused = engine.publish("held", [b"refused"])
-    engine.unpause_topic("held")
+    engine.acts.unpause_topic("held")
     settle(engine)
     assert isinstance(refused.error, FencedError)
     assert (later.bodies, sorted(audit.bodies)) == ([], sorted(NUMBERS))
     places.heal()
-    engine.retry_topic("held")
+    engine.acts.retry_topic("held")
     settle(engine)
     assert sorted(later.bodies) == sorted(NUMBERS)
     engine.publish("held", [b"new"])

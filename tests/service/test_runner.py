@@ -14,6 +14,7 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine import Engine
+from queue_engine.figures import Figures
 from queue_engine.samples.sample_format import Sample, decode_sample
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.runner import EngineRunner
@@ -96,11 +97,11 @@ def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
             audit.finish(audit.read_message())
             assert tracebacks_with(caplog, "billing is fenced") == 1
             # Its backlog is sound, so that it is let go on: and then it fails again.
-            runner.submit("retry_channel", "orders", "billing").result(5)
+            runner.submit("acts.retry_channel", "orders", "billing").result(5)
             wait_for("the fence again", lambda: "fenced" in http_get(runner, "/ping")[1])
             assert tracebacks_with(caplog, "billing is fenced") == 2
             is_broken = False
-            runner.submit("retry_channel", "orders", "billing").result(5)
+            runner.submit("acts.retry_channel", "orders", "billing").result(5)
             assert {billing.read_message().body for _ in range(3)} == {b"one", b"two", b"three"}
             assert http_get(runner, "/ping") == (200, "OK")
     finally:
@@ -108,15 +109,18 @@ def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
     assert not deaths
 
 
-@pytest.mark.parametrize("name", ["turn", "scan_pass", "tick", "stats_in_slices", "offer_sample"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(Engine, "turn"), (Engine, "scan_pass"), (Engine, "tick"), (Figures, "in_slices"), (Engine, "offer_sample")],
+)
 def test_a_loop_in_which_something_fails_says_so_and_goes_on(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    owner: type, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runner = runner_on(tmp_path)
     runner.start()
     met: list[float] = []
     is_broken = True
-    work = getattr(Engine, name)
+    work = getattr(owner, name)
 
     def fails(*args: Any, **kwargs: Any) -> Any:
         if is_broken:
@@ -126,7 +130,7 @@ def test_a_loop_in_which_something_fails_says_so_and_goes_on(
 
     try:
         with NsqSocket(runner.tcp_address[1]) as client:
-            monkeypatch.setattr(Engine, name, fails)
+            monkeypatch.setattr(owner, name, fails)
             client.send(b"PUB orders\n" + sized(b"x"))
             wait_for("it to be tried again", lambda: len(met) >= 3)
             assert len(met) < 20  # and not at every moment
@@ -190,9 +194,9 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
 def test_an_act_whose_turn_never_came_is_answered(tmp_path: Path) -> None:
     runner = runner_on(tmp_path)
     runner.start()
-    futures: list[Future[Any]] = [runner.submit("create_topic", f"t{number}") for number in range(50)]
+    futures: list[Future[Any]] = [runner.submit("acts.create_topic", f"t{number}") for number in range(50)]
     runner.stop()
-    futures += [runner.submit("create_topic", "late")]
+    futures += [runner.submit("acts.create_topic", "late")]
     for future in futures:
         error = future.exception(5)
         assert error is None or isinstance(error, PenstockError)

@@ -1,10 +1,11 @@
 """An engine with a clock of the test's own, and consumers that remember what they were sent."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -55,7 +56,7 @@ class Client:
             max_msg_timeout_ns=900_000 * NS_PER_MS,
         )
         self.channel: Channel
-        self.channel, self.ticket = engine.subscribe(topic, channel, self.consumer)
+        self.channel, self.ticket = engine.catalog.subscribe(topic, channel, self.consumer)
         if ready:
             self.ready(ready)
 
@@ -74,7 +75,7 @@ class Client:
         return errors
 
     def leave(self) -> None:
-        self.engine.unsubscribe(self.channel, self.consumer)
+        self.engine.catalog.leave(self.channel, self.consumer)
         settle(self.engine)
 
     @property
@@ -83,14 +84,21 @@ class Client:
 
 
 def make_engine(
-    directory: Path, clock: ManualClock, *, open_store: object = None, files: Files | None = None, **options: object
+    directory: Path,
+    clock: ManualClock,
+    *,
+    open_store: object = None,
+    files: Files | None = None,
+    on_work: Callable[[], None] = lambda: None,
+    **options: object,
 ) -> Engine:
     """An open engine on `directory`; its disk work is done at once, in the caller's thread."""
     engine = Engine(
         engine_options(data_path=str(directory), **options),
         clock=clock,
         files=files or Files(),
-        background=InlineBackground(),
+        backgrounds=Backgrounds.of(InlineBackground()),
+        on_work=on_work,
         open_store=open_store,
     )
     engine.open()

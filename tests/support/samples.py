@@ -15,7 +15,7 @@ INTERVAL_MS = 10_000
 def take_sample(engine: Engine, clock: ManualClock, *, ms: int = INTERVAL_MS) -> None:
     """Let an interval go by, and hand in the snapshot that follows."""
     pass_time(engine, clock, ms)
-    engine.offer_sample(engine.stats(include_clients=False))
+    engine.offer_sample(engine.figures.now(include_clients=False))
 
 
 def samples_of(engine: Engine) -> list[Sample]:
@@ -23,7 +23,7 @@ def samples_of(engine: Engine) -> list[Sample]:
     found: list[Sample] = []
     target = Target(word=START)
     while True:
-        page = engine.read_messages(SAMPLES_TOPIC, target, READ_MESSAGES_MAX)
+        page = engine.log.read_messages(SAMPLES_TOPIC, target, READ_MESSAGES_MAX)
         found += [decode_sample(one.body) for one in page.messages]
         if not page.messages:
             return found

@@ -1,10 +1,9 @@
 """Acts on topics and channels over HTTP: nsqd's, moving a channel of the log, and letting what is fenced go on. All are
 audited."""
 
-from collections.abc import Callable
 from typing import Any
 
-from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http.audit import HttpAudit
@@ -89,7 +88,7 @@ class ActRoutes:
             target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="to")
             if target is None:
                 raise http_log.QueryError("where to is missing: offset, time_ms or to=start|end")
-            preview = self._engine.seek_preview(topic, channel, target)
+            preview = self._engine.log.seek_preview(topic, channel, target)
         except http_log.QueryError as exc:
             refusal = Refusal(400, "INVALID_REQUEST", str(exc))
             self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
@@ -117,27 +116,11 @@ class ActRoutes:
         done_response: Response | None = None,
         **details: Any,
     ) -> None:
-        engine = self._engine
-        acts: dict[str, Callable[..., tuple[Outcome, Ticket]]] = {
-            "create_topic": engine.create_topic,
-            "delete_topic": engine.delete_topic,
-            "empty_topic": engine.empty_topic,
-            "pause_topic": engine.pause_topic,
-            "unpause_topic": engine.unpause_topic,
-            "retry_topic": engine.retry_topic,
-            "create_channel": engine.create_channel,
-            "delete_channel": engine.delete_channel,
-            "empty_channel": engine.empty_channel,
-            "pause_channel": engine.pause_channel,
-            "unpause_channel": engine.unpause_channel,
-            "retry_channel": engine.retry_channel,
-            "rewind_channel": engine.seek_channel,
-        }
         names = (topic, channel) if channel else (topic,)
 
         def act(act_id: str) -> None:
             try:
-                outcome, ticket = acts[action](*names, **details)
+                outcome, ticket = getattr(self._engine.acts, action)(*names, **details)
             except PenstockError as exc:
                 self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
                 return
@@ -174,9 +157,9 @@ class ActRoutes:
             if is_reserved(topic):
                 raise ReservedTopicError(topic)
             return topic not in engine.topics
-        owner = engine.topic(topic)
+        owner = engine.catalog.topic(topic)
         if action == "create_channel":
             return channel not in owner.channels
         if channel:
-            engine.channel(topic, channel)
+            engine.catalog.channel(topic, channel)
         return True

@@ -217,11 +217,11 @@ class HttpApi:
             return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
 
         self._answer_snapshot(
-            self._engine.stats_in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
+            self._engine.figures.in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
         )
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        slices = self._engine.stats_in_slices(lambda topic, channel: False)
+        slices = self._engine.figures.in_slices(lambda topic, channel: False)
         self._answer_snapshot(slices, lambda found: Response(200, metrics_text(found), METRICS), answer)
 
     @staticmethod

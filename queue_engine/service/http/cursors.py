@@ -32,8 +32,8 @@ Done = tuple[Response, Ticket, Outcome, Details]
 def create(engine: Engine, query: Query) -> Done:
     """Raises QueryError or PenstockError, as all of these do."""
     topic, cursor = names_of(query)
-    outcome, ticket = engine.create_cursor(topic, cursor=cursor, start=_start_of(query))
-    shown = {**cursor_json(engine.cursor(topic, cursor)), "created": outcome.created}
+    outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query))
+    shown = {**cursor_json(engine.cursors.one(topic, cursor)), "created": outcome.created}
     return _json(shown), ticket, outcome, {}
 
 
@@ -41,20 +41,20 @@ def move(engine: Engine, query: Query) -> Done:
     topic, cursor = names_of(query)
     number = whole_number(query, "number", None, OFFSET_MAX)
     offset = whole_number(query, "offset", None, OFFSET_MAX)
-    stats, ticket = engine.move_cursor(topic, cursor=cursor, number=number, offset=offset)
+    stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset)
     return _json(cursor_json(stats)), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
 
 def delete(engine: Engine, query: Query) -> Done:
     topic, cursor = names_of(query)
-    before = engine.cursor(topic, cursor)
-    outcome, ticket = engine.delete_cursor(topic, cursor=cursor)
+    before = engine.cursors.one(topic, cursor)
+    outcome, ticket = engine.cursors.delete(topic, cursor=cursor)
     shown = {"given_up": outcome.depth, "first_offset": before.offset, "next_offset": before.end_offset}
     return _json(shown), ticket, outcome, {}
 
 
 def list_all(engine: Engine, query: Query) -> Done:
-    return _json(_list_json(engine.cursors(query.get("topic", "")))), DONE, Outcome(), {}
+    return _json(_list_json(engine.cursors.all(query.get("topic", "")))), DONE, Outcome(), {}
 
 
 ACTS: dict[str, tuple[str, str, Callable[[Engine, Query], Done]]] = {

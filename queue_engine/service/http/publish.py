@@ -54,7 +54,7 @@ class PublishRoutes:
             self._publish(head, topic, [body], defer_ms, answer)
 
     def _publish_keyed(self, head: RequestHead, topic: str, body: bytes, key: bytes) -> Ticket:
-        return self._noted(head, topic, lambda: self._engine.publish_keyed(topic, body, key))
+        return self._noted(head, topic, lambda: self._engine.log.publish_keyed(topic, body, key))
 
     def _noted(self, head: RequestHead, topic: str, publish: Callable[[], Ticket]) -> Ticket:
         """Publish; the audit list hears of a topic that is made by it."""
@@ -96,7 +96,7 @@ class PublishRoutes:
 
         def publish() -> Ticket:
             # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
-            return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.create_topic(topic)[1]
+            return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.acts.create_topic(topic)[1]
 
         try:
             if is_reserved(topic):
@@ -120,7 +120,7 @@ class PublishRoutes:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
 
         def write() -> tuple[Response, Ticket]:
-            written, ticket = self._engine.write_batch(
+            written, ticket = self._engine.log.write_batch(
                 topic,
                 bodies,
                 batch_key=asked.batch_key,
@@ -142,7 +142,7 @@ class PublishRoutes:
         try:
             there = DONE
             if asked.number is None:
-                there = self._noted(head, topic, lambda: self._engine.log_topic_ready(topic))
+                there = self._noted(head, topic, lambda: self._engine.log.topic_ready(topic))
         except PenstockError as exc:
             raise publish_refusal(exc) from exc
         there.when_done(ready)

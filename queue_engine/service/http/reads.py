@@ -52,9 +52,9 @@ class ReadRoutes:
             if channel and target is not None:
                 raise http_log.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
             if channel:
-                page = self._engine.peek_channel(topic, channel, count_max)
+                page = self._engine.log.peek_channel(topic, channel, count_max)
             else:
-                page = self._engine.read_messages(topic, target or Target(word=START), count_max)
+                page = self._engine.log.read_messages(topic, target or Target(word=START), count_max)
             self._tell_read(head, topic, channel, len(page.messages))
             return http_log.page_response(page), DONE
 
@@ -66,7 +66,7 @@ class ReadRoutes:
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
-            frames = self._engine.read_frames(topic, offset, http_log.bytes_of(query))
+            frames = self._engine.log.read_frames(topic, offset, http_log.bytes_of(query))
             self._tell_read(head, topic, "", frames.count)
             return http_log.frames_response(frames), DONE
 
@@ -78,7 +78,7 @@ class ReadRoutes:
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
-            records = self._engine.read_records(topic, offset, http_log.records_bytes_of(query))
+            records = self._engine.log.read_records(topic, offset, http_log.records_bytes_of(query))
             self._tell_read(head, topic, "", records.message_count)
             return http_log.records_response(records), DONE
 
@@ -88,7 +88,7 @@ class ReadRoutes:
         def read(query: Query) -> _Read:
             topic, time_ns = publish_topic(query), http_log.time_of(query)
             from_offset = http_log.whole_number(query, "offset", 0, OFFSET_MAX)
-            return http_log.place_response(self._engine.log_place(topic, time_ns, from_offset=from_offset)), DONE
+            return http_log.place_response(self._engine.log.place(topic, time_ns, from_offset=from_offset)), DONE
 
         self._answer_read(head, answer, read)
 
@@ -99,14 +99,14 @@ class ReadRoutes:
             ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
             offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
             if "lease" in query:
-                lease, ticket = self._engine.renew_lease(
+                lease, ticket = self._engine.log.renew_lease(
                     query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
                 )
             else:
                 topic = publish_topic(query)
                 if offset is None:
                     raise http_log.QueryError("offset is missing")
-                lease, ticket = self._engine.lease_log(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
+                lease, ticket = self._engine.log.lease(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
             self._tell_read(head, lease.topic, "", lease.message_count)
             return http_log.lease_response(lease), ticket
 
@@ -114,7 +114,7 @@ class ReadRoutes:
 
     def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            return _EMPTY, self._engine.renew_leases(http_log.leases_of(body), ttl_ms=http_log.ttl_of(query))
+            return _EMPTY, self._engine.log.renew_leases(http_log.leases_of(body), ttl_ms=http_log.ttl_of(query))
 
         self._answer_read(head, answer, read)
 
@@ -129,8 +129,8 @@ class ReadRoutes:
             refuse("", Refusal(400, "INVALID_REQUEST", "lease is missing"))
             return
         try:
-            topic = self._engine.topic_of_lease(lease)
-            ticket = self._engine.release_lease(lease)
+            topic = self._engine.log.topic_of_lease(lease)
+            ticket = self._engine.log.release_lease(lease)
         except PenstockError as exc:
             refuse("", act_refusal(exc))
             return

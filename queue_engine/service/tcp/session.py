@@ -187,7 +187,7 @@ class Session(asyncio.Protocol):
             consumer.is_closing = True
             consumer.ready_count = 0
             if channel is not None:
-                self._engine.unsubscribe(channel, consumer)
+                self._engine.catalog.leave(channel, consumer)
 
     def _end(self) -> None:
         """Close once what was written is out; what comes in meanwhile is not looked at."""
@@ -513,7 +513,7 @@ class Session(asyncio.Protocol):
         )
         missing = self._pubs.creations.missing(command.topic, command.channel)
         try:
-            channel, ticket = self._engine.subscribe(command.topic, command.channel, consumer)
+            channel, ticket = self._engine.catalog.subscribe(command.topic, command.channel, consumer)
         except PenstockError as exc:
             raise failed_command("SUB", exc) from exc
         if missing:

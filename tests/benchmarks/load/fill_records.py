@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from queue_engine.commit_log.record import HEADER_BYTES
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import SystemClock
@@ -26,11 +26,11 @@ def fill(data_path: Path, topic: str, channel: str, body_bytes: int, count: int)
         Options(data_path=str(data_path), storage="log", sync="os"),
         clock=SystemClock(),
         files=Files(),
-        background=InlineBackground(),
+        backgrounds=Backgrounds.of(InlineBackground()),
     )
     engine.open()
-    engine.create_topic(topic)
-    engine.create_channel(topic, channel)
+    engine.acts.create_topic(topic)
+    engine.acts.create_channel(topic, channel)
     settle(engine)
     body = b"x" * body_bytes
     wait_for_go()
@@ -38,7 +38,7 @@ def fill(data_path: Path, topic: str, channel: str, body_bytes: int, count: int)
         for _ in range(min(TURN, count - first)):
             engine.publish_turn(topic, [body])
         settle(engine)
-    log = engine.stats().log
+    log = engine.figures.now().log
     if log is None or log.written_bytes < count * (body_bytes + HEADER_BYTES):
         sys.exit("messages share records")
     engine.close()

@@ -102,9 +102,9 @@ def test_the_budget_counts_back_to_nothing(tmp_path: Path, clock: ManualClock, e
     elif end == "leave":
         client.leave()
     elif end == "empty":
-        engine.empty_channel("orders", "billing")
+        engine.acts.empty_channel("orders", "billing")
     else:
-        engine.delete_channel("orders", "billing")
+        engine.acts.delete_channel("orders", "billing")
     assert budget.used == 0
 
 
@@ -173,11 +173,11 @@ def test_an_ephemeral_topic_drops_what_exceeds_its_bytes_and_counts_it(
 def test_an_ephemeral_topic_without_channels_drops_and_counts_too(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, mem_queue_size=2)
     client = Client(engine, "orders#ephemeral", "billing")
-    engine.pause_topic("orders#ephemeral")
+    engine.acts.pause_topic("orders#ephemeral")
     publish(engine, 5, "orders#ephemeral")
-    (topic,) = engine.stats(include_clients=False).topics
+    (topic,) = engine.figures.now(include_clients=False).topics
     assert (topic.depth, topic.dropped_count) == (2, 3)
-    engine.unpause_topic("orders#ephemeral")
+    engine.acts.unpause_topic("orders#ephemeral")
     client.ready(5)
     assert len(client.bodies) == 2
 
@@ -188,21 +188,21 @@ def test_the_queues_budget_counts_back_to_nothing(tmp_path: Path, clock: ManualC
     client = Client(engine, "orders", "billing", ready=2)
     publish(engine, 7)
     client.leave()
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     publish(engine, 2)
     budget = engine._stores.budgets.queues
     assert budget.used == 9 * COST_BYTES
     if end == "empty":
-        engine.empty_channel("orders", "billing")
+        engine.acts.empty_channel("orders", "billing")
         assert budget.used == 2 * COST_BYTES
     elif end == "delete channel":
-        engine.delete_channel("orders", "billing")
+        engine.acts.delete_channel("orders", "billing")
         assert budget.used == 2 * COST_BYTES
     elif end == "empty topic":
-        engine.empty_topic("orders", channels_too=True)
+        engine.acts.empty_topic("orders", channels_too=True)
         assert budget.used == 0
     else:
-        engine.delete_topic("orders")
+        engine.acts.delete_topic("orders")
         assert budget.used == 0
 
 

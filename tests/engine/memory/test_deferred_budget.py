@@ -62,7 +62,7 @@ def test_deferred_publishes_that_are_not_stored_yet_count(tmp_path: Path, clock:
         engine.publish("orders", [BODY], defer_ms=1_000)
     settle(engine)
     assert [ticket.done for ticket in tickets] == [True] * 3
-    assert engine.topic("orders").channels["billing"].backlog.deferred_count == 3
+    assert engine.catalog.topic("orders").channels["billing"].backlog.deferred_count == 3
 
 
 @pytest.mark.parametrize("limit", ["bytes", "count"])
@@ -105,7 +105,7 @@ def test_a_channel_within_the_limits_goes_on_beside_one_that_is_not(
     modest.channel.requeue(modest.consumer, modest.sink.received[0].id, 3_600 * NS_PER_S, clock.monotonic_ns())
     publish(engine, 1, topic="letters")
     assert len(modest.bodies) == 2
-    engine.empty_channel("orders", "billing")
+    engine.acts.empty_channel("orders", "billing")
     settle(engine)
     assert len(modest.bodies) == 3, "the other one's room is its own now"
 
@@ -122,11 +122,11 @@ def test_the_budget_counts_back_to_nothing(tmp_path: Path, clock: ManualClock, s
     if end == "due":
         pass_time(engine, clock, 10_000)
     elif end == "release":
-        engine.release_deferred("orders", "billing")
+        engine.acts.release_deferred("orders", "billing")
     elif end == "empty":
-        engine.empty_channel("orders", "billing")
+        engine.acts.empty_channel("orders", "billing")
     else:
-        engine.delete_channel("orders", "billing")
+        engine.acts.delete_channel("orders", "billing")
     assert budget.used == 0
 
 

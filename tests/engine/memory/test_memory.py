@@ -37,7 +37,7 @@ class Worker:
         self.consumer = Consumer(
             id(self), self.sink, msg_timeout_ns=60_000 * NS_PER_MS, max_msg_timeout_ns=900_000 * NS_PER_MS
         )
-        self.channel, _ = engine.subscribe("orders", channel, self.consumer)
+        self.channel, _ = engine.catalog.subscribe("orders", channel, self.consumer)
         self.channel.set_ready(self.consumer, 2_500)
 
     def finish_all_but(self, kept: int) -> None:

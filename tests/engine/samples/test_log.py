@@ -8,7 +8,8 @@ import pytest
 
 from queue_engine.disk.background import InlineBackground
 from queue_engine.disk.files import Files
-from queue_engine.log_acts import START, Target, read_frames, read_page
+from queue_engine.log_acts import log_store_of
+from queue_engine.log_store.log_reader import LogReader, MessagePage
 from queue_engine.samples.sample_log import Identity, SamplesLog, decode_identity, encode_identity
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError, StorageError
@@ -39,9 +40,15 @@ def opened(path: Path, clock: ManualClock, *, files: Files | None = None, retent
     return samples
 
 
+def first_page(samples: SamplesLog, count_max: int) -> MessagePage:
+    assert samples.topic is not None
+    store = log_store_of(samples.topic)
+    return LogReader(store).page(store.oldest_offset, count_max, 1 << 20)
+
+
 def bodies(samples: SamplesLog) -> list[bytes]:
     assert samples.topic is not None
-    return [one.body for one in read_page(samples.topic, Target(word=START), 1_000).messages]
+    return [one.body for one in first_page(samples, 1_000).messages]
 
 
 def disk_bytes(path: Path) -> int:
@@ -50,7 +57,7 @@ def disk_bytes(path: Path) -> int:
 
 def oldest_ns(samples: SamplesLog) -> int:
     assert samples.topic is not None
-    return read_page(samples.topic, Target(word=START), 1).messages[0].time_ns
+    return first_page(samples, 1).messages[0].time_ns
 
 
 def test_the_cap_holds_for_thirty_days_and_over_restarts(tmp_path: Path, clock: ManualClock) -> None:
@@ -100,7 +107,7 @@ def test_what_is_written_is_handed_out_though_nothing_is_synced(tmp_path: Path, 
         samples.append(b"%d" % number)
     assert files.calls.count("sync") + files.calls.count("sync_data") == before
     assert samples.topic is not None
-    frames = read_frames(samples.topic, 1, 1 << 20)
+    frames = LogReader(log_store_of(samples.topic)).frames(1, 1 << 20)
     assert (frames.count, frames.synced_offset, samples.topic.store.depth) == (2, 3, 0)
     files.abandon()
     assert bodies(opened(tmp_path, clock)) == [b"0", b"1", b"2"]
@@ -120,7 +127,7 @@ def test_offsets_go_on_after_a_stop_and_jump_after_a_kill(tmp_path: Path, clock:
     samples = opened(tmp_path, clock)
     samples.append(b"c")
     assert samples.topic is not None
-    page = read_page(samples.topic, Target(word=START), 10)
+    page = first_page(samples, 10)
     assert [one.body for one in page.messages] == [b"a", b"c"]
     assert page.messages[0].offset == 0
     assert page.messages[1].offset >= 2
@@ -140,7 +147,7 @@ def test_what_can_not_be_used_is_set_aside(
     samples = opened(tmp_path, clock)
     samples.append(b"old")
     assert samples.topic is not None
-    page = read_page(samples.topic, Target(word=START), 1)
+    page = first_page(samples, 1)
     samples.close()
     directory = tmp_path / "samples"
     identity = directory / "identity.json"
@@ -163,7 +170,7 @@ def test_what_can_not_be_used_is_set_aside(
     samples.append(b"new")
     assert bodies(samples) == [b"new"]
     assert samples.topic is not None
-    assert read_page(samples.topic, Target(word=START), 1).id_base != page.id_base
+    assert first_page(samples, 1).id_base != page.id_base
     assert (tmp_path / "samples.bad-2").exists()
     samples.close()
     assert bodies(opened(tmp_path, clock)) == [b"new"]

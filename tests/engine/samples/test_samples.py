@@ -2,12 +2,13 @@
 
 import errno
 import logging
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
@@ -42,7 +43,7 @@ def publish(engine: Engine, *bodies: bytes, topic: str = "orders") -> None:
 
 def offer(engine: Engine) -> None:
     """A snapshot, as there is one each second."""
-    engine.offer_sample(engine.stats(include_clients=False))
+    engine.offer_sample(engine.figures.now(include_clients=False))
 
 
 def latencies(sample: dict[str, Any], topic: str = "orders", channel: str = "billing") -> dict[int, int]:
@@ -72,7 +73,7 @@ def test_a_sample_tells_what_happened_since_the_last_and_how_things_stand(tmp_pa
     assert figures["rss_bytes"] > 10 << 20
     assert figures["cpu_ms"] > 0
     assert 0 < sample["disk"]["free_bytes"] < sample["disk"]["total_bytes"]
-    log = engine.stats(include_clients=False).log
+    log = engine.figures.now(include_clients=False).log
     assert (sample["log"] is None) == (log is None)
     if log is not None:
         assert sample["log"]["written_bytes"] == log.written_bytes > 0
@@ -92,7 +93,7 @@ def test_a_sample_tells_what_happened_since_the_last_and_how_things_stand(tmp_pa
     # The next one: what came since.
     client.finish(client.sink.received[3].id)
     publish(engine, b"7")
-    engine.pause_channel("orders", "billing")
+    engine.acts.pause_channel("orders", "billing")
     take_sample(engine, clock)
     _, sample = samples_of(engine)
     assert sample["sequence"] == 2
@@ -149,7 +150,7 @@ def test_growth_adds_up_over_restarts_to_what_was_published_and_finished(tmp_pat
     assert sum(topic_row(one, "orders")["messages"] for one in samples) == 27
     assert [row["finished_total"] for row in rows] == [2, 4, 6, 8, 9] * 3
     assert sum(sum(row["latency"][1::2]) for row in rows) == 27
-    page = engine.read_messages(SAMPLES_TOPIC, Target(word=START), 100)
+    page = engine.log.read_messages(SAMPLES_TOPIC, Target(word=START), 100)
     assert [one.offset for one in page.messages] == list(range(15))
 
 
@@ -162,7 +163,7 @@ def test_a_kill_loses_no_sample_and_no_offset_is_given_twice(tmp_path: Path, clo
         take_sample(engine, clock)
         files.abandon()
     engine = sampled(tmp_path, clock)
-    page = engine.read_messages(SAMPLES_TOPIC, Target(word=START), 100)
+    page = engine.log.read_messages(SAMPLES_TOPIC, Target(word=START), 100)
     offsets = [one.offset for one in page.messages]
     assert len(offsets) == 6
     assert offsets == sorted(set(offsets))
@@ -176,7 +177,7 @@ def test_what_is_deleted_and_made_again_grows_from_nothing(tmp_path: Path, clock
     publish(engine, b"1", b"2", b"3", b"4")
     client.finish(*[one.id for one in client.sink.received])
     take_sample(engine, clock)
-    engine.delete_channel("orders", "billing")
+    engine.acts.delete_channel("orders", "billing")
     client = Client(engine, "orders", "billing", ready=10)
     publish(engine, b"5", b"6", b"7", b"8", b"9")
     client.finish(*[one.id for one in client.sink.received])
@@ -186,7 +187,7 @@ def test_what_is_deleted_and_made_again_grows_from_nothing(tmp_path: Path, clock
     assert (row["messages"], row["finished"], row["finished_total"]) == (5, 5, 5)
     assert sum(row["latency"][1::2]) == 5
     assert topic_row(samples_of(engine)[-1], "orders")["messages"] == 5
-    engine.delete_topic("orders")
+    engine.acts.delete_topic("orders")
     publish(engine, *[b"x"] * 20)
     take_sample(engine, clock)
     row = topic_row(samples_of(engine)[-1], "orders")
@@ -252,11 +253,10 @@ def test_a_sample_is_encoded_on_the_worker_and_the_next_waits_for_it(
         engine_options(data_path=str(tmp_path), samples_interval_ms=INTERVAL_MS),
         clock=clock,
         files=Files(),
-        background=background,
-        sync_background=InlineBackground(),
+        backgrounds=Backgrounds(background, InlineBackground(), background),
     )
     engine.open()
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     background.finish()
 
     def growths(engine: Engine) -> list[int]:
@@ -297,16 +297,16 @@ def test_samples_show_up_nowhere_else(tmp_path: Path, clock: ManualClock) -> Non
     engine = sampled(tmp_path, clock)
     take_sample(engine, clock)
     take_sample(engine, clock)
-    snapshot = engine.stats(include_clients=False)
+    snapshot = engine.figures.now(include_clients=False)
     assert snapshot.topics == ()
     assert snapshot.log is None or snapshot.log.written_bytes == 0
     assert samples_of(engine)[-1]["topics"]["topic"] == []
     assert SAMPLES_TOPIC.encode() not in (tmp_path / "topology.json").read_bytes()
     assert engine.health == "OK"
-    place = engine.log_place(SAMPLES_TOPIC)
+    place = engine.log.place(SAMPLES_TOPIC)
     assert (place.number, place.oldest_offset, place.synced_offset, place.end_offset) == (1, 0, 2, 2)
-    assert engine.read_frames(SAMPLES_TOPIC, 0, 1 << 20).count == 2
-    assert len(engine.read_records(SAMPLES_TOPIC, 1, 1 << 20).records) > 0
+    assert engine.log.read_frames(SAMPLES_TOPIC, 0, 1 << 20).count == 2
+    assert len(engine.log.read_records(SAMPLES_TOPIC, 1, 1 << 20).records) > 0
 
 
 def test_nobody_uses_the_reserved_name(tmp_path: Path, clock: ManualClock) -> None:
@@ -315,23 +315,23 @@ def test_nobody_uses_the_reserved_name(tmp_path: Path, clock: ManualClock) -> No
     acts: list[tuple[Any, ...]] = [
         ("publish", SAMPLES_TOPIC, [b"x"]),
         ("publish_turn", SAMPLES_TOPIC, [b"x"]),
-        ("create_topic", SAMPLES_TOPIC),
-        ("delete_topic", SAMPLES_TOPIC),
-        ("empty_topic", SAMPLES_TOPIC),
-        ("pause_topic", SAMPLES_TOPIC),
-        ("unpause_topic", SAMPLES_TOPIC),
-        ("create_channel", SAMPLES_TOPIC, "c"),
-        ("delete_channel", SAMPLES_TOPIC, "c"),
-        ("pause_channel", SAMPLES_TOPIC, "c"),
-        ("peek_channel", SAMPLES_TOPIC, "c", 1),
+        ("acts.create_topic", SAMPLES_TOPIC),
+        ("acts.delete_topic", SAMPLES_TOPIC),
+        ("acts.empty_topic", SAMPLES_TOPIC),
+        ("acts.pause_topic", SAMPLES_TOPIC),
+        ("acts.unpause_topic", SAMPLES_TOPIC),
+        ("acts.create_channel", SAMPLES_TOPIC, "c"),
+        ("acts.delete_channel", SAMPLES_TOPIC, "c"),
+        ("acts.pause_channel", SAMPLES_TOPIC, "c"),
+        ("log.peek_channel", SAMPLES_TOPIC, "c", 1),
     ]
     for name, *arguments in acts:
         with pytest.raises(ReservedTopicError, match="is reserved: the server keeps its own samples there"):
-            getattr(engine, name)(*arguments)
+            attrgetter(name)(engine)(*arguments)
     with pytest.raises(ReservedTopicError):
-        engine.write_batch(SAMPLES_TOPIC, [b"x"], batch_key=b"k" * 16)
+        engine.log.write_batch(SAMPLES_TOPIC, [b"x"], batch_key=b"k" * 16)
     with pytest.raises(ReservedTopicError):
-        engine.lease_log(SAMPLES_TOPIC, 0, ttl_ms=60_000)
+        engine.log.lease(SAMPLES_TOPIC, 0, ttl_ms=60_000)
     with pytest.raises(ReservedTopicError):
         Client(engine, SAMPLES_TOPIC, "c")
     assert engine.topics == {}
@@ -343,7 +343,7 @@ def test_without_an_interval_nothing_is_made(tmp_path: Path, clock: ManualClock)
     take_sample(engine, clock)
     assert not (tmp_path / "samples").exists()
     with pytest.raises(TopicNotFoundError, match="no samples are kept"):
-        engine.read_messages(SAMPLES_TOPIC, Target(word=START), 1)
+        engine.log.read_messages(SAMPLES_TOPIC, Target(word=START), 1)
     engine.close()
 
 
@@ -358,9 +358,9 @@ def test_a_topic_from_before_the_name_was_reserved_is_kept_until_it_is_deleted(
     engine = sampled(tmp_path, clock)
     assert any("no samples are taken until it is deleted" in message for message in caplog.messages)
     take_sample(engine, clock)
-    assert engine.topic(SAMPLES_TOPIC).store.depth == 1
+    assert engine.catalog.topic(SAMPLES_TOPIC).store.depth == 1
     with pytest.raises(ReservedTopicError):
-        engine.subscribe(SAMPLES_TOPIC, "c", None)  # type: ignore[arg-type]
-    engine.delete_topic(SAMPLES_TOPIC)
+        engine.catalog.subscribe(SAMPLES_TOPIC, "c", None)  # type: ignore[arg-type]
+    engine.acts.delete_topic(SAMPLES_TOPIC)
     take_sample(engine, clock)
     assert len(samples_of(engine)) == 1

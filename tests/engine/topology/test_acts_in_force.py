@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.engine import Engine
 from queue_engine.log_acts import END, Target
 from queue_engine.vocabulary.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
@@ -21,16 +21,16 @@ from tests.support.stores.background import HeldBackground
 Act = Callable[[Engine], tuple[object, Ticket]]
 
 ACTS: dict[str, Act] = {
-    "delete the topic": lambda engine: engine.delete_topic("orders"),
-    "delete a channel": lambda engine: engine.delete_channel("orders", "billing"),
-    "delete the last channel": lambda engine: engine.delete_channel("single", "only"),
-    "pause the topic": lambda engine: engine.pause_topic("orders"),
-    "unpause the topic": lambda engine: engine.unpause_topic("still"),
-    "pause a channel": lambda engine: engine.pause_channel("orders", "billing"),
-    "unpause a channel": lambda engine: engine.unpause_channel("orders", "still"),
-    "create a topic": lambda engine: engine.create_topic("new"),
-    "create a channel": lambda engine: engine.create_channel("orders", "new"),
-    "create the first channel": lambda engine: engine.create_channel("waiting", "new"),
+    "delete the topic": lambda engine: engine.acts.delete_topic("orders"),
+    "delete a channel": lambda engine: engine.acts.delete_channel("orders", "billing"),
+    "delete the last channel": lambda engine: engine.acts.delete_channel("single", "only"),
+    "pause the topic": lambda engine: engine.acts.pause_topic("orders"),
+    "unpause the topic": lambda engine: engine.acts.unpause_topic("still"),
+    "pause a channel": lambda engine: engine.acts.pause_channel("orders", "billing"),
+    "unpause a channel": lambda engine: engine.acts.unpause_channel("orders", "still"),
+    "create a topic": lambda engine: engine.acts.create_topic("new"),
+    "create a channel": lambda engine: engine.acts.create_channel("orders", "new"),
+    "create the first channel": lambda engine: engine.acts.create_channel("waiting", "new"),
 }
 
 
@@ -39,7 +39,7 @@ def begin(directory: Path, files: FaultyFiles, clock: ManualClock, *, is_held: b
         engine_options(data_path=str(directory)),
         clock=clock,
         files=files,
-        background=HeldBackground() if is_held else InlineBackground(),
+        backgrounds=Backgrounds.of(HeldBackground() if is_held else InlineBackground()),
     )
     engine.open()
     return engine
@@ -49,14 +49,14 @@ def prepared(directory: Path, files: FaultyFiles, clock: ManualClock) -> Engine:
     """Topics and channels, each with messages, after a clean start: what waits is on the disk, whatever its kind."""
     engine = begin(directory, files, clock)
     for topic, channels in {"orders": ["billing", "still"], "single": ["only"], "still": ["c"], "waiting": []}.items():
-        engine.create_topic(topic)
+        engine.acts.create_topic(topic)
         for channel in channels:
-            engine.create_channel(topic, channel)
+            engine.acts.create_channel(topic, channel)
         if topic == "still":
-            engine.pause_topic(topic)
+            engine.acts.pause_topic(topic)
         engine.publish(topic, [b"%d" % number for number in range(50)])
         settle(engine)
-    engine.pause_channel("orders", "still")
+    engine.acts.pause_channel("orders", "still")
     engine.close()
     engine = begin(directory, files, clock)
     settle(engine)
@@ -106,7 +106,7 @@ def test_messages_that_were_requeued_or_released_are_not_called_refused(tmp_path
     Client(engine, "orders", "billing", ready=5)
     engine.publish("orders", [b"later"], defer_ms=60_000)
     settle(engine)
-    for act in (engine.requeue_in_flight, engine.release_deferred):
+    for act in (engine.acts.requeue_channel, engine.acts.release_deferred):
         files.fail(operation, errno.EIO)
         outcome, ticket = act("orders", "billing")
         assert outcome.in_flight + outcome.deferred > 0
@@ -125,12 +125,12 @@ def test_emptying_a_topic_with_its_channels_is_refused_as_a_whole(tmp_path: Path
     files, clock = FaultyFiles(), ManualClock()
     engine = prepared(tmp_path, files, clock)
     if is_paused:
-        engine.pause_topic("orders")
+        engine.acts.pause_topic("orders")
     engine.publish("orders", [b"more"] * 5)
     settle(engine)
     before = state_of(engine)["orders"]
     files.fail("write", errno.EIO, nth=nth)
-    error = engine.empty_topic("orders", channels_too=True)[1].error
+    error = engine.acts.empty_topic("orders", channels_too=True)[1].error
     if not isinstance(error, OutcomeUnknownError):
         assert (state_of(engine)["orders"] == before) is (error is not None)
     files.abandon()
@@ -157,17 +157,17 @@ def test_what_was_answered_is_so_after_a_kill(tmp_path: Path, act: Act) -> None:
 
 # Topic still had 50 messages on the disk when it was let flow. They went on to its channel; its files know that later.
 DROPPING_ACTS: dict[str, Act] = {
-    "empty the channel": lambda engine: engine.empty_channel("still", "c"),
-    "empty the topic with its channel": lambda engine: engine.empty_topic("still", channels_too=True),
-    "delete the channel": lambda engine: engine.delete_channel("still", "c"),
-    "delete the topic": lambda engine: engine.delete_topic("still"),
+    "empty the channel": lambda engine: engine.acts.empty_channel("still", "c"),
+    "empty the topic with its channel": lambda engine: engine.acts.empty_topic("still", channels_too=True),
+    "delete the channel": lambda engine: engine.acts.delete_channel("still", "c"),
+    "delete the topic": lambda engine: engine.acts.delete_topic("still"),
 }
 
 
 def flowing(directory: Path, files: FaultyFiles, clock: ManualClock, *, is_held: bool = False) -> Engine:
     prepared(directory, FaultyFiles(), clock).close()
     engine = begin(directory, files, clock, is_held=is_held)
-    ticket = engine.unpause_topic("still")[1]
+    ticket = engine.acts.unpause_topic("still")[1]
     if is_held:
         held_of(engine).finish()
     assert ticket.error is None
@@ -177,7 +177,7 @@ def flowing(directory: Path, files: FaultyFiles, clock: ManualClock, *, is_held:
 
 
 def held_of(engine: Engine) -> HeldBackground:
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
     return background
 
@@ -229,7 +229,7 @@ def test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is
     held_of(engine).finish()
     assert isinstance(ticket.error, OutcomeUnknownError)
     files.heal()
-    later = engine.empty_topic("still")[1]
+    later = engine.acts.empty_topic("still")[1]
     held_of(engine).finish()
     assert later.error is None, "the next act syncs what that one could not"
     files.abandon()
@@ -242,12 +242,12 @@ def test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is
 def test_until_it_is_on_the_disk_a_deleted_topic_goes_on_and_then_it_is_gone(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
     client = Client(engine, "orders", "billing", ready=10)
-    outcome, deleted = engine.delete_topic("orders")
-    second = engine.delete_topic("orders")[1]
-    created = engine.create_channel("orders", "late")[1]
+    outcome, deleted = engine.acts.delete_topic("orders")
+    second = engine.acts.delete_topic("orders")[1]
+    created = engine.acts.create_channel("orders", "late")[1]
     engine.publish("orders", [b"between"])
     settle(engine)
     assert client.bodies[:2] == [b"0", b"1"]
@@ -262,57 +262,66 @@ def test_until_it_is_on_the_disk_a_deleted_topic_goes_on_and_then_it_is_gone(tmp
 def test_who_subscribes_to_a_topic_that_is_being_deleted_gets_a_new_one(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
-    old = engine.topic("orders").number
-    engine.delete_topic("orders")
+    old = engine.catalog.topic("orders").number
+    engine.acts.delete_topic("orders")
     ticket = Client(engine, "orders", "billing").ticket
     assert not ticket.done
     background.finish()
     assert ticket.error is None
-    assert engine.topic("orders").number > old
-    assert len(engine.channel("orders", "billing").consumers) == 1
+    assert engine.catalog.topic("orders").number > old
+    assert len(engine.catalog.channel("orders", "billing").consumers) == 1
 
 
 def test_a_pause_and_its_end_come_in_the_order_they_were_asked_for(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
     tickets = [
-        act("orders")[1] for act in (engine.pause_topic, engine.unpause_topic, engine.pause_topic, engine.unpause_topic)
+        act("orders")[1]
+        for act in (
+            engine.acts.pause_topic,
+            engine.acts.unpause_topic,
+            engine.acts.pause_topic,
+            engine.acts.unpause_topic,
+        )
     ]
-    tickets += [act("orders", "billing")[1] for act in (engine.unpause_channel, engine.pause_channel)]
+    tickets += [act("orders", "billing")[1] for act in (engine.acts.unpause_channel, engine.acts.pause_channel)]
     background.finish()
     assert [ticket.error for ticket in tickets] == [None] * 6
-    assert (engine.topic("orders").paused, engine.channel("orders", "billing").paused) == (False, True)
+    assert (engine.catalog.topic("orders").paused, engine.catalog.channel("orders", "billing").paused) == (False, True)
 
 
 def test_what_is_published_while_a_pause_is_on_its_way_waits_for_it_and_is_not_lost(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     files = FaultyFiles()
     engine = begin(tmp_path, files, ManualClock(), is_held=True)
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
     background.finish()
     files.fail("write", errno.ENOSPC)
-    ticket = engine.pause_topic("single")[1]
+    ticket = engine.acts.pause_topic("single")[1]
     background.work()
     engine.publish("single", [b"more"])
     settle(engine)
     background.finish()
     assert ticket.error is not None
     settle(engine)
-    assert (engine.topic("single").store.depth, engine.channel("single", "only").backlog.depth) == (0, 51)
+    assert (engine.catalog.topic("single").store.depth, engine.catalog.channel("single", "only").backlog.depth) == (
+        0,
+        51,
+    )
 
 
 def test_a_channel_that_is_gone_refuses_what_waited_behind_its_deletion(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine._catalog._log._background
+    background = engine.catalog._log._background
     assert isinstance(background, HeldBackground)
-    engine.delete_channel("orders", "billing")
-    paused = engine.pause_channel("orders", "billing")[1]
+    engine.acts.delete_channel("orders", "billing")
+    paused = engine.acts.pause_channel("orders", "billing")[1]
     background.finish()
     assert isinstance(paused.error, ChannelNotFoundError)
 
@@ -326,30 +335,30 @@ def test_a_topic_that_is_refused_leaves_what_the_disk_has_of_its_name_alone(tmp_
     descriptors = len(files.open_fds)
     for _ in range(3):
         files.fail("sync_data", errno.EIO)
-        assert engine.create_topic("new", storage="diskqueue")[1].error is not None
+        assert engine.acts.create_topic("new", storage="diskqueue")[1].error is not None
         for _ in range(4):
             clock.advance(ms=1_000)
             engine.tick()
             settle(engine)
     assert sorted(path.name for path in tmp_path.glob("new.*")) == [left.name]
     assert len(files.open_fds) == descriptors
-    assert engine.create_topic("new", storage="diskqueue")[1].error is None
-    assert engine.topic("new").store.depth == 1
+    assert engine.acts.create_topic("new", storage="diskqueue")[1].error is None
+    assert engine.catalog.topic("new").store.depth == 1
 
 
 # What the progress journal and the file of cursors say. Only the log has them.
 
 JOURNAL_ACTS: dict[str, Act] = {
-    "empty a channel": lambda engine: engine.empty_channel("orders", "billing"),
-    "empty a topic with its channels": lambda engine: engine.empty_topic("orders", channels_too=True),
-    "empty a topic that has no channel": lambda engine: engine.empty_topic("waiting"),
-    "seek to the end": lambda engine: engine.seek_channel("orders", "billing", target=Target(word=END)),
-    "seek into the midst": lambda engine: engine.seek_channel("orders", "billing", target=Target(20)),
-    "skip into the midst": lambda engine: engine.seek_channel(
+    "empty a channel": lambda engine: engine.acts.empty_channel("orders", "billing"),
+    "empty a topic with its channels": lambda engine: engine.acts.empty_topic("orders", channels_too=True),
+    "empty a topic that has no channel": lambda engine: engine.acts.empty_topic("waiting"),
+    "seek to the end": lambda engine: engine.acts.rewind_channel("orders", "billing", target=Target(word=END)),
+    "seek into the midst": lambda engine: engine.acts.rewind_channel("orders", "billing", target=Target(20)),
+    "skip into the midst": lambda engine: engine.acts.rewind_channel(
         "orders", "billing", target=Target(20), keep_finished=True
     ),
-    "make a cursor": lambda engine: engine.create_cursor("orders", cursor="new"),
-    "end a cursor": lambda engine: engine.delete_cursor("orders", cursor="archive"),
+    "make a cursor": lambda engine: engine.cursors.create("orders", cursor="new"),
+    "end a cursor": lambda engine: engine.cursors.delete("orders", cursor="archive"),
 }
 FAULTS = {
     "no room": ("write", errno.ENOSPC, 12),
@@ -359,13 +368,13 @@ FAULTS = {
 
 
 def log_state_of(engine: Engine) -> dict[str, Any]:
-    cursors = [(one.cursor, one.offset) for one in engine.cursors().cursors]
-    return state_of(engine) | {"cursors": cursors, "ended": len(engine.cursors().ended)}
+    cursors = [(one.cursor, one.offset) for one in engine.cursors.all().cursors]
+    return state_of(engine) | {"cursors": cursors, "ended": len(engine.cursors.all().ended)}
 
 
 def with_cursor(directory: Path, files: FaultyFiles, clock: ManualClock) -> Engine:
     engine = prepared(directory, files, clock)
-    engine.create_cursor("orders", cursor="archive")
+    engine.cursors.create("orders", cursor="archive")
     client = Client(engine, "orders", "billing", ready=10)
     client.finish(*[one.id for one in client.sink.received])
     client.leave()

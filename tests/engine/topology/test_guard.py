@@ -29,8 +29,8 @@ def made(directory: Path, *, is_clean: bool = True, topics: tuple[str, ...] = ("
     """A data directory whose log has several segments of messages that nobody consumed."""
     engine = make_engine(directory, ManualClock(), **SMALL)
     for topic in topics:
-        engine.create_topic(topic)
-        engine.create_channel(topic, "c")
+        engine.acts.create_topic(topic)
+        engine.acts.create_channel(topic, "c")
         for number in range(MESSAGES // 10):
             engine.publish(topic, [b"%d %d" % (number, one) + bytes(200) for one in range(10)])
             settle(engine)
@@ -62,7 +62,7 @@ def stop_of(directory: Path, **options: object) -> str:
 
 def depth(engine: Engine, topic: str) -> int:
     settle(engine)
-    return engine.channel(topic, "c").backlog.depth
+    return engine.catalog.channel(topic, "c").backlog.depth
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
@@ -103,8 +103,8 @@ def test_an_option_lets_unknown_topics_go_and_new_numbers_lie_above_them(tmp_pat
     edited(tmp_path, lambda document: document["topics"][0].update(number=2))  # type: ignore[index]
     edited(tmp_path, lambda document: document["topics"][0]["channels"][0].update(number=1))  # type: ignore[index]
     engine = make_engine(tmp_path, ManualClock(), **SMALL, drop_unknown_topics=True)
-    engine.create_topic("new")
-    assert engine.topic("new").number > 3
+    engine.acts.create_topic("new")
+    assert engine.catalog.topic("new").number > 3
     assert set(written(tmp_path)["deleted"]) == {1, 3}
     engine.close()
     make_engine(tmp_path, ManualClock(), **SMALL)  # without the option, from now on
@@ -113,7 +113,7 @@ def test_an_option_lets_unknown_topics_go_and_new_numbers_lie_above_them(tmp_pat
 def test_numbers_of_deleted_topics_are_kept_until_the_log_has_nothing_of_them(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = made(tmp_path, is_clean=False)
-    engine.delete_topic("clicks")
+    engine.acts.delete_topic("clicks")
     assert written(tmp_path)["deleted"] == [3]
     again = make_engine(tmp_path, clock, **SMALL)
     assert written(tmp_path)["deleted"] == [3]
@@ -207,7 +207,7 @@ def test_a_log_without_an_identity_is_another_s_once_it_had_one(tmp_path: Path) 
 def test_log_and_topology_get_one_identity_with_the_first_topic_of_the_log(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock(), **SMALL)
     assert not written(tmp_path)["has_log"]
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     assert written(tmp_path)["has_log"]
     assert LogGuard(str(tmp_path), Files()).identity() == written(tmp_path)["identity"]
 
@@ -222,8 +222,8 @@ def test_a_data_directory_of_before_gets_them_at_its_first_start(tmp_path: Path,
     found = written(directory)
     assert (found["has_log"], found["unlisted_below"] > 0) == (True, True)
     assert LogGuard(str(directory), Files()).identity() == found["identity"]
-    engine.create_topic("new")
-    assert engine.topic("new").number >= found["unlisted_below"]
+    engine.acts.create_topic("new")
+    assert engine.catalog.topic("new").number >= found["unlisted_below"]
 
 
 def test_a_newer_identity_is_refused_naming_both_versions(tmp_path: Path) -> None:
@@ -290,11 +290,11 @@ def test_without_any_file_topics_are_rebuilt_from_the_log_and_wait_for_a_first_c
     assert any("recovered-3" in sentence for sentence in told)
     engine = make_engine(tmp_path, ManualClock(), **SMALL)
     assert sorted(engine.topics) == ["recovered-1", "recovered-3"]
-    assert engine.topic("recovered-1").store.depth == MESSAGES
+    assert engine.catalog.topic("recovered-1").store.depth == MESSAGES
     client = Client(engine, "recovered-1", "c", ready=2_500)
     assert len(client.bodies) == MESSAGES
-    engine.create_topic("new")
-    assert engine.topic("new").number > 3
+    engine.acts.create_topic("new")
+    assert engine.catalog.topic("new").number > 3
 
 
 def test_a_log_that_is_gone_can_be_accepted_as_gone(tmp_path: Path) -> None:

@@ -24,6 +24,6 @@ def test_messages_larger_than_may_be_published_now_are_still_delivered(tmp_path:
 
 
 def test_the_largest_size_is_on_disk_before_a_topic_is_created_with_it(tmp_path: Path) -> None:
-    make_engine(tmp_path, ManualClock()).create_topic("orders")
+    make_engine(tmp_path, ManualClock()).acts.create_topic("orders")
     make_engine(tmp_path, ManualClock(), max_msg_size=30 * MIB, max_body_size=31 * MIB)
     assert written(tmp_path)["largest_msg_size"] == 30 * MIB

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.catalog import NUMBERS_AHEAD
-from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
@@ -39,7 +39,7 @@ def open_engine(
         engine_options(data_path=str(directory)),
         clock=clock or ManualClock(),
         files=files or Files(),
-        background=background or InlineBackground(),
+        backgrounds=Backgrounds.of(background or InlineBackground()),
     )
     engine.open()
     return engine
@@ -53,13 +53,13 @@ def put_file(directory: Path, document: object, name: str = "topology.json") -> 
 
 def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.create_channel("orders", "tail#ephemeral")
-    engine.create_topic("events#ephemeral")
-    engine.create_topic("idle")
-    engine.pause_channel("orders", "billing")
-    engine.pause_topic("idle")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "tail#ephemeral")
+    engine.acts.create_topic("events#ephemeral")
+    engine.acts.create_topic("idle")
+    engine.acts.pause_channel("orders", "billing")
+    engine.acts.pause_topic("idle")
     found = written(tmp_path)
     checksum, identity, sequence = found.pop("checksum"), found.pop("identity"), found.pop("sequence")
     assert (len(checksum), len(identity), sequence > 0) == (8, 32, True)
@@ -90,12 +90,12 @@ def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
     engine.publish("orders", [b"a", b"b"])
     settle(engine)
-    engine.create_channel("orders", "billing")
+    engine.acts.create_channel("orders", "billing")
     settle(engine)
     engine.publish("orders", [b"c"])
-    engine.create_channel("orders", "late")
+    engine.acts.create_channel("orders", "late")
     settle(engine)
-    engine.pause_topic("orders")
+    engine.acts.pause_topic("orders")
     (topic,) = written(tmp_path)["topics"]
     base = topic.pop("id_base")
     assert 0 < base < 1 << 62
@@ -111,7 +111,7 @@ def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
             {"name": "late", "paused": False, "number": 3, "start": 3},
         ],
     }
-    engine.unpause_topic("orders")
+    engine.acts.unpause_topic("orders")
     assert written(tmp_path)["topics"][0]["released"] is None
     engine.close()
     assert written(tmp_path)["topics"][0]["reserved_offset"] == 3
@@ -119,14 +119,14 @@ def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
 
 def test_everything_is_as_it_was_after_a_restart(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.pause_topic("orders")
-    engine.pause_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.pause_topic("orders")
+    engine.acts.pause_channel("orders", "billing")
     engine.close()
     before = file_of(tmp_path)
     again = open_engine(tmp_path)
-    assert (again.topic("orders").paused, again.channel("orders", "billing").paused) == (True, True)
+    assert (again.catalog.topic("orders").paused, again.catalog.channel("orders", "billing").paused) == (True, True)
     again.close()
     counted = {"sequence": 0, "checksum": ""}
     assert file_of(tmp_path) | counted == before | counted
@@ -134,14 +134,14 @@ def test_everything_is_as_it_was_after_a_restart(tmp_path: Path) -> None:
 
 def test_numbers_are_never_given_twice(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    engine.delete_topic("orders")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.acts.delete_topic("orders")
     engine.close()
     engine = open_engine(tmp_path)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
-    assert (engine.topic("orders").number, engine.channel("orders", "billing").number) == (3, 4)
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    assert (engine.catalog.topic("orders").number, engine.catalog.channel("orders", "billing").number) == (3, 4)
 
 
 def test_a_next_number_that_is_too_low_is_not_believed() -> None:
@@ -156,7 +156,7 @@ def test_nsqds_file_is_taken_over_and_its_numbers_are_on_disk_at_once(tmp_path: 
     }
     put_file(tmp_path, nsqd, "nsqd.dat")
     engine = open_engine(tmp_path)
-    assert engine.channel("orders", "billing").paused
+    assert engine.catalog.channel("orders", "billing").paused
     (topic,) = written(tmp_path)["topics"]
     assert (topic["number"], topic["channels"][0]["number"], topic["storage"]) == (1, 2, "diskqueue")
 
@@ -176,12 +176,12 @@ def test_no_file_is_an_empty_topology_and_numbers_are_promised_before_any_is_giv
 
 def test_numbers_given_before_a_kill_are_not_given_again(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine.create_topic("gone#ephemeral")
-    engine.create_topic("orders")
+    engine.acts.create_topic("gone#ephemeral")
+    engine.acts.create_topic("orders")
     numbers = [topic.number for topic in engine.topics.values()]
     again = open_engine(tmp_path)
-    again.create_topic("late")
-    assert again.topic("late").number > max(numbers)
+    again.acts.create_topic("late")
+    assert again.catalog.topic("late").number > max(numbers)
 
 
 DAMAGED: dict[str, object] = {
@@ -226,7 +226,7 @@ def test_an_unknown_storage_kind_is_told_and_nothing_is_changed(tmp_path: Path) 
 
 def test_a_topic_without_a_storage_kind_is_a_disk_queue(tmp_path: Path) -> None:
     put_file(tmp_path, {"topics": [{"name": "orders"}]})
-    assert open_engine(tmp_path).topic("orders").store.kind == "diskqueue"
+    assert open_engine(tmp_path).catalog.topic("orders").store.kind == "diskqueue"
 
 
 def test_names_that_are_not_valid_are_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -301,7 +301,7 @@ def test_a_change_is_one_synced_line_and_a_clean_stop_merges_by_synced_renames(t
     engine = open_engine(tmp_path, files=files)
     before = (tmp_path / "topology.json").read_bytes()
     files.done.clear()
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     assert files.done == [f"write {CHANGES}", f"sync data {CHANGES}"]
     assert (tmp_path / "topology.json").read_bytes() == before
     files.done.clear()
@@ -316,7 +316,7 @@ def test_a_change_is_one_synced_line_and_a_clean_stop_merges_by_synced_renames(t
 def test_changes_during_a_write_share_the_next_one(tmp_path: Path) -> None:
     files, background = RecordingFiles(), HeldBackground()
     engine = open_engine(tmp_path, files=files, background=background)
-    tickets = [engine.create_topic(f"t{number}")[1] for number in range(10)]
+    tickets = [engine.acts.create_topic(f"t{number}")[1] for number in range(10)]
     assert not any(ticket.done for ticket in tickets)
     files.done.clear()
     background.work()
@@ -335,7 +335,7 @@ def test_who_asks_for_what_is_still_being_written_waits_too(tmp_path: Path) -> N
     first = engine.publish("orders", [b"first"])
     second = engine.publish("orders", [b"second"])
     settle(engine)
-    asked = [engine.create_topic("orders")[1], Client(engine, "orders", "billing").ticket, first, second]
+    asked = [engine.acts.create_topic("orders")[1], Client(engine, "orders", "billing").ticket, first, second]
     late = Client(engine, "orders", "billing").ticket
     assert not any(ticket.done for ticket in [*asked, late])
     assert engine.topics == {}, "it exists when it is on the disk"
@@ -343,20 +343,20 @@ def test_who_asks_for_what_is_still_being_written_waits_too(tmp_path: Path) -> N
         background.finish()
         settle(engine)
     assert all(ticket.done and ticket.error is None for ticket in [*asked, late])
-    assert engine.channel("orders", "billing").backlog.depth == 2
+    assert engine.catalog.channel("orders", "billing").backlog.depth == 2
 
 
 def test_when_the_disk_refuses_nothing_is_created_and_the_next_try_is_one_of_its_own(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = open_engine(tmp_path, files=files, clock=clock)
     files.fail("write", errno.ENOSPC, count=2)
-    _, ticket = engine.create_topic("orders")
+    _, ticket = engine.acts.create_topic("orders")
     assert isinstance(ticket.error, TopologyError)
     assert "topology.json can't be written" in str(ticket.error)
     assert engine.health.startswith("NOK - ")
     assert engine.topics == {}
-    assert engine.create_topic("orders")[1].error is not None
-    assert engine.create_topic("orders")[1].error is None
+    assert engine.acts.create_topic("orders")[1].error is not None
+    assert engine.acts.create_topic("orders")[1].error is None
     assert [topic["name"] for topic in written(tmp_path)["topics"]] == ["orders"]
     assert engine.health == "OK"
 
@@ -364,10 +364,10 @@ def test_when_the_disk_refuses_nothing_is_created_and_the_next_try_is_one_of_its
 def test_health_returns_by_itself_and_what_was_refused_stays_refused(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = open_engine(tmp_path, files=files, clock=clock)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     files.fail("write", errno.EIO)
-    assert engine.pause_topic("orders")[1].error is not None
-    assert not engine.topic("orders").paused
+    assert engine.acts.pause_topic("orders")[1].error is not None
+    assert not engine.catalog.topic("orders").paused
     clock.advance(ms=1_000)
     engine.tick()
     assert engine.health == "OK"
@@ -377,7 +377,7 @@ def test_health_returns_by_itself_and_what_was_refused_stays_refused(tmp_path: P
 def test_a_close_that_can_not_write_it_says_so(tmp_path: Path) -> None:
     files = FaultyFiles()
     engine = open_engine(tmp_path, files=files)
-    engine.create_topic("orders")
+    engine.acts.create_topic("orders")
     files.fail("rename", errno.EROFS, count=20)
     with pytest.raises(StorageError, match=r"topology\.json can't be written"):
         engine.close()
@@ -391,7 +391,7 @@ def killed(directory: Path, *topics: str) -> None:
     """A process that made these topics, and was killed."""
     engine = open_engine(directory)
     for topic in topics:
-        engine.create_topic(topic)
+        engine.acts.create_topic(topic)
 
 
 def names_of(directory: Path) -> list[str]:
@@ -405,7 +405,7 @@ def test_an_unfinished_line_at_the_end_was_not_answered_and_is_cut(tmp_path: Pat
     path.write_bytes(path.read_bytes()[:-cut_bytes])
     engine = open_engine(tmp_path)
     assert list(engine.topics) == ["orders"]
-    engine.create_topic("anew")
+    engine.acts.create_topic("anew")
     assert names_of(tmp_path) == ["orders", "anew"]
 
 
@@ -423,8 +423,8 @@ def test_a_damaged_line_before_another_stops_the_start_and_nothing_is_changed(tm
 
 def test_every_single_flipped_bit_of_the_file_stops_the_start(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     engine.close()
     content = (tmp_path / "topology.json").read_bytes()
     right = parse_topology(content, "f")
@@ -457,8 +457,8 @@ def test_an_altered_file_stops_the_start_and_names_its_predecessor_and_the_comma
 def test_its_predecessor_put_in_its_place_tells_the_same(tmp_path: Path) -> None:
     killed(tmp_path, "orders")
     engine = open_engine(tmp_path)
-    engine.create_topic("late")
-    engine.pause_topic("late")
+    engine.acts.create_topic("late")
+    engine.acts.pause_topic("late")
     engine.close()
     before = written(tmp_path)
     open_engine(tmp_path)  # and killed
@@ -496,8 +496,8 @@ def test_a_file_without_a_checksum_is_accepted_once(tmp_path: Path) -> None:
         "orders": ["billing", "late"],
         "plain": [],
     }
-    assert engine.channel("orders", "late").paused
-    assert engine.topic("orders").number == 1
+    assert engine.catalog.channel("orders", "late").paused
+    assert engine.catalog.topic("orders").number == 1
     assert (tmp_path / "topology.json.previous").read_bytes() == content
     engine.close()
     put_file(tmp_path, content)
@@ -533,15 +533,15 @@ def test_a_newer_file_of_changes_is_refused_naming_both_versions(tmp_path: Path)
 def test_a_failed_sync_leaves_the_outcome_open_and_refuses_what_follows_until_the_disk_has_it(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = open_engine(tmp_path, files=files, clock=clock)
-    engine.create_topic("orders")
-    engine.create_channel("orders", "billing")
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
     files.fail("sync_data", count=1)
     files.fail("rename", count=2)
-    error = engine.delete_channel("orders", "billing")[1].error
+    error = engine.acts.delete_channel("orders", "billing")[1].error
     assert isinstance(error, OutcomeUnknownError)
     assert str(error).startswith("outcome unknown: ")
-    assert list(engine.topic("orders").channels) == ["billing"], "it goes on as before"
-    refused = engine.pause_topic("orders")[1].error
+    assert list(engine.catalog.topic("orders").channels) == ["billing"], "it goes on as before"
+    refused = engine.acts.pause_topic("orders")[1].error
     assert isinstance(refused, TopologyError)
     assert "nothing is created, deleted or changed until" in str(refused)
     for _ in range(3):
@@ -550,9 +550,9 @@ def test_a_failed_sync_leaves_the_outcome_open_and_refuses_what_follows_until_th
     assert engine.health == "OK"
     (topic,) = written(tmp_path)["topics"]
     assert [channel["name"] for channel in topic["channels"]] == ["billing"]
-    assert engine.pause_topic("orders")[1].error is None
+    assert engine.acts.pause_topic("orders")[1].error is None
     again = open_engine(tmp_path)
-    assert (list(again.topic("orders").channels), again.topic("orders").paused) == (["billing"], True)
+    assert (list(again.catalog.topic("orders").channels), again.catalog.topic("orders").paused) == (["billing"], True)
 
 
 def test_many_changes_are_merged_while_it_runs_and_none_is_lost(
@@ -561,7 +561,7 @@ def test_many_changes_are_merged_while_it_runs_and_none_is_lost(
     monkeypatch.setattr(topology_log, "MERGE_BYTES_MIN", 4_000)
     engine = open_engine(tmp_path)
     for number in range(100):
-        assert engine.create_topic(f"t{number}")[1].error is None
+        assert engine.acts.create_topic(f"t{number}")[1].error is None
     assert len(file_of(tmp_path)["topics"]) > 10
     assert (tmp_path / CHANGES).stat().st_size < 3 * (tmp_path / "topology.json").stat().st_size
     assert list(open_engine(tmp_path).topics) == [f"t{number}" for number in range(100)]
@@ -580,7 +580,7 @@ class RefusedChanges(FaultyFiles):
 
 def test_offsets_are_reserved_once_the_disk_takes_it_again(tmp_path: Path) -> None:
     first = open_engine(tmp_path)
-    first.create_topic("orders", storage="log")
+    first.acts.create_topic("orders", storage="log")
     first.publish("orders", [b"one"])
     settle(first)
     first.close()  # after which nothing is reserved ahead

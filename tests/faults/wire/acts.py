@@ -244,7 +244,7 @@ class Acts:
         name, channel_name, _, channel = chosen
         channel.counters.inexact.add("requeue_count")
         with channel.unsettled():
-            self._world.server.act("requeue_in_flight", name, channel_name)
+            self._world.server.act("requeue_channel", name, channel_name)
             self._world.clear()
         return f"{name}/{channel_name}"
 

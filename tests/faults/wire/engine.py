@@ -44,7 +44,7 @@ class WireEngine(ServerProcess):
         return True
 
     def act(self, act: str, *names: str) -> None:
-        """`Engine.<act>` of these names, as the console would ask for it; returns when it is durable."""
+        """`TopicActs.<act>` of these names, as the console would ask for it; returns when it is durable."""
         with socket.create_connection(("127.0.0.1", self.console_port), timeout=_ACT_TIMEOUT_S) as client:
             client.sendall(json.dumps([act, *names]).encode() + b"\n")
             answer = client.makefile("rb").readline()
@@ -57,7 +57,7 @@ class _Acts(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         act, *names = json.loads(self.rfile.readline())
         try:
-            self.runner.submit(act, *names).result(_ACT_TIMEOUT_S)
+            self.runner.submit(f"acts.{act}", *names).result(_ACT_TIMEOUT_S)
             self.wfile.write(b"done\n")
         except Exception as exc:
             self.wfile.write(repr(exc).encode() + b"\n")

@@ -94,10 +94,10 @@ ACTS = {
 async def test_an_act_whose_row_is_lost_is_not_done(server: Server, gate: HeldGate, target: str) -> None:
     await filled(server, gate)
     gate.answer = False
-    before = server.engine.stats(include_clients=False).topics
+    before = server.engine.figures.now(include_clients=False).topics
     assert refused(await server.request("POST", target))
     assert gate.actions == [ACTS[target]]
-    assert server.engine.stats(include_clients=False).topics == before
+    assert server.engine.figures.now(include_clients=False).topics == before
     gate.answer = True
     assert (await server.request("POST", target)).status == 200
     assert [(act.action, act.error) for act in server.acts] == [(ACTS[target], "")]
@@ -121,7 +121,7 @@ async def test_what_has_one_row_afterwards_is_refused_when_there_is_no_room_for_
     await filled(server, gate)
     gate.has_room = False
     assert refused(await server.request(method, target))
-    assert server.engine.cursor("orders", "copy").offset == 0
+    assert server.engine.cursors.one("orders", "copy").offset == 0
     assert server.acts == []
 
 
@@ -157,6 +157,6 @@ async def test_a_fault_of_ours_in_an_act_that_was_begun_is_answered(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(server.engine, "pause_topic", broken)
+    monkeypatch.setattr(server.engine.acts, "pause_topic", broken)
     answer = await server.request("POST", "/topic/pause?topic=orders")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")

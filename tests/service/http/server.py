@@ -140,10 +140,16 @@ async def http_server(
 ) -> AsyncIterator[Server]:
     """A server that ends with the block."""
     clock = ManualClock()
-    engine = make_engine(directory, clock, open_store=open_store, broadcast_address="queue.example", **options)
     turns = Turns()
+    engine = make_engine(
+        directory,
+        clock,
+        open_store=open_store,
+        on_work=turns.soon,
+        broadcast_address="queue.example",
+        **options,
+    )
     turns.drive(engine)
-    engine.on_work = turns.soon
     acts: list[ActRecord] = []
     ports = [4150, 0]
     addresses = lambda: (ports[0], ports[1])  # noqa: E731

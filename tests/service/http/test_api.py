@@ -25,7 +25,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 def depth(server: Server, topic: str) -> int:
-    return server.engine.topic(topic).store.depth
+    return server.engine.catalog.topic(topic).store.depth
 
 
 def sized(*bodies: bytes) -> bytes:
@@ -42,10 +42,10 @@ def binary(*bodies: bytes) -> bytes:
 async def test_ping_tells_the_health(server: Server) -> None:
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
-    server.engine.note_append(failed(StorageError("never gonna happen")))
+    server.engine.catalog.note_append(failed(StorageError("never gonna happen")))
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (500, b"NOK - never gonna happen")
-    server.engine.note_append(DONE)
+    server.engine.catalog.note_append(DONE)
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
 
@@ -54,7 +54,7 @@ async def test_disk_that_refuses_publishes_fails_neither_liveness_nor_readiness(
     for path in ("/livez", "/readyz"):
         answer = await server.request("GET", path)
         assert (answer.status, answer.body) == (200, b"OK")
-    server.engine.note_append(failed(StorageError("no room on the disk")))
+    server.engine.catalog.note_append(failed(StorageError("no room on the disk")))
     assert (await server.request("GET", "/ping")).status == 500
     answer = await server.request("GET", "/livez")
     assert (answer.status, answer.body) == (200, b"OK")
@@ -72,7 +72,7 @@ async def test_readiness_tells_what_the_last_start_found_damaged(server: Server)
 
 
 async def test_server_that_stops_is_alive_and_not_ready(server: Server) -> None:
-    server.engine.is_closing = True
+    server.engine.begin_closing()
     assert (await server.request("GET", "/livez")).status == 200
     answer = await server.request("GET", "/readyz")
     assert (answer.status, answer.body) == (503, b"STOPPING")
@@ -154,7 +154,7 @@ async def test_pub_defers(server: Server) -> None:
     client = Client(server.engine, "t", "c", ready=5)
     assert (await server.request("POST", "/pub?topic=t&defer=1000", b"later")).body == b"OK"
     settle(server.engine)
-    (stats,) = server.engine.stats(include_clients=False).topics[0].channels
+    (stats,) = server.engine.figures.now(include_clients=False).topics[0].channels
     assert (stats.deferred_count, stats.depth, client.bodies) == (1, 0, [])
     pass_time(server.engine, server.clock, 1000)
     assert client.bodies == [b"later"]
@@ -233,11 +233,11 @@ async def test_binary_false_is_text(server: Server, flag: str) -> None:
 
 
 async def test_a_closing_engine_says_exiting(server: Server) -> None:
-    server.engine.is_closing = True
+    server.engine.begin_closing()
     for target in ("/pub?topic=t", "/mpub?topic=t", "/topic/create?topic=t"):
         answer = await server.request("POST", target, b"x")
         assert (answer.status, answer.body) == (503, b'{"message":"EXITING"}')
-    server.engine.is_closing = False
+    server.engine.catalog.is_closing = False
 
 
 async def test_ok_is_not_said_before_the_message_is_kept(tmp_path: Path) -> None:
@@ -291,18 +291,18 @@ async def test_the_life_of_a_topic_and_a_channel(server: Server) -> None:
     await act("/topic/create?topic=t")
     await act("/channel/create?topic=t&channel=c")
     await act("/topic/pause?topic=t")
-    assert engine.topic("t").paused
+    assert engine.catalog.topic("t").paused
     await act("/topic/unpause?topic=t")
-    assert not engine.topic("t").paused
+    assert not engine.catalog.topic("t").paused
     await act("/channel/pause?topic=t&channel=c")
-    assert engine.channel("t", "c").paused
+    assert engine.catalog.channel("t", "c").paused
     await act("/channel/unpause?topic=t&channel=c")
-    assert not engine.channel("t", "c").paused
+    assert not engine.catalog.channel("t", "c").paused
     await server.request("POST", "/pub?topic=t", b"x")
     settle(engine)
-    assert engine.channel("t", "c").backlog.depth == 1
+    assert engine.catalog.channel("t", "c").backlog.depth == 1
     await act("/channel/empty?topic=t&channel=c")
-    assert engine.channel("t", "c").backlog.depth == 0
+    assert engine.catalog.channel("t", "c").backlog.depth == 0
     await act("/channel/delete?topic=t&channel=c")
     await server.request("POST", "/pub?topic=t", b"x")
     assert depth(server, "t") == 1
@@ -341,14 +341,14 @@ ACT_ERRORS: list[tuple[str, int, str]] = [
 
 @pytest.mark.parametrize(("target", "status", "word"), ACT_ERRORS)
 async def test_a_refused_act_has_nsqd_s_word(server: Server, target: str, status: int, word: str) -> None:
-    server.engine.create_topic("t")
+    server.engine.acts.create_topic("t")
     answer = await server.request("POST", target)
     assert (answer.status, answer.body) == (status, b'{"message":"%s"}' % word.encode())
 
 
 async def test_the_limit_of_topics_is_told(server: Server) -> None:
     for number in range(20):
-        server.engine.create_topic(f"t{number}")
+        server.engine.acts.create_topic(f"t{number}")
     for target in ("/topic/create?topic=more", "/pub?topic=more"):
         answer = await server.request("POST", target, b"x")
         assert (answer.status, answer.message) == (403, "LIMIT_REACHED")
@@ -401,7 +401,7 @@ async def test_an_act_that_the_disk_refuses_is_an_internal_error(
     def refuse(topic: str) -> Any:
         raise StorageError("topology.json: Input/output error")
 
-    monkeypatch.setattr(server.engine, "pause_topic", refuse)
+    monkeypatch.setattr(server.engine.acts, "pause_topic", refuse)
     answer = await server.request("POST", "/topic/pause?topic=t")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
     assert server.acts[-1].error == "INTERNAL_ERROR: topology.json: Input/output error"
@@ -411,7 +411,7 @@ async def test_a_fault_of_ours_costs_one_request(server: Server, monkeypatch: py
     def fail(topic: str) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(server.engine, "pause_topic", fail)
+    monkeypatch.setattr(server.engine.acts, "pause_topic", fail)
     answer = await server.request("POST", "/topic/pause?topic=t")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
     assert answer.json["detail"] == "the server failed at this request alone; its log says how"

@@ -27,7 +27,7 @@ async def filled(server: Server) -> None:
 
 async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> None:
     answer = await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
-    store = log_store_of(server.engine.topic("orders"))
+    store = log_store_of(server.engine.catalog.topic("orders"))
     created = answer.json
     lag_bytes = created.pop("lag_bytes")
     assert answer.status == 200
@@ -131,7 +131,7 @@ async def test_what_is_refused_is_told_in_a_sentence(
     answer = await server.request(method, target)
     assert (answer.status, answer.message) == (status, word)
     assert detail in answer.json.get("detail", "")
-    assert [one.offset for one in server.engine.cursors().cursors] == [0]
+    assert [one.offset for one in server.engine.cursors.all().cursors] == [0]
 
 
 @pytest.mark.parametrize(
@@ -146,19 +146,19 @@ async def test_what_is_refused_is_told_in_a_sentence(
 async def test_only_who_may_read_bodies_may_do_this(tmp_path: Path, method: str, target: str) -> None:
     async with http_server(tmp_path, http_token="secret") as server:
         await filled(server)
-        server.engine.create_cursor("orders", cursor="archive")
-        before = server.engine.cursors()
+        server.engine.cursors.create("orders", cursor="archive")
+        before = server.engine.cursors.all()
         answer = await server.request(method, target)
         assert (answer.status, answer.message) == (403, "TOKEN_REQUIRED")
         assert server.acts[-1].error.startswith("TOKEN_REQUIRED")
-        assert server.engine.cursors() == before
+        assert server.engine.cursors.all() == before
         allowed = await server.request(method, target, headers={"Authorization": "Bearer secret"})
         assert allowed.status == 200
 
 
 async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
-    store = log_store_of(server.engine.topic("orders"))
+    store = log_store_of(server.engine.catalog.topic("orders"))
     held: list[tuple[object, ...]] = []
 
     class Later:
@@ -187,7 +187,7 @@ async def test_a_move_that_can_not_be_written_is_refused(server: Server, monkeyp
     def refuse(path: str, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(log_store_of(server.engine.topic("orders")).cursors._file._files, "replace", refuse)
+    monkeypatch.setattr(log_store_of(server.engine.catalog.topic("orders")).cursors._file._files, "replace", refuse)
     answer = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
     assert "No space left" in answer.json["detail"]

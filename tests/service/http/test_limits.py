@@ -47,7 +47,7 @@ async def test_requests_sent_ahead_are_answered_in_order(tmp_path: Path) -> None
         await client.send(b"".join(many))
         statuses = [(await client.read_answer()).status for _ in many]
         assert statuses == [200] * 199 + [400, 200]
-        assert server.engine.topic("t0").store.depth == 99
+        assert server.engine.catalog.topic("t0").store.depth == 99
 
 
 @on_both_loops
@@ -66,7 +66,7 @@ async def test_a_body_in_chunks_is_joined_and_counted(tmp_path: Path) -> None:
         head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         await client.send(head + b"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n")
         assert (await client.read_answer()).status == 200
-        assert server.engine.topic("t").store.depth == 1
+        assert server.engine.catalog.topic("t").store.depth == 1
         # More than allowed is refused as soon as it is more, and the rest is not waited for.
         await client.send(head + b"3e8\r\n" + b"x" * 1000 + b"\r\n1\r\nx\r\n")
         answer = await client.read_answer()
@@ -276,7 +276,7 @@ async def test_an_answer_that_is_due_is_not_cut_by_a_deadline(tmp_path: Path) ->
 async def test_who_does_not_read_is_cut_and_costs_one_answer(tmp_path: Path) -> None:
     async with http_server(tmp_path, limits=SHORT, max_topics=2000) as server:
         for number in range(2000):
-            server.engine.create_topic(f"{number:054d}#ephemeral")
+            server.engine.acts.create_topic(f"{number:054d}#ephemeral")
         raw = socket.socket()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.setblocking(False)
@@ -287,7 +287,7 @@ async def test_who_does_not_read_is_cut_and_costs_one_answer(tmp_path: Path) -> 
             await until(server, connections=1)
             await until(server, connections=0)
         # An answer has 0.7 MB: no more were made than the socket and one buffer took.
-        assert server.engine.stats().sequence < 20
+        assert server.engine.figures.now().sequence < 20
         assert (await server.request("GET", "/ping")).status == 200
 
 

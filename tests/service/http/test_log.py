@@ -42,7 +42,7 @@ async def test_messages_are_shown_and_stay(server: Server) -> None:
     assert bodies(await server.request("GET", "/topic/messages?topic=orders&from=end")) == []
     assert bodies(await server.request("GET", "/topic/messages?topic=orders&time_ms=0&limit=2")) == ["one", "two"]
     assert bodies(await server.request("GET", "/topic/messages?topic=orders&channel=billing&limit=2")) == ["one", "two"]
-    assert server.engine.channel("orders", "billing").backlog.depth == 3
+    assert server.engine.catalog.channel("orders", "billing").backlog.depth == 3
 
 
 async def test_bulk_reads_are_binary_and_tell_whose_they_are(server: Server) -> None:
@@ -81,7 +81,7 @@ async def test_how_far_a_topic_of_the_log_goes(server: Server) -> None:
     later_ms = server.clock.time_ns() // 1_000_000
     await server.request("POST", "/pub?topic=orders", b"late")
     answer = await server.request("GET", "/log/topic?topic=orders")
-    id_base = server.engine.topic("orders").store.positions().id_base
+    id_base = server.engine.catalog.topic("orders").store.positions().id_base
     place = {"topic": "orders", "number": 1, "id_base": id_base, "storage": "log"}
     place |= {"oldest_offset": 0, "synced_offset": 4, "end_offset": 4, "ranges": [[0, 4]], "ranges_end": 4}
     assert (answer.status, answer.json) == (200, place)
@@ -119,13 +119,13 @@ async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> N
     answer = await server.request("POST", "/channel/seek?topic=orders&channel=billing&offset=2")
     assert answer.status == 200
     assert answer.json == {"offset": 2, "oldest_offset": 0, "end_offset": 3, "depth": 1}
-    assert server.engine.channel("orders", "billing").backlog.depth == 1
+    assert server.engine.catalog.channel("orders", "billing").backlog.depth == 1
     assert server.acts[-1].action == "rewind_channel"
     await server.request("GET", "/topic/messages?topic=orders&limit=2")
     assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
     await server.request("POST", "/channel/create?topic=orders&channel=late&start_offset=1")
     await server.request("POST", "/channel/create?topic=orders&channel=new&start=end")
-    depths = {name: one.backlog.depth for name, one in server.engine.topic("orders").channels.items()}
+    depths = {name: one.backlog.depth for name, one in server.engine.catalog.topic("orders").channels.items()}
     assert depths == {"billing": 1, "late": 2, "new": 0}
 
 

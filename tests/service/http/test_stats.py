@@ -61,7 +61,7 @@ class Consumer(Client):
 
 def populate(engine: Engine) -> Consumer:
     """Topic b with channel x: 2 in flight, 3 waiting; topic a without channels: 1 waiting; a producer."""
-    engine.create_topic("b")
+    engine.acts.create_topic("b")
     consumer = Consumer(engine, "b", "x")
     engine.publish("b", [b"%d" % number for number in range(5)])
     settle(engine)
@@ -185,7 +185,7 @@ async def test_timeouts_are_told(tmp_path: Path) -> None:
 async def test_filters(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        server.engine.create_channel("b", "y")
+        server.engine.acts.create_channel("b", "y")
 
         async def ask(query: str) -> tuple[dict[str, list[str]], list[object]]:
             answer = (await server.request("GET", f"/stats?format=json&{query}")).json
@@ -221,7 +221,7 @@ async def test_what_is_not_wanted_is_left_out(tmp_path: Path) -> None:
 async def test_many_channels_are_told_in_slices(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         for number in range(450):
-            server.engine.create_topic(f"t{number:03d}#ephemeral")
+            server.engine.acts.create_topic(f"t{number:03d}#ephemeral")
         answer = (await server.request("GET", "/stats?format=json")).json
         assert [topic["topic_name"] for topic in answer["topics"]] == [
             f"t{number:03d}#ephemeral" for number in range(450)
@@ -251,8 +251,8 @@ async def test_an_empty_server_in_text(tmp_path: Path) -> None:
 async def test_figures_in_text(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        server.engine.pause_topic("a")
-        server.engine.pause_channel("b", "x")
+        server.engine.acts.pause_topic("a")
+        server.engine.acts.pause_channel("b", "x")
         server.clock.advance(ms=3_723_500)
         lines = (await server.request("GET", "/stats")).body.decode().split("\n")
         assert lines[2] == "uptime 1h2m3.5s"

@@ -38,7 +38,7 @@ async def test_a_batch_is_written_once_and_its_keys_are_shown(server: Server) ->
     body = batch((b"", b"a"), (b"k", b"b"), (b"\xff", b"\xfe"))
     answer = await server.request("POST", f"/log/write?topic=orders&batch_key={KEY}", body)
     assert answer.status == 200
-    store = server.engine.topic("orders").store
+    store = server.engine.catalog.topic("orders").store
     told = {"topic": "orders", "number": 1, "id_base": store.positions().id_base, "first_offset": 0, "count": 3}
     assert answer.json == {**told, "known": False}
     again = await server.request("POST", f"/log/write?topic=orders&batch_key={KEY.lower()}&number=1", body)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from queue_engine.disk.background import Backgrounds
 from queue_engine.engine import Engine
 from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.tcp.turns import Turns
@@ -33,7 +34,7 @@ class Bench:
             engine_options(data_path=str(self.path), max_msg_size=self.max_msg_size, max_body_size=self.max_body_size),
             clock=self.clock,
             files=self.files,
-            background=self.background,
+            backgrounds=Backgrounds.of(self.background),
             on_work=self.turns.soon,
             open_store=self._open_store,
         )
@@ -49,7 +50,7 @@ class Bench:
 
     def known_topic(self, topic: str) -> DelayedStore:
         """A topic whose creation is on disk."""
-        self.engine.create_topic(topic)
+        self.engine.acts.create_topic(topic)
         self.background.finish()
         return self.stores[topic]
 

@@ -170,7 +170,7 @@ async def test_subs_ok_waits_for_the_topology_and_no_message_precedes_it(bench: 
 
 async def test_subs_ok_goes_first_when_the_channel_is_known(bench: Bench) -> None:
     store = bench.known_topic("jobs")
-    bench.engine.create_channel("jobs", "workers")
+    bench.engine.acts.create_channel("jobs", "workers")
     bench.background.finish()
     bench.engine.publish("jobs", [b"work"])
     bench.engine.turn()
@@ -183,7 +183,7 @@ async def test_subs_ok_goes_first_when_the_channel_is_known(bench: Bench) -> Non
 
 async def test_no_message_precedes_subs_ok_that_waits_behind_another_answer(bench: Bench) -> None:
     jobs, slow = bench.known_topic("jobs"), bench.known_topic("slow")
-    bench.engine.create_channel("jobs", "workers")
+    bench.engine.acts.create_channel("jobs", "workers")
     bench.background.finish()
     bench.engine.publish("jobs", [b"work"])
     bench.engine.turn()
@@ -221,7 +221,7 @@ async def test_a_refused_sub_leaves_no_channel_on_a_topic_that_is_there(bench: B
     bench.background.finish()
     client.turn()
     assert client.frames[0].startswith("E_SUB_FAILED SUB failed ")
-    assert bench.engine.topic("jobs").channels == {}
+    assert bench.engine.catalog.topic("jobs").channels == {}
     bench.clock.advance(ms=1_000)
     bench.engine.tick()
     bench.background.finish()
@@ -249,7 +249,7 @@ async def test_who_leaves_before_its_channel_is_there_is_not_its_consumer(bench:
     client.send(b"SUB jobs workers\n")
     client.leave()
     bench.background.finish()
-    assert bench.engine.channel("jobs", "workers").consumers == {}
+    assert bench.engine.catalog.channel("jobs", "workers").consumers == {}
 
 
 async def test_a_stop_lets_the_answers_out_first_and_takes_nothing_more(bench: Bench) -> None:
@@ -281,7 +281,7 @@ async def test_a_stop_gives_back_what_a_consumer_holds(bench: Bench) -> None:
     client.turn()
     client.session.close()
     assert client.transport.is_closed
-    channel = bench.engine.channel("jobs", "workers")
+    channel = bench.engine.catalog.channel("jobs", "workers")
     assert (channel.in_flight_count, channel.backlog.depth) == (0, 1)
 
 
