@@ -45,7 +45,10 @@ MAY_IMPORT = {
     "pipeline.replay": (
         "vocabulary disk pipeline.expression pipeline.lake pipeline.source pipeline.job pipeline.archive"
     ),
-    "pipeline": "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history",
+    "pipeline": (
+        "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
+        " pipeline.replay"
+    ),
     "pipeline.worker": "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job",
 }
 

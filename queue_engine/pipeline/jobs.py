@@ -12,7 +12,6 @@ A job is imported when it is run: this module is read by processes that have not
 """
 
 import argparse
-import importlib
 import logging
 import os
 import signal
@@ -167,9 +166,10 @@ def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | No
 
 def start_session(app_name: str, lake_path: Path, master: str | None, memory_bytes: int) -> "SparkSession":
     """A session whose Python processes find this package wherever it was started from. Raises PipelineError."""
+    from queue_engine.pipeline.spark.session import make_session
+
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    make_session = _imported("session").make_session
     return make_session(
         app_name,
         scratch=lake_path / "scratch",
@@ -179,15 +179,17 @@ def start_session(app_name: str, lake_path: Path, master: str | None, memory_byt
     )
 
 
-def plan_replay(context: JobContext, replay_id: str) -> None:
+def plan_requested_replay(context: JobContext, replay_id: str) -> None:
     """The dry run of the replay that somebody asked for by that id."""
-    replay = _imported("replay")
+    from queue_engine.pipeline.replay.plan import ReplayRequest
+    from queue_engine.pipeline.replay.planning import plan_replay
+
     request = read_replay_request(Path(context.lake.path), replay_id)
     try:
-        made = replay.ReplayRequest(replay_id=replay_id, **request)
+        made = ReplayRequest(replay_id=replay_id, **request)
     except TypeError as exc:
         raise PipelineError(f"the request of the replay {replay_id} has other fields than it should: {exc}") from exc
-    replay.plan_replay(context, made)
+    plan_replay(context, made)
 
 
 def archive_depth(engine: LogClient) -> int:
@@ -200,10 +202,12 @@ def archive_depth(engine: LogClient) -> int:
 
 
 def _run_rollup(context: JobContext, _: str, once: bool) -> None:
+    from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
+
     if not once and context.stop.wait(ROLLUP_BEGINS_AFTER_S):
         return
     # Samples go on coming: what is there now is all that has to be done once.
-    query = _imported("rollups").start_rollup_stream(context, trigger={"availableNow": True} if once else None)
+    query = start_rollup_stream(context, trigger={"availableNow": True} if once else None)
     bar = SamplesBar(context)
     try:
         if once:
@@ -232,7 +236,8 @@ def _wait_for_batch(query: Any, clock: Clock) -> None:
 
 
 def _run_compact(context: JobContext, _: str, once: bool) -> None:
-    compact = _imported("rollups").compact
+    from queue_engine.pipeline.history.compaction import compact
+
     while True:
         did_something = compact(context, context.clock.time_ns() // NS_PER_S)
         context.report(JobState("compact", WAITING, unit="windows"))
@@ -243,7 +248,8 @@ def _run_compact(context: JobContext, _: str, once: bool) -> None:
 
 
 def _run_archive(context: JobContext, _: str, once: bool) -> None:
-    archive_once = _imported("archive").archive_once
+    from queue_engine.pipeline.archive.archive import archive_once
+
     next_ns = 0
     while not context.stop.is_set():
         # Asked before Spark is: an idle archive costs one small request.
@@ -265,7 +271,9 @@ def replayed_topics(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def _run_replay(context: JobContext, replay_id: str, _: bool) -> None:
-    _imported("replay").run_replay(context, replay_id)
+    from queue_engine.pipeline.replay.replay import run_replay
+
+    run_replay(context, replay_id)
 
 
 JOBS: Mapping[str, Job] = {
@@ -285,14 +293,6 @@ JOBS: Mapping[str, Job] = {
         ),
     )
 }
-
-
-def _imported(module: str) -> Any:
-    name = f"queue_engine.pipeline.{module}"
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as exc:
-        raise PipelineError(f"{name} can't be imported: there is no module {exc.name}") from exc
 
 
 # The command.

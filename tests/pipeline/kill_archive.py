@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from queue_engine.pipeline.archive.manifest import list_archives
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import read_progress
-from queue_engine.pipeline.replay.replay import ReplayRequest, plan_replay
+from queue_engine.pipeline.replay.plan import ReplayRequest, read_progress
+from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.source.log_client import LogClient
 from tests.pipeline.archive_reading import (
     archives,

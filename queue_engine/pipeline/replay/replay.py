@@ -14,19 +14,15 @@ from queue_engine.pipeline.job.state import DONE, REPLAY_PREFIX, RUNNING, WAITIN
 from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayProgress,
-    ReplayRequest,
     check_rate,
     read_plan,
     read_progress,
     write_progress,
 )
-from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.rate_limit import RateLimit
 from queue_engine.pipeline.replay.rows import ReplayRows
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PipelineError, TopicMissingError, TopicReplacedError
-
-__all__ = ["ReplayRequest", "plan_replay", "run_replay"]
 
 logger = logging.getLogger(__name__)
 

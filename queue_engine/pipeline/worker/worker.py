@@ -35,7 +35,7 @@ from queue_engine.pipeline.jobs import (
     JOBS,
     add_common_options,
     chosen_master,
-    plan_replay,
+    plan_requested_replay,
     start_session,
 )
 from queue_engine.pipeline.lake.lake import Lake
@@ -215,7 +215,7 @@ def _hold(
         clock=SystemClock(),
         read_from=given.read_from,
     )
-    jobs = WorkerJobs(around, JOBS, plan=plan_replay)
+    jobs = WorkerJobs(around, JOBS, plan=plan_requested_replay)
     status, sentence = 0, ""
     try:
         jobs.start()

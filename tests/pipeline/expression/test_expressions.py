@@ -322,7 +322,7 @@ def test_no_pattern_makes_a_large_body_slow(like: str) -> None:
 def test_no_module_of_the_pipeline_gives_text_to_spark_to_read_as_sql() -> None:
     import ast
 
-    for path in sorted(PIPELINE.glob("*.py")):
+    for path in sorted(PIPELINE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue

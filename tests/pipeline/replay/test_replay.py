@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from queue_engine.pipeline.archive.archive import archive_once
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import STEP_BYTES_MAX, read_plan, read_progress
-from queue_engine.pipeline.replay.replay import ReplayRequest, plan_replay, run_replay
+from queue_engine.pipeline.replay.plan import STEP_BYTES_MAX, ReplayRequest, read_plan, read_progress
+from queue_engine.pipeline.replay.planning import plan_replay
+from queue_engine.pipeline.replay.replay import run_replay
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.errors import (
     ExpressionError,
