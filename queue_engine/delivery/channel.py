@@ -5,6 +5,7 @@ What then happens to each command stands in the README of this package's parent.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fence, Fences, refusal
@@ -28,12 +29,20 @@ DUE_MESSAGES_MAX = 1_000
 REPEATED_DELAY_NS = 1_000_000_000
 
 
+class ChannelWork(Protocol):
+    """What the engine does for a channel later: `Workload`."""
+
+    def wake(self, channel: "Channel") -> None:
+        """There may be something to deliver: call `deliver` once in this turn."""
+
+    def schedule(self, channel: "Channel") -> None:
+        """The earliest deadline may have come nearer: call `expire` when it is due."""
+
+
 class Channel:
     """One channel of one topic. Synchronous; the caller says what time it is (monotonic ns).
 
-    wake: called when there may be something to deliver; the owner then calls `deliver` once in this turn.
-    schedule: called when the earliest deadline may have come nearer. time_ns: the wall clock, for latencies.
-    fences: is told when something in here fails unexpectedly.
+    time_ns: the wall clock, for latencies. fences: is told when something in here fails unexpectedly.
     """
 
     def __init__(
@@ -44,8 +53,7 @@ class Channel:
         backlog: Backlog,
         *,
         budgets: MemoryBudgets,
-        wake: Callable[["Channel"], None],
-        schedule: Callable[["Channel"], None],
+        workload: ChannelWork,
         time_ns: Callable[[], int],
         fences: Fences,
     ) -> None:
@@ -61,8 +69,7 @@ class Channel:
         self._latency = LatencyHistogram(time_ns)
         self._budgets = budgets
         self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
-        self._wake = wake
-        self._schedule = schedule
+        self._workload = workload
         self._fences = fences
         # What was taken out of the backlog or of the map, and could not be put anywhere: it waits for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
@@ -95,7 +102,7 @@ class Channel:
 
         The outcome tells how much was in flight. Raises FencedError when it fails again."""
         if self.fence is None:
-            self._wake(self)
+            self._workload.wake(self)
             return Outcome()
         try:
             self._stranded += self._in_flight.take_apart()
@@ -119,7 +126,7 @@ class Channel:
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers[consumer.key] = consumer
-        self._wake(self)
+        self._workload.wake(self)
 
     def remove_consumer(self, consumer: Consumer, *, gives_back: bool) -> int:
         """Forget a consumer that went away; returns how many messages it gave back.
@@ -143,7 +150,7 @@ class Channel:
         """RDY."""
         consumer.ready_count = ready_count
         if consumer.credit > 0:
-            self._wake(self)
+            self._workload.wake(self)
 
     # From the backlog to the consumers.
 
@@ -197,7 +204,7 @@ class Channel:
                     consumers = still_ready
                 is_more = is_more and self.backlog.depth > 0
         finally:
-            self._schedule(self)
+            self._workload.schedule(self)
         return bool(consumers) and is_more
 
     def _has_spent_in_flight(self) -> bool:
@@ -226,7 +233,7 @@ class Channel:
         return ""
 
     def _wake_again(self) -> None:
-        self._wake(self)
+        self._workload.wake(self)
 
     def _send(self, consumer: Consumer, count_max: int, now_ns: int) -> bool:
         run = self.backlog.take(count_max, RUN_BYTES_MAX)
@@ -287,7 +294,7 @@ class Channel:
         consumer.finish_count += count
         consumer.in_flight_count -= count
         if consumer.ready_count > consumer.in_flight_count:
-            self._wake(self)
+            self._workload.wake(self)
         return errors
 
     def requeue(self, consumer: Consumer, message_id: bytes, delay_ns: int, now_ns: int) -> None:
@@ -315,8 +322,8 @@ class Channel:
             self._stranded.append((delivery.run, delivery.ids))
             raise
         if due_ns is not None:
-            self._schedule(self)
-        self._wake(self)
+            self._workload.schedule(self)
+        self._workload.wake(self)
 
     def touch(self, consumer: Consumer, message_id: bytes, now_ns: int) -> None:
         """TOUCH. Raises NotInFlightError or NotOwnerError; a fence does not matter, nothing times out behind it."""
@@ -358,7 +365,7 @@ class Channel:
             self.stop("timing out what is due", exc)
             return 0
         if moved:
-            self._wake(self)
+            self._workload.wake(self)
         return moved
 
     def tidy(self) -> None:
@@ -376,7 +383,7 @@ class Channel:
 
     def unpause(self) -> None:
         self.paused = False
-        self._wake(self)
+        self._workload.wake(self)
 
     def empty(self) -> Outcome:
         """Drop all that waits, is deferred or is in flight."""
@@ -385,8 +392,8 @@ class Channel:
             delivery.consumer.in_flight_count -= len(ids)
             self.backlog.settle(ids)
         dropped = self.backlog.empty()
-        self._schedule(self)  # nothing is due any more; a deleted channel is not even remembered
-        self._wake(self)
+        self._workload.schedule(self)  # nothing is due any more; a deleted channel is not even remembered
+        self._workload.wake(self)
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
     def forget_in_flight(self) -> None:
@@ -396,8 +403,8 @@ class Channel:
 
     def has_moved(self) -> None:
         """The backlog was changed: other messages wait, and other ones are due."""
-        self._schedule(self)
-        self._wake(self)
+        self._workload.schedule(self)
+        self._workload.wake(self)
 
     def requeue_in_flight(self, *, client_key: int | None = None, message_id: bytes | None = None) -> Outcome:
         """Put messages in flight back now: one, one client's, or all. Raises NotInFlightError for one that is
@@ -433,7 +440,7 @@ class Channel:
             raise
         except Exception as exc:
             raise self.stop("releasing deferred messages", exc) from exc
-        self._wake(self)
+        self._workload.wake(self)
         return Outcome(deferred=count)
 
     def runs_in_flight(self) -> list[Run]:
@@ -453,7 +460,7 @@ class Channel:
     def _give_back_all(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
         count = self._put_back(popped)
         if count:
-            self._wake(self)
+            self._workload.wake(self)
         return count
 
     def _put_back(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:

@@ -6,14 +6,15 @@ A call that fails unexpectedly fences the topic (`fences.py`): it refuses what i
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.stats import ChannelStats, CursorStats, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
-from queue_engine.vocabulary.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
+from queue_engine.vocabulary.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 
@@ -25,12 +26,19 @@ PUMP_MESSAGES_MAX = 2_000
 GATHERED_MESSAGES_MAX = 4_096
 
 
+class TopicWork(ChannelWork, Protocol):
+    """What the engine does for a topic later: `Workload`."""
+
+    def pump_later(self, topic: "Topic") -> None:
+        """Messages wait that could go on to the channels: call `pump` once in each turn until it returns False."""
+
+    def flush_later(self, topic: "Topic") -> None:
+        """The first publish of a turn has come: call `flush` at the turn's end."""
+
+
 class Topic:
     """One topic. Synchronous; belongs to the engine.
 
-    pump_later: called when messages wait at the topic that could go on to its channels; the owner then calls
-    `pump` once in each turn until it returns False.
-    flush_later: called with the first publish of a turn; the owner then calls `flush` at the turn's end.
     on_appended: told of every append, once it is settled, well or not. time_ns: the wall clock. fences: is told when
     something in here or in a channel fails unexpectedly.
     """
@@ -42,11 +50,7 @@ class Topic:
         store: TopicStore,
         *,
         budgets: MemoryBudgets,
-        gathered_bytes_max: int = GATHERED_BYTES_MAX,
-        wake: Callable[[Channel], None],
-        schedule: Callable[[Channel], None],
-        pump_later: Callable[["Topic"], None],
-        flush_later: Callable[["Topic"], None],
+        workload: TopicWork,
         on_appended: Callable[[Ticket], None],
         time_ns: Callable[[], int],
         fences: Fences,
@@ -59,11 +63,7 @@ class Topic:
         self.fence: Fence | None = None
         self.channels: dict[str, Channel] = {}
         self._budgets = budgets
-        self._gathered_bytes_max = gathered_bytes_max
-        self._wake = wake
-        self._schedule = schedule
-        self._pump_later = pump_later
-        self._flush_later = flush_later
+        self._workload = workload
         self._on_appended = on_appended
         self._time_ns = time_ns
         self._fences = fences
@@ -98,7 +98,7 @@ class Topic:
             for channel in self.channels.values():
                 channel.has_moved()
             if self.channels and not self.paused and depth:
-                self._pump_later(self)
+                self._workload.pump_later(self)
             return Outcome(depth=depth)
         return Outcome()
 
@@ -111,7 +111,7 @@ class Topic:
         """
         size = (len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))) + MPUB_SIZE_BYTES * len(bodies)
         gathered = self._gathered
-        if gathered is not None and self._gathered_bytes + size > self._gathered_bytes_max:
+        if gathered is not None and self._gathered_bytes + size > self._budgets.gathered_bytes_max:
             # What a client sent at once stays whole, and alone where it is large: it must fit a file of the log.
             self.flush()
             gathered = None
@@ -119,7 +119,7 @@ class Topic:
             self._gathered = [*bodies]
             self._gathered_bytes = size
             self._gathered_ticket = Ticket()
-            self._flush_later(self)
+            self._workload.flush_later(self)
             return self._gathered_ticket
         gathered += bodies
         self._gathered_bytes += size
@@ -234,11 +234,11 @@ class Topic:
     def _pass_on(self, *, is_deferred: bool) -> None:
         for channel in self.channels.values():
             if is_deferred:
-                self._schedule(channel)
+                self._workload.schedule(channel)
             elif channel.consumers:
-                self._wake(channel)  # one without consumers is woken by the first
+                self._workload.wake(channel)  # one without consumers is woken by the first
         if self.channels and not self.paused and self.store.depth:
-            self._pump_later(self)
+            self._workload.pump_later(self)
 
     def open_channel(self, name: str, number: int, start: int | None = None) -> Channel:
         """The channel `name`, which must be new, with what its backlog has kept. start: where a new one begins, as
@@ -250,16 +250,15 @@ class Topic:
             number,
             self.store.open_channel(name, number, start),
             budgets=self._budgets,
-            wake=self._wake,
-            schedule=self._schedule,
+            workload=self._workload,
             time_ns=self._time_ns,
             fences=self._fences,
         )
         self.channels[name] = channel
-        self._schedule(channel)  # what it kept over a restart may be deferred
+        self._workload.schedule(channel)  # what it kept over a restart may be deferred
         try:
             if not self.paused and self.store.depth:
-                self._pump_later(self)
+                self._workload.pump_later(self)
         except Exception as exc:
             self.stop("counting what waits", exc)
         return channel
@@ -295,8 +294,8 @@ class Topic:
         finally:
             # Also when the disk refused in the middle: what was moved before is there.
             for channel in self.channels.values():
-                self._wake(channel)
-                self._schedule(channel)
+                self._workload.wake(channel)
+                self._workload.schedule(channel)
         return self.fence is None and moved > 0 and self.store.depth > 0
 
     def hold(self) -> None:
@@ -317,7 +316,7 @@ class Topic:
         self.paused = False
         self.store.set_flowing(True)
         if self.channels and self.store.depth:
-            self._pump_later(self)
+            self._workload.pump_later(self)
 
     def stats(
         self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = (), unreadable: str = ""

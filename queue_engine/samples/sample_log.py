@@ -29,6 +29,7 @@ from queue_engine.commit_log.open_segment import is_passing
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
+from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
@@ -168,11 +169,8 @@ class SamplesLog:
             identity.number,
             self._store,
             budgets=MemoryBudgets(Options()),
-            wake=_nothing,
-            schedule=_nothing,
-            pump_later=_nothing,
-            flush_later=_nothing,
-            on_appended=_nothing,
+            workload=Workload(self._clock, lambda: None),
+            on_appended=lambda stored: None,
             time_ns=self._clock.time_ns,
             fences=Fences(self._clock.time_ns),  # no operator is asked: each sample tries again
         )
@@ -284,10 +282,6 @@ class SamplesLog:
                 self._is_promise_due = True
 
         self._background.submit(lambda: self._files.replace(self._identity_path, content), done)
-
-
-def _nothing(_: object) -> None:
-    """The topic of samples has no channels, and nobody waits for it."""
 
 
 def encode_identity(identity: Identity) -> bytes:

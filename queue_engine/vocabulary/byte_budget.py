@@ -51,7 +51,8 @@ class MemoryBudgets:
 
     queues: what waits in the memory queues of `diskqueue` topics; one queue has at most queue_bytes_max of it, and the
     rest goes to disk. in_flight: frames that are kept for what consumers hold of them. deferred: what is not due, of
-    both storage kinds; a channel is to have at most deferred_count_max such messages.
+    both storage kinds; a channel is to have at most deferred_count_max such messages. gathered_bytes_max: of what one
+    topic's publishers send in one turn, appended as one batch.
     """
 
     def __init__(self, options: Options) -> None:
@@ -60,6 +61,7 @@ class MemoryBudgets:
         self.in_flight = ByteBudget(options.max_in_flight_bytes)
         self.deferred = ByteBudget(options.max_deferred_bytes)
         self.deferred_count_max = options.max_deferred_per_channel
+        self.gathered_bytes_max = options.gathered_bytes_max
 
 
 def deferred_limit_reached(budgets: MemoryBudgets, count: int) -> str:
