@@ -63,6 +63,7 @@ class Topic:
         self.fence: Fence | None = None
         self.channels: dict[str, Channel] = {}
         self._budgets = budgets
+        self._gathered_bytes_max = budgets.gathered_bytes_max
         self._workload = workload
         self._on_appended = on_appended
         self._time_ns = time_ns
@@ -111,7 +112,7 @@ class Topic:
         """
         size = (len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))) + MPUB_SIZE_BYTES * len(bodies)
         gathered = self._gathered
-        if gathered is not None and self._gathered_bytes + size > self._budgets.gathered_bytes_max:
+        if gathered is not None and self._gathered_bytes + size > self._gathered_bytes_max:
             # What a client sent at once stays whole, and alone where it is large: it must fit a file of the log.
             self.flush()
             gathered = None

@@ -7,7 +7,6 @@ and what is promised, are in the README beside this file.
 
 import logging
 import os
-import re
 from collections.abc import Sequence
 
 from queue_engine.disk.background import Background
@@ -15,6 +14,7 @@ from queue_engine.disk.files import Files
 from queue_engine.disk_queue.counts import FileCounts
 from queue_engine.disk_queue.files import QueueFiles
 from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
+from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
 from queue_engine.disk_queue.recovery import Recovered, Recovery
 from queue_engine.disk_queue.sync import Fence, SyncJob, WrittenFile
@@ -31,8 +31,7 @@ PEEKED_BYTES_MAX = 1 << 10  # a message up to this size is kept in memory once i
 class DiskQueue:
     """Messages in order, each put once and taken once.
 
-    name: the files' prefix, a valid topic or `topic:channel`. pattern: what every message starts with, where
-    that is known; it only serves to find the next message behind damaged bytes.
+    name: the files' prefix, a valid topic or `topic:channel`.
     """
 
     is_readable = True
@@ -42,16 +41,11 @@ class DiskQueue:
         self,
         name: str,
         directory: str,
+        options: DiskQueueOptions,
         *,
         files: Files,
         background: Background,
         clock: Clock,
-        max_bytes_per_file: int,
-        message_bytes_min: int,
-        message_bytes_max: int,
-        sync_every: int,
-        sync_timeout_ms: int,
-        pattern: re.Pattern[bytes] | None = None,
     ) -> None:
         """Opens what is there and changes nothing on disk. Raises StorageError when it can't be read."""
         self.name = name
@@ -59,12 +53,12 @@ class DiskQueue:
         self._files = files
         self._background = background
         self._clock = clock
-        self._size_min = message_bytes_min
-        self._size_max = message_bytes_max
-        self._sync_every = sync_every
-        self._sync_timeout_ns = sync_timeout_ms * NS_PER_MS
+        self._size_min = options.message_bytes_min
+        self._size_max = options.message_bytes_max
+        self._sync_every = options.sync_every
+        self._sync_timeout_ns = options.sync_timeout_ms * NS_PER_MS
 
-        self._recovery = Recovery(name, directory, files, message_bytes_min, message_bytes_max, pattern)
+        self._recovery = Recovery(name, directory, files, options)
         state = self._recovered()
         self._fence = Fence()
         self._own = QueueFiles(name, directory, files, self)
@@ -75,18 +69,16 @@ class DiskQueue:
             file=state.write_file,
             position=state.write_position,
             unsynced=state.unsynced,
-            max_bytes_per_file=max_bytes_per_file,
+            max_bytes_per_file=options.max_bytes_per_file,
             want_sync=self._want_sync,
         )
         self._reader = DiskQueueReader(
             self._own,
             self._writer,
             self._counts,
+            options,
             file=state.read_file,
             position=state.read_position,
-            message_bytes_min=message_bytes_min,
-            message_bytes_max=message_bytes_max,
-            pattern=pattern,
             want_sync=self._want_sync,
         )
         self._reader.passed += state.leftover

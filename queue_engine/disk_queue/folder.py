@@ -10,6 +10,7 @@ from queue_engine.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.disk_queue.backup import QueueCopy, UnsyncedFiles
 from queue_engine.disk_queue.closing import AT_ONCE, Closing, close_queues
 from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.disk_queue.run_line import MemoryLimits
 from queue_engine.disk_queue.unread import UnreadDiskQueue, reason_of
@@ -125,15 +126,17 @@ class DiskQueueFolder:
         return make(
             name,
             directory,
+            DiskQueueOptions(
+                max_bytes_per_file=options.max_bytes_per_file,
+                message_bytes_min=STORED_HEADER_BYTES,
+                message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
+                sync_every=options.sync_every,
+                sync_timeout_ms=options.sync_timeout_ms,
+                pattern=STORED_MESSAGE_START,
+            ),
             files=files,
             background=background,
             clock=self.clock,
-            max_bytes_per_file=options.max_bytes_per_file,
-            message_bytes_min=STORED_HEADER_BYTES,
-            message_bytes_max=STORED_HEADER_BYTES + self._largest_msg_size,
-            sync_every=options.sync_every,
-            sync_timeout_ms=options.sync_timeout_ms,
-            pattern=STORED_MESSAGE_START,
         )
 
     def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:

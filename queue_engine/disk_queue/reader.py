@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from collections.abc import Callable
 
 from queue_engine.disk_queue.counts import FileCounts
@@ -15,6 +14,7 @@ from queue_engine.disk_queue.format import (
     length_at,
     walk,
 )
+from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.recovery import read_fully
 from queue_engine.disk_queue.writer import DiskQueueWriter
 
@@ -36,20 +36,18 @@ class DiskQueueReader:
         own: QueueFiles,
         writer: DiskQueueWriter,
         counts: FileCounts,
+        options: DiskQueueOptions,
         *,
         file: int,
         position: int,
-        message_bytes_min: int,
-        message_bytes_max: int,
-        pattern: re.Pattern[bytes] | None,
         want_sync: Callable[[], None],
     ) -> None:
         self._own = own
         self._writer = writer
         self._counts = counts
-        self._size_min = message_bytes_min
-        self._size_max = message_bytes_max
-        self._pattern = pattern
+        self._size_min = options.message_bytes_min
+        self._size_max = options.message_bytes_max
+        self._pattern = options.pattern
         self._want_sync = want_sync
         self.file = file
         self.position = position

@@ -8,7 +8,6 @@ Nothing on disk is changed here.
 
 import logging
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from queue_engine.disk_queue.format import (
     names_of_queue,
     walk,
 )
+from queue_engine.disk_queue.options import DiskQueueOptions
 
 logger = logging.getLogger(__name__)
 
@@ -78,21 +78,13 @@ class _Counted:
 class Recovery:
     """Reads one queue's files. Raises OSError when the system refuses; that is no damage."""
 
-    def __init__(
-        self,
-        name: str,
-        directory: str,
-        files: Files,
-        message_bytes_min: int,
-        message_bytes_max: int,
-        pattern: re.Pattern[bytes] | None,
-    ) -> None:
+    def __init__(self, name: str, directory: str, files: Files, options: DiskQueueOptions) -> None:
         self._name = name
         self._directory = directory
         self._files = files
-        self._size_min = message_bytes_min
-        self._size_max = message_bytes_max
-        self._pattern = pattern
+        self._size_min = options.message_bytes_min
+        self._size_max = options.message_bytes_max
+        self._pattern = options.pattern
         self._sizes: dict[int, int] = {}
 
     def run(self) -> Recovered:

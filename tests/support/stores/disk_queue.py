@@ -8,6 +8,7 @@ from typing import Any
 from queue_engine.disk.background import Background, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.options import DiskQueueOptions
 from tests.support.clock import ManualClock
 
 
@@ -50,7 +51,12 @@ class QueueFolder:
         }
         chosen |= self.options | options
         return DiskQueue(
-            self.name, str(self.path), files=self.files, background=self.background, clock=self.clock, **chosen
+            self.name,
+            str(self.path),
+            DiskQueueOptions(**chosen),
+            files=self.files,
+            background=self.background,
+            clock=self.clock,
         )
 
     def sync_when_due(self, queue: DiskQueue) -> bool:
