@@ -60,12 +60,13 @@ async def test_a_cancelled_publish_keeps_its_place_among_the_answers(producer: P
 async def test_a_deferred_message_waits_for_its_time(
     engine: RunningEngine, producer: Producer, consume: Consume
 ) -> None:
-    consumer = await consume(ready_count=2)
-    began_at = time.monotonic()
-    await producer.publish_deferred("t", b"later", defer_ms=300)
+    consumer = await consume(ready_count=3)
+    await producer.publish_deferred("t", b"much later", defer_ms=600_000)
     await producer.publish("t", b"now")
     assert (await consumer.receive()).body == b"now"
     assert engine.channel_stats("t", "c")["deferred_count"] == 1
+    began_at = time.monotonic()
+    await producer.publish_deferred("t", b"later", defer_ms=300)
     assert (await consumer.receive()).body == b"later"
     assert time.monotonic() - began_at >= 0.3
 
@@ -86,13 +87,14 @@ async def test_a_requeued_message_comes_again_after_its_delay(
 
 
 async def test_touch_gains_time_that_an_untouched_message_does_not_have(producer: Producer, consume: Consume) -> None:
-    consumer = await consume(identity=Identity(msg_timeout_ms=1_000), ready_count=2)
+    consumer = await consume(identity=Identity(msg_timeout_ms=2_500), ready_count=2)
     await producer.publish_many("t", [b"touched", b"untouched"])
     held = {message.body: message for message in [await consumer.receive(), await consumer.receive()]}
-    await asyncio.sleep(0.5)  # half of the server's shortest timeout, which no clock of ours can move
-    consumer.touch(held[b"touched"])
-    again = [await consumer.receive(), await consumer.receive()]
-    assert [(message.body, message.attempts) for message in again] == [(b"untouched", 2), (b"touched", 2)]
+    again = asyncio.create_task(consumer.receive())
+    while not (await asyncio.wait({again}, timeout=0.2))[0]:
+        consumer.touch(held[b"touched"])
+    messages = [await again, await consumer.receive()]
+    assert [(message.body, message.attempts) for message in messages] == [(b"untouched", 2), (b"touched", 2)]
 
 
 async def test_the_ready_count_bounds_what_is_out(engine: RunningEngine, producer: Producer, consume: Consume) -> None:

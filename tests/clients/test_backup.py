@@ -146,10 +146,12 @@ def test_without_a_server_the_directory_is_copied(server: ServerProcess, tmp_pat
 def test_an_interrupted_backup_says_that_it_is_incomplete(server: ServerProcess, tmp_path: Path) -> None:
     server.http("POST", "/pub?topic=orders", b"x")
     target = tmp_path / "copy"
+    os.kill(server.pid, signal.SIGSTOP)  # a server that answers nothing: the backup can't end before it is killed
     process = backup_command(server.data_path, target)
-    wait_for("its beginning", lambda: (target / "BACKUP-INCOMPLETE").exists(), timeout_s=60, every_s=0.001)
+    wait_for("its beginning", lambda: (target / "BACKUP-INCOMPLETE").exists(), timeout_s=60)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    os.kill(server.pid, signal.SIGCONT)
     assert not (target / "backup.json").exists()
     with pytest.raises(RuntimeError, match="is a backup that was not finished"):
         ServerProcess(target).start()

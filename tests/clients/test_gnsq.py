@@ -46,7 +46,7 @@ def test_requeue_and_timeout_come_again_with_one_attempt_more(tmp_path: Path, li
     """gnsq cannot ask for a message timeout: the server's own is short here. It goes with RDY 1 until a first FIN."""
     some = lines[:3]
     with (
-        ServerProcess(tmp_path / "data", options=["--msg-timeout=1s"]) as server,
+        ServerProcess(tmp_path / "data", options=["--msg-timeout=2s"]) as server,
         GnsqConsumer(server.tcp_port, "twice", "requeued", "--requeue-ms", 500) as requeued,
         GnsqConsumer(server.tcp_port, "twice", "timed_out", "--time-out") as timed_out,
     ):
@@ -54,7 +54,7 @@ def test_requeue_and_timeout_come_again_with_one_attempt_more(tmp_path: Path, li
         with GnsqPublisher(server.tcp_port, "twice", some) as publisher:
             publisher.wait()
         for consumer in (requeued, timed_out):
-            wait_for("both attempts", lambda consumer=consumer: len(consumer.lines) == 2 * len(some))
+            wait_for("both attempts", lambda consumer=consumer: len(consumer.lines) == 2 * len(some), timeout_s=30)
             for attempts in (1, 2):
                 bodies = [body for attempt, _, body in consumer.deliveries if attempt == attempts]
                 assert Counter(bodies) == Counter(some)

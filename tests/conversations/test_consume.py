@@ -109,7 +109,7 @@ def test_req_with_a_delay_defers(engine: RunningEngine) -> None:
     client = engine.client()
     client.subscribe("t", "c", rdy=1)
     engine.client().publish("t", b"later")
-    client.send(b"REQ " + client.read_message().id + b" 1500\n")
+    client.send(b"REQ " + client.read_message().id + b" 2500\n")
     wait_for("the deferral", lambda: engine.channel_stats("t", "c")["deferred_count"] == 1)
     client.expect_silence(0.15)
     assert client.read_message().attempts == 2
@@ -127,7 +127,7 @@ def test_req_beyond_the_longest_delay_is_clamped_to_it(start_engine: StartEngine
 def test_timeout_brings_it_back_and_a_late_fin_is_told_so(engine: RunningEngine) -> None:
     """It times out with one consumer and comes to another with time enough, whatever the machine does meanwhile."""
     late, other = engine.client(), engine.client()
-    late.identify(msg_timeout=1_000)
+    late.identify(msg_timeout=2_500)
     late.subscribe("t", "c", rdy=1)
     engine.client().publish("t", b"slow")
     first = late.read_message()
@@ -158,13 +158,13 @@ def test_the_clients_own_msg_timeout_counts(engine: RunningEngine) -> None:
 
 
 def test_touch_prolongs(start_engine: StartEngine) -> None:
-    engine = start_engine(msg_timeout_ms=2_000, queue_scan_interval_ms=20)
+    engine = start_engine(msg_timeout_ms=3_000, queue_scan_interval_ms=20)
     client = engine.client()
     client.subscribe("t", "c", rdy=1)
     engine.client().publish("t", b"long work")
     message = client.read_message()
     for _ in range(4):
-        client.expect_silence(0.7)
+        client.expect_silence(0.9)
         client.send(b"TOUCH " + message.id + b"\n")
     client.finish(message)
     wait_for("the end", lambda: engine.channel_stats("t", "c")["in_flight_count"] == 0)
@@ -173,14 +173,14 @@ def test_touch_prolongs(start_engine: StartEngine) -> None:
 
 def test_touch_does_not_prolong_beyond_the_longest_timeout(start_engine: StartEngine) -> None:
     """Touched far more often than its timeout asks for, it comes again all the same."""
-    engine = start_engine(msg_timeout_ms=500, max_msg_timeout_ms=1_000, queue_scan_interval_ms=20)
+    engine = start_engine(msg_timeout_ms=2_000, max_msg_timeout_ms=3_000, queue_scan_interval_ms=20)
     client = engine.client()
     client.subscribe("t", "c", rdy=1)
+    started = time.monotonic()
     engine.client().publish("t", b"too long")
     message = client.read_message()
-    started = time.monotonic()
     while True:
-        assert time.monotonic() - started < 5, "still prolonged"
+        assert time.monotonic() - started < 15, "still prolonged"
         client.send(b"TOUCH " + message.id + b"\n")
         try:
             kind, _ = client.read_frame(timeout_s=0.1)
@@ -188,7 +188,7 @@ def test_touch_does_not_prolong_beyond_the_longest_timeout(start_engine: StartEn
             continue
         if kind == FRAME_MESSAGE:
             break
-    assert time.monotonic() - started > 0.9
+    assert time.monotonic() - started > 2.9
     assert engine.channel_stats("t", "c")["timeout_count"] == 1
 
 

@@ -90,7 +90,7 @@ def test_bodies_are_carried_byte_for_byte(engine: RunningEngine) -> None:
 def test_dpub_waits_as_deferred_then_arrives(engine: RunningEngine) -> None:
     client = engine.client()
     client.subscribe("later", "c", rdy=1)
-    client.send(b"DPUB later 300\n" + sized(b"body"))
+    client.send(b"DPUB later 2500\n" + sized(b"body"))
     client.expect_ok()
     found = engine.channel_stats("later", "c")
     assert (found["deferred_count"], found["depth"], found["message_count"]) == (1, 0, 1)

@@ -1,6 +1,5 @@
 """Heartbeats, silence, and output buffering: when things are sent, and when a connection is given up."""
 
-import statistics
 import time
 from collections.abc import Callable
 
@@ -24,8 +23,8 @@ def test_heartbeats_come_and_nop_keeps_the_connection(engine: RunningEngine) -> 
 
 def test_who_does_not_answer_heartbeats_is_closed_after_two(engine: RunningEngine) -> None:
     client = engine.client()
-    client.identify(heartbeat_interval=1_000)
     started = time.monotonic()
+    client.identify(heartbeat_interval=1_000)
     assert client.read_response(timeout_s=5) == HEARTBEAT
     client.read_until_closed(timeout_s=5)
     assert 1.8 < time.monotonic() - started < 6
@@ -43,8 +42,8 @@ def test_heartbeats_can_be_off_for_publishers_but_not_for_consumers(engine: Runn
 
 def test_a_client_without_identify_is_closed_after_its_silence(start_engine: StartEngine) -> None:
     client = start_engine(client_timeout_ms=1_000).client()
-    client.send(b"NOP\n")
     started = time.monotonic()
+    client.send(b"NOP\n")
     client.read_until_closed(timeout_s=4)
     assert 0.8 < time.monotonic() - started < 6
 
@@ -103,4 +102,5 @@ def test_output_is_not_held_by_default_nor_without_a_buffer(engine: RunningEngin
         message = client.read_message()
         waits_s.append(time.monotonic() - started)
         client.finish(message)
-    assert statistics.median(waits_s) < 0.1
+    # Held, each would wait for its timeout; on a busy machine some wait for the machine.
+    assert sorted(waits_s)[4] < 0.1

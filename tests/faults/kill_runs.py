@@ -17,12 +17,14 @@ from pathlib import Path
 
 from tests.support.nsq_socket import Message, NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
 
 TOPIC = "orders"
 CHANNELS = ("billing", "archive")
 PRODUCERS = 8
 CONSUMERS_EACH = 2
 POLICIES = ("always", "interval", "os")
+ACKNOWLEDGED_MIN = 100  # of a round, before the kill
 # Segments of a megabyte: every round fills some.
 OPTIONS = ("--log-segment-bytes=1048576", "--max-body-size=65536", "--max-msg-size=65536", "--sync-interval=50ms")
 
@@ -153,6 +155,7 @@ def run(directory: Path, kills: int, seed: int, *, policy: str, tell: Callable[[
             load = Round(number, server.tcp_port, rng)
             threads = load.start()
             time.sleep(rng.uniform(0.1, 0.6))
+            wait_for("enough to be lost", lambda load=load: len(load.acknowledged) > ACKNOWLEDGED_MIN or load.errors)
             server.kill9()
             for thread in threads:
                 thread.join()

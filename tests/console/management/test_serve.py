@@ -211,9 +211,9 @@ def test_published_message_outlives_the_stop(tmp_path: Path) -> None:
 def test_second_signal_waits_for_the_end_of_the_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         read_until(process, "Console:")
-        # Two kinds, since two of one kind may be delivered as one.
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)
+        # Two kinds, since two of one kind may be delivered as one. Both are there when it goes on.
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+            process.send_signal(number)
         assert process.wait(STOP_TIMEOUT_S) == 0
         assert process.stderr is not None
         errors = process.stderr.read()
@@ -266,19 +266,20 @@ def test_a_stop_after_the_clock_was_set_is_a_clean_one(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+# An engine that breaks from SIGUSR1 on.
 BROKEN_ENGINE = """
-import sys
+import signal, sys
 from queue_engine.engine import Engine
 
-passes = []
+asked = []
 def break_on_purpose(self):
-    passes.append(1)
-    if len(passes) > 50:  # five seconds, at ten a second
+    if asked:
         raise ERROR("broken on purpose")
     return scan_pass(self)
 
 scan_pass = Engine.scan_pass
 Engine.scan_pass = break_on_purpose
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
 sys.argv[0] = "manage.py"
 import manage
 manage.main()
@@ -293,6 +294,7 @@ class ServerWithBrokenEngine(ServerProcess):
 def test_error_in_a_loop_of_the_engine_ends_nothing_and_is_told_once(tmp_path: Path) -> None:
     server = ServerWithBrokenEngine(tmp_path, options=["--no-pipeline"])
     with server:
+        os.kill(server.pid, signal.SIGUSR1)
         wait_for("the error", lambda: "broken on purpose" in server.log, timeout_s=60)
         server.http("POST", "/pub?topic=orders", b"goes on")
         assert server.http("GET", "/livez") == b"OK"
@@ -303,17 +305,22 @@ def test_error_in_a_loop_of_the_engine_ends_nothing_and_is_told_once(tmp_path: P
 def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) -> None:
     # What no loop survives.
     program = BROKEN_ENGINE.replace("ERROR", "SystemExit")
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", program, "serve", *PORTS, f"--data-path={tmp_path}"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=30,
     )
-    assert done.returncode == 1
-    assert "Console: listening" in done.stdout
-    assert "engine ended error=broken on purpose" in done.stderr
+    try:
+        read_until(process, "Console: listening")
+        process.send_signal(signal.SIGUSR1)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "engine ended error=broken on purpose" in errors
 
 
 def test_body_beyond_the_limit_is_refused_before_it_is_stored(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ DELAY_S = 1.0
 HANDLED_S_MAX = 0.2
 PUB_P99_S_MAX = 0.010
 # The machine may be busy with something else in one round; in none of so many it is not the machine.
-ROUNDS = 4
+ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,16 @@ class Round:
     handled_s: float  # after the moment they were due
     pub_p99_s: float  # of single PUBs around that moment
     pub_count: int
+    idle_p99_s: float  # of single PUBs before: what the machine takes while nothing is due
 
     @property
     def is_in_time(self) -> bool:
-        return self.handled_s < HANDLED_S_MAX and self.pub_p99_s < PUB_P99_S_MAX
+        return self.handled_s < HANDLED_S_MAX + self.idle_p99_s and self.pub_p99_s < PUB_P99_S_MAX + self.idle_p99_s
 
     def __str__(self) -> str:
-        publishing = f"p99 of {self.pub_count} PUBs {self.pub_p99_s * 1_000:.2f} ms"
+        publishing = (
+            f"p99 of {self.pub_count} PUBs {self.pub_p99_s * 1_000:.2f} ms, before {self.idle_p99_s * 1_000:.2f}"
+        )
         return f"handled after {self.handled_s * 1_000:.0f} ms; {publishing}"
 
 
@@ -69,15 +73,19 @@ def _round(last: NsqSocket, publisher: NsqSocket, waiting: ThreadPoolExecutor) -
         publisher.expect_ok()
     due_at_s = time.monotonic() + DELAY_S
     came = waiting.submit(_message_and_time, last)
+    idle_s: list[float] = []
     took_s: list[float] = []
     while (began_s := time.monotonic()) < due_at_s + 0.3:
         publisher.send(b"PUB other\n" + sized(b"x" * 200))
         publisher.expect_ok()
-        if began_s > due_at_s - 0.05:
-            took_s.append(time.monotonic() - began_s)
+        (took_s if began_s > due_at_s - 0.05 else idle_s).append(time.monotonic() - began_s)
     message, came_at_s = came.result(30)
     last.finish(message)
-    return Round(came_at_s - due_at_s, sorted(took_s)[len(took_s) * 99 // 100], len(took_s))
+    return Round(came_at_s - due_at_s, _p99(took_s or [inf]), len(took_s), _p99(idle_s or [0.0]))
+
+
+def _p99(took_s: list[float]) -> float:
+    return sorted(took_s)[len(took_s) * 99 // 100]
 
 
 def _message_and_time(client: NsqSocket) -> tuple[Message, float]:
