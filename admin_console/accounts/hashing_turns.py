@@ -23,9 +23,13 @@ class TooBusyError(Exception):
 
 
 class HashingTurns:
-    """Turns for hashing, first come, first served in each of two queues. Any thread."""
+    """Turns for hashing, first come, first served in each of two queues. Any thread.
+
+    strangers_share: of the time, the most that hashes for strangers take. At 1, no pause follows them.
+    """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self.strangers_share = STRANGERS_SHARE
         self._monotonic_s = monotonic_s
         self._changed = threading.Condition()
         self._strangers_from_s = 0.0  # no stranger's hash begins before
@@ -46,7 +50,7 @@ class HashingTurns:
                 self._is_taken = False
                 now_s = self._monotonic_s()
                 if not is_known:
-                    pause_s = (now_s - began_s) * (1 - STRANGERS_SHARE) / STRANGERS_SHARE
+                    pause_s = (now_s - began_s) * (1 - self.strangers_share) / self.strangers_share
                     self._strangers_from_s = now_s + min(pause_s, PAUSE_S_MAX)
                 self._changed.notify_all()
 
