@@ -1,12 +1,12 @@
 """A segment that somebody removed while the server was down: the report of the next start says what it cost."""
 
-import time
 from pathlib import Path
 
 import orjson
 import pytest
 
 from tests.support.processes.engine_process import EngineProcess
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +22,7 @@ def test_its_messages_are_counted_by_topic_and_offsets(tmp_path: Path, is_clean:
         server.http("POST", "/channel/create?topic=orders&channel=billing")
         for number in range(100):
             server.http("POST", "/pub?topic=orders", b"%d " % number + b"x" * 1_500)
-        deadline = time.monotonic() + 60
-        while not has_checkpoint(server):
-            assert time.monotonic() < deadline, "no checkpoint"
-            time.sleep(0.2)
+        wait_for("a checkpoint of all messages", lambda: has_checkpoint(server), timeout_s=60, every_s=0.2)
         server.stop() if is_clean else server.kill9()
         segments = sorted((tmp_path / "log" / "segments").glob("*.log"))
         assert len(segments) > 2

@@ -5,9 +5,10 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -96,10 +97,10 @@ def data_path(migrated: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def verify(data_path: Path, settings: object) -> Iterator[Callable[[], str]]:
+def verify(data_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     """Runs `audit verify` in this process; returns what it says, faults too."""
-    settings.DATA_PATH = data_path  # type: ignore[attr-defined]
-    settings.DATABASES["default"]["NAME"], before = data_path / DATABASE, settings.DATABASES["default"]["NAME"]  # type: ignore[attr-defined]
+    settings.DATA_PATH = data_path
+    monkeypatch.setitem(settings.DATABASES["default"], "NAME", data_path / DATABASE)
 
     def run(*arguments: str) -> str:
         out = io.StringIO()
@@ -109,8 +110,7 @@ def verify(data_path: Path, settings: object) -> Iterator[Callable[[], str]]:
             return str(exc)
         return out.getvalue()
 
-    yield run
-    settings.DATABASES["default"]["NAME"] = before  # type: ignore[attr-defined]
+    return run
 
 
 def tampered(data_path: Path, *statements: str) -> None:

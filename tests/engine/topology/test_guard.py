@@ -4,6 +4,7 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -43,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def edited(directory: Path, edit: Callable[[dict[str, object]], None]) -> None:
+def edited(directory: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     """A topology.json that was written like this."""
     document = file_of(directory)
     edit(document)
@@ -85,7 +86,7 @@ def test_a_number_that_nobody_knows_stops_the_start(tmp_path: Path, is_clean: bo
         make_engine(tmp_path, ManualClock(), **SMALL).close()
     if not has_checkpoint:
         (tmp_path / "log" / "checkpoint").unlink()
-    edited(tmp_path, lambda document: document["topics"][0].update(number=77))  # type: ignore[index]
+    edited(tmp_path, lambda document: document["topics"][0].update(number=77))
     told = stop_of(tmp_path)
     assert f"number 1: {MESSAGES} messages, offsets 0 to {MESSAGES - 1}, " in told
     assert "number 3" not in told
@@ -93,15 +94,15 @@ def test_a_number_that_nobody_knows_stops_the_start(tmp_path: Path, is_clean: bo
 
 def test_a_topic_of_the_log_that_is_read_as_a_disk_queue_stops_the_start(tmp_path: Path) -> None:
     made(tmp_path)
-    edited(tmp_path, lambda document: document["topics"][0].update(storage="diskqueue"))  # type: ignore[index]
+    edited(tmp_path, lambda document: document["topics"][0].update(storage="diskqueue"))
     assert "number 1: " in stop_of(tmp_path)
 
 
 def test_an_option_lets_unknown_topics_go_and_new_numbers_lie_above_them(tmp_path: Path) -> None:
     made(tmp_path)
-    edited(tmp_path, lambda document: document.update(topics=document["topics"][1:], next_number=3))  # type: ignore[index]
-    edited(tmp_path, lambda document: document["topics"][0].update(number=2))  # type: ignore[index]
-    edited(tmp_path, lambda document: document["topics"][0]["channels"][0].update(number=1))  # type: ignore[index]
+    edited(tmp_path, lambda document: document.update(topics=document["topics"][1:], next_number=3))
+    edited(tmp_path, lambda document: document["topics"][0].update(number=2))
+    edited(tmp_path, lambda document: document["topics"][0]["channels"][0].update(number=1))
     engine = make_engine(tmp_path, ManualClock(), **SMALL, drop_unknown_topics=True)
     engine.acts.create_topic("new")
     assert engine.catalog.topic("new").number > 3
@@ -244,7 +245,7 @@ def repair(directory: Path) -> TopologyRepair:
 def test_check_says_what_a_start_would(tmp_path: Path) -> None:
     made(tmp_path)
     assert repair(tmp_path).check().complaints == ()
-    edited(tmp_path, lambda document: document.update(topics=document["topics"][1:]))  # type: ignore[index]
+    edited(tmp_path, lambda document: document.update(topics=document["topics"][1:]))
     (complaint,) = repair(tmp_path).check().complaints
     assert f"number 1: {MESSAGES} messages" in complaint
     state = repair(tmp_path).check().state

@@ -1,7 +1,5 @@
 """How much of unfinished bodies there may be: who reads, who waits, and that everybody's turn comes."""
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,6 +12,7 @@ from tests.service.http.server import Server, http_server
 from tests.service.tcp.session_bench import Bench
 from tests.support.memory_session import MemorySession
 from tests.support.nsq_socket import mpub_body, sized
+from tests.support.waiting import wait_for_async
 
 STALL_MS = 10_000
 
@@ -269,13 +268,13 @@ async def test_http_bodies_beyond_the_budget_wait_for_their_turn(tmp_path: Path)
         head = b"POST /mpub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n"
         first, second, third = [await server.connect() for _ in range(3)]
         await first.send(head + b"\r\n" + b"one\n")
-        await until(lambda: server.api._bodies.used == 200_000)
+        await wait_for_async("the first body", lambda: server.api._bodies.used == 200_000)
         await second.send(head + b"Expect: 100-continue\r\n\r\n")
-        await until(lambda: server.api._bodies.waiting_count == 1)
+        await wait_for_async("one body to wait", lambda: server.api._bodies.waiting_count == 1)
         # Whatever is there as a whole is taken meanwhile.
         assert (await server.request("POST", "/pub?topic=t", b"small")).status == 200
         await third.send(head + b"\r\n" + b"x" * 200_000)
-        await until(lambda: server.api._bodies.waiting_count == 2)
+        await wait_for_async("two bodies to wait", lambda: server.api._bodies.waiting_count == 2)
         await first.send(b"\n" * 199_996)
         assert (await first.read_answer()).status == 200
         assert (await second.read_answer()).status == 100
@@ -291,9 +290,9 @@ async def test_an_http_client_that_goes_or_stalls_makes_room(tmp_path: Path) -> 
         clients = [await server.connect() for _ in range(3)]
         for number, client in enumerate(clients):
             await client.send(head + b"x" * 10)
-            await until(partial(_begun, server, 1 + number))
+            await wait_for_async("the body to begin", partial(_begun, server, 1 + number))
         clients[0].close()
-        await until(lambda: server.api._bodies.waiting_count == 1)
+        await wait_for_async("one body to wait", lambda: server.api._bodies.waiting_count == 1)
         for reader in server.api._bodies._granted:
             reader.heard_ns = 0
         server.api._bodies.check(1 << 62)
@@ -308,7 +307,7 @@ async def test_while_it_is_crowded_probes_are_answered_and_new_bodies_refused(tm
         head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
         for _ in range(2):
             await (await server.connect()).send(head + b"x" * 10)
-        await until(lambda: server.api._bodies.is_crowded)
+        await wait_for_async("the budget to be crowded", lambda: server.api._bodies.is_crowded)
         assert (await server.request("GET", "/ping")).status == 200
         assert (await server.request("POST", "/pub?topic=t", b"small")).status == 200
         late = await server.connect()
@@ -319,9 +318,3 @@ async def test_while_it_is_crowded_probes_are_answered_and_new_bodies_refused(tm
 
 def _begun(server: Server, count: int) -> bool:
     return server.api._bodies.waiting_count + (server.api._bodies.used > 0) == count
-
-
-async def until(look: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not look():
-            await asyncio.sleep(0.005)

@@ -15,6 +15,7 @@ import uvloop
 from queue_engine.service.http.connection import HEAD_BYTES_MAX, ConnectionLimits
 from tests.service.http.server import LIMITS, Server, http_server, request_bytes
 from tests.support.stores.delayed_store import DelayedStore
+from tests.support.waiting import wait_for_async
 
 SHORT = ConnectionLimits(idle_timeout_ms=150, read_timeout_ms=150, write_timeout_ms=150)
 
@@ -32,9 +33,9 @@ def on_both_loops(scenario: Callable[[Path], Awaitable[None]]) -> Callable[..., 
 
 async def until(server: Server, *, connections: int) -> None:
     """Wait until so many connections are open."""
-    async with asyncio.timeout(5):
-        while server.api.connection_count != connections:
-            await asyncio.sleep(0.005)
+    await wait_for_async(
+        f"{connections} connections", lambda: server.api.connection_count == connections, timeout_s=5, every_s=0.005
+    )
 
 
 @on_both_loops
