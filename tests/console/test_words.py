@@ -13,6 +13,7 @@ import pytest
 from admin_console.permissions.table import ACTS
 
 ROOT = Path(__file__).parents[2]
+DOORS = ("", "accounts", "audit", "pacing", "views")
 SPOKEN = ("screens", "views", "diagnosis", "gateway", "history", "audit")
 # Word that is not said → what is said, with what it may stand beside.
 UNSAID = {
@@ -62,10 +63,10 @@ def of_script(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def of_readme(path: Path) -> Iterator[tuple[int, str]]:
-    """The part about users and acts. A client may be anybody's there, of TCP or HTTP."""
+    """The prose about users and acts, behind the tables of modules. A client may be anybody's there, of TCP or HTTP."""
     text = path.read_text()
-    part = text.partition("## Users and roles")[2].partition("## The pipeline")[0]
-    yield text[: text.index(part)].count("\n") + 1, re.sub(r"`[^`]*`|\bclients?\b", " ", part)
+    prose = re.sub(r"^\| `\w+\.py` \|.*$|`[^`]*`|\bclients?\b", " ", text, flags=re.MULTILINE)
+    yield from enumerate(prose.splitlines(), 1)
 
 
 def spoken() -> list[tuple[str, str]]:
@@ -74,7 +75,7 @@ def spoken() -> list[tuple[str, str]]:
     found = [(path, of_code(path)) for name in SPOKEN for path in sorted((console / name).rglob("*.py"))]
     found += [(path, of_template(path)) for path in sorted((ROOT / "templates").rglob("*.html"))]
     found += [(path, of_script(path)) for path in sorted((ROOT / "static").glob("*.js"))]
-    found.append((console / "README.md", of_readme(console / "README.md")))
+    found += [(path, of_readme(path)) for path in (console / name / "README.md" for name in DOORS)]
     # Whose role does not cover an act reads its verb, and the audit list has all of it.
     found.append((console / "permissions/table.py", ((0, act.replace("_", " ")) for act in ACTS)))
     return [(f"{path.relative_to(ROOT)}:{number}", text) for path, texts in found for number, text in texts]
