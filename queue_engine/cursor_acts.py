@@ -6,9 +6,9 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_acts import END, START, Target
-from queue_engine.log_store.log_reader import LogReader
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
+from queue_engine.reading.log_reader import LogReader
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
@@ -151,8 +151,8 @@ def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:
         oldest_offset=store.oldest_offset,
         depth=_depth(store, cursor),
         lag_bytes=lag_bytes,
-        retention_bytes=store.cursor_retention.limit_bytes,
+        retention_bytes=store.cursors.limit_bytes,
         created_ms=cursor.created_ms,
-        is_warned=store.cursor_retention.is_warned(lag_bytes),
+        is_warned=store.cursors.is_warned(lag_bytes),
         gaps=tuple(CursorGapStats(one.first_offset, one.next_offset, one.reason, one.at_ms) for one in cursor.gaps),
     )

@@ -13,12 +13,12 @@ from queue_engine.delivery.topic import Topic
 from queue_engine.fencing import fencing
 from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_leases import Lease, leased_segments
-from queue_engine.log_store.log_reader import Frames, LogReader, MessagePage
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.log_store.record_reader import Records
 from queue_engine.readers.holds import Hold
+from queue_engine.reading.log_leases import Lease, leased_segments
+from queue_engine.reading.log_reader import Frames, LogReader, MessagePage
+from queue_engine.reading.record_reader import RecordReader, Records
 from queue_engine.samples.sampler import Sampler
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import InvalidStorageError, LimitError, TopicChangedError, TopicNotFoundError
@@ -160,7 +160,7 @@ class LogActs:
         """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
         be on the disk. Raises as `read_messages`."""
         store = self._readable(topic)
-        return store.record_reader().read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+        return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
     def place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> LogPlace:
         """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with

@@ -14,7 +14,9 @@ from queue_engine.disk_queue.closing import Closing
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.store import KIND as DISK_QUEUE_KIND
 from queue_engine.disk_queue.store import DiskQueueStore
-from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
@@ -90,28 +92,28 @@ class Stores:
     def _open_log(self, entries: Sequence[TopicEntry]) -> None:
         options = self._options
         began_ns = self._clock.monotonic_ns()
-        log = LogStore(
-            self._directory,
-            files=self._files,
-            clock=self._clock,
+        settings = LogSettings(
             policy=SyncPolicy(options.sync),
             sync_interval_ms=options.sync_interval_ms,
             sync_interval_bytes=options.sync_interval_bytes,
             segment_bytes=options.log_segment_bytes,
             memory_count_max=options.mem_queue_size,
-            sync_background=self._backgrounds.sync,
-            worker=self._backgrounds.disk,
-            progress_background=self._backgrounds.progress,
-            on_work=self._on_work,
-            on_reserve=self._on_reserve,
             retention_ms=options.log_retention_ms,
             retention_bytes=options.log_retention_bytes,
             pipeline_retention_bytes=options.pipeline_retention_bytes,
             cache_bytes=options.log_cache_bytes,
+        )
+        log = LogStore(
+            self._directory,
+            settings,
+            files=self._files,
+            clock=self._clock,
+            backgrounds=self._backgrounds,
+            on_work=self._on_work,
             deferred_budget=self.budgets.deferred,
             sync_place=self._sync_place,
         )
-        opened = log.open([_opening(entry) for entry in entries])
+        opened = log.open([_opening(entry) for entry in entries], on_reserve=self._on_reserve)
         self.log, self._opened = log, opened
         self.report = _report(opened, self._clock.time_ns(), self._clock.monotonic_ns() - began_ns)
         for sentence in self.report.sentences():

@@ -3,16 +3,15 @@ tells how far they go."""
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
-from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint, read_checkpoint
+from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint
 from queue_engine.commit_log.commit_log import CommitLog
-from queue_engine.consume_queue.queue_files import QueueFiles
-from queue_engine.disk.background import Background
-from queue_engine.disk.files import Files
-from queue_engine.log_store.batch_keys import BatchKeys
+from queue_engine.log_store.log_files import LogFiles
+from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.clock import NS_PER_MS
 
 logger = logging.getLogger(__name__)
 
@@ -28,43 +27,27 @@ class Checkpointer:
 
     def __init__(
         self,
-        directory: str,
-        *,
-        files: Files,
-        queue_files: QueueFiles,
-        worker: Background,
-        interval_ns: int,
-        batch_keys: BatchKeys,
-        log: Callable[[], CommitLog],
-        topics: Callable[[], dict[int, LogTopicStore]],
+        log_files: LogFiles,
+        settings: LogSettings,
+        log: CommitLog,
+        topics: Mapping[int, LogTopicStore],
+        numbers: frozenset[int],
     ) -> None:
+        """topics: all of the log, by number. numbers: of the topics that the checkpoint on the disk names."""
         self.is_stopped = False
-        self.numbers: frozenset[int] = frozenset()  # of the topics that the one on the disk may name
-        self._directory = directory
-        self._path = os.path.join(directory, CHECKPOINT_NAME)
-        self._files = files
-        self._queue_files = queue_files
-        self._worker = worker
-        self._interval_ns = interval_ns
-        self._batch_keys = batch_keys
+        self.numbers = numbers  # of the topics that the one on the disk may name
+        self._path = os.path.join(log_files.directory, CHECKPOINT_NAME)
+        self._files = log_files.files
+        self._queue_files = log_files.queue_files
+        self._worker = log_files.worker
+        self._batch_keys = log_files.batch_keys
+        self._interval_ns = settings.checkpoint_interval_ms * NS_PER_MS
         self._log = log
         self._topics = topics
         self._at_ns = 0
         self._position = -1  # of the one on the disk
         self._is_writing = False
         self._are_queues_known = True  # no sync of theirs has failed
-
-    def read(self) -> Checkpoint | None:
-        """What the last process left; None when there is none that holds. Raises OSError and NewerFormatError."""
-        found = read_checkpoint(self._files, self._directory)
-        if found is not None:
-            self.numbers = frozenset(found.queues)
-        return found
-
-    def remove(self) -> None:
-        """It is gone when this returns, also after a power cut. Raises OSError."""
-        self._files.unlink(self._path)
-        self._files.sync_directory(self._directory)
 
     def soon(self) -> None:
         """What the last one tells is not so any more."""
@@ -80,7 +63,7 @@ class Checkpointer:
     def close(self) -> None:
         """Write the last one, in this thread; the consume queues are written and synced. Without it the next start
         takes longer, and that is all."""
-        if self._log().error is not None or not self._are_queues_known:
+        if self._log.error is not None or not self._are_queues_known:
             return
         self._batch_keys.finish_write()
         checkpoint = self._compose()
@@ -98,7 +81,7 @@ class Checkpointer:
 
     def _compose(self) -> Checkpoint:
         """As of now; true once the consume queues' files are synced."""
-        log, topics = self._log(), self._topics()
+        log, topics = self._log, self._topics
         position = log.synced_end
         for topic in topics.values():
             for unknown in (topic.queue.first_unwritten_position, topic.first_unnoted_position):
@@ -110,7 +93,7 @@ class Checkpointer:
     def _start(self) -> None:
         """Have the worker sync the consume queues and write how far they go."""
         flushed = 0
-        for topic in self._topics().values():
+        for topic in self._topics.values():
             if topic.queue.first_unwritten_position is not None and flushed < FLUSHES_MAX:
                 topic.queue.flush()
                 flushed += 1
@@ -150,7 +133,7 @@ class Checkpointer:
         self._worker.submit(job, done)
 
     def _tell_queues(self, checkpoint: Checkpoint) -> None:
-        topics = self._topics()
+        topics = self._topics
         for number, state in checkpoint.queues.items():
             topic = topics.get(number)
             if topic is None:

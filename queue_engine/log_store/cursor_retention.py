@@ -5,18 +5,15 @@ units of consume queues alone, which may be wrong; while the log can't tell, not
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from queue_engine.commit_log.log_size import LogSize
+from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import LOST, RETENTION, Cursor, Cursors
 from queue_engine.vocabulary.errors import StorageError
 
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
-
 logger = logging.getLogger(__name__)
 
-WARN_PERCENT = 80
 # A warning is said again once the cursor was back below this.
 CALM_PERCENT = 50
 # Where a place can't be told, looking for it may read much of the log: so many calls of `tick` pass between two looks.
@@ -24,49 +21,33 @@ UNTOLD_TICKS = 60
 
 
 class CursorRetention:
-    """Looks after all cursors of one log. Belongs to the engine's thread.
+    """Looks after all cursors of one log. Belongs to the engine's thread. topics: by number."""
 
-    limit_bytes: what one cursor may keep, 0 for no limit. topics: by number. bytes_from: what the log holds from a
-    position on.
-    """
-
-    def __init__(
-        self,
-        cursors: Cursors,
-        *,
-        limit_bytes: int,
-        topics: Callable[[], Mapping[int, "LogTopicStore"]],
-        bytes_from: Callable[[int], int],
-    ) -> None:
-        self.limit_bytes = limit_bytes
+    def __init__(self, cursors: Cursors, topics: Mapping[int, LogTopicStore], size: LogSize) -> None:
         self._cursors = cursors
         self._topics = topics
-        self._bytes_from = bytes_from
+        self._bytes_from = size.bytes_from
         self._warned: set[tuple[int, str]] = set()
         self._untold: dict[tuple[int, str], int] = {}  # ticks until the next look
-
-    def is_warned(self, lag_bytes: int) -> bool:
-        """Whether a cursor that keeps so much is near the limit, or beyond it."""
-        return self.limit_bytes > 0 and lag_bytes * 100 > self.limit_bytes * WARN_PERCENT
 
     def note_lost(self) -> None:
         """At a start: what cursors need and the log does not have any more becomes a gap."""
         for cursor in self._cursors.all():
-            topic = self._topics().get(cursor.topic_number)
+            topic = self._topics.get(cursor.topic_number)
             if topic is not None and cursor.offset < topic.oldest_offset:
                 self._give_up(cursor, topic.oldest_offset, LOST)
 
     def tick(self) -> None:
         """Warn and give up where it is due."""
-        if not self.limit_bytes:
+        if not self._cursors.limit_bytes:
             return
         for cursor in self._cursors.all():
-            topic = self._topics().get(cursor.topic_number)
+            topic = self._topics.get(cursor.topic_number)
             if topic is None:
                 continue
             lag_bytes = topic.cursor_lag_bytes(cursor)
             self._warn(cursor, lag_bytes)
-            if lag_bytes <= self.limit_bytes or self._is_put_off(cursor):
+            if lag_bytes <= self._cursors.limit_bytes or self._is_put_off(cursor):
                 continue
             try:
                 next_offset = self._fitting_offset(cursor, topic)
@@ -78,7 +59,7 @@ class CursorRetention:
 
     def _warn(self, cursor: Cursor, lag_bytes: int) -> None:
         key = (cursor.topic_number, cursor.name)
-        if self.is_warned(lag_bytes):
+        if self._cursors.is_warned(lag_bytes):
             if key not in self._warned:
                 self._warned.add(key)
                 logger.warning(
@@ -87,12 +68,12 @@ class CursorRetention:
                     cursor.topic,
                     cursor.name,
                     lag_bytes,
-                    self.limit_bytes,
+                    self._cursors.limit_bytes,
                 )
-        elif lag_bytes * 100 < self.limit_bytes * CALM_PERCENT:
+        elif lag_bytes * 100 < self._cursors.limit_bytes * CALM_PERCENT:
             self._warned.discard(key)
 
-    def _fitting_offset(self, cursor: Cursor, topic: "LogTopicStore") -> int | None:
+    def _fitting_offset(self, cursor: Cursor, topic: LogTopicStore) -> int | None:
         """The first offset whose record, and all of the log behind it, is within the limit; None when the cursor is,
         or when it can't be told. Every place on the way is confirmed by the log. Raises StorageError."""
         first = topic.next_present(cursor.offset)
@@ -100,7 +81,7 @@ class CursorRetention:
         if record is None:
             self._tell_unknown(cursor, f"the record of offset {first} is not found")
             return None
-        if self._bytes_from(record[0]) <= self.limit_bytes:
+        if self._bytes_from(record[0]) <= self._cursors.limit_bytes:
             return None  # a unit was wrong
         low, high = record[1].end_offset, topic.end_offset
         while low < high:
@@ -114,7 +95,7 @@ class CursorRetention:
                 self._tell_unknown(cursor, f"the record of offset {present} is not found")
                 return None
             position, header = record
-            if self._bytes_from(position) <= self.limit_bytes:
+            if self._bytes_from(position) <= self._cursors.limit_bytes:
                 high = min(middle, header.first_offset)
             else:
                 low = header.end_offset

@@ -7,17 +7,13 @@ they are. First the consume queues forget it, then `holes.json` tells of it, dur
 
 import logging
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from queue_engine.commit_log.holes import Holes, Ranges
+from queue_engine.commit_log.holes import Ranges
 from queue_engine.commit_log.segment import SegmentInfo
-from queue_engine.disk.background import Background
-from queue_engine.disk.files import Files
-from queue_engine.vocabulary.clock import NS_PER_S, Clock
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.log_files import LogFiles
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.clock import NS_PER_S
 
 logger = logging.getLogger(__name__)
 
@@ -35,43 +31,34 @@ SEGMENTS_A_LOOK = 4
 class HolePuncher:
     """Looks for such segments now and then. Belongs to the engine's thread.
 
-    is_punching: the worker is at it; no segment may be removed. topics: all topics of the log. candidates: complete
-    segments, oldest first, that no retention asks to keep and no reader has a lease on.
+    is_punching: the worker is at it; no segment may be removed. topics: all topics of the log, by number.
     """
 
-    def __init__(
-        self,
-        holes: Holes,
-        *,
-        files: Files,
-        clock: Clock,
-        worker: Background,
-        topics: Callable[[], list["LogTopicStore"]],
-        candidates: Callable[[], list[SegmentInfo]],
-    ) -> None:
-        self._holes = holes
-        self._files = files
-        self._clock = clock
-        self._worker = worker
+    def __init__(self, log_files: LogFiles, topics: Mapping[int, LogTopicStore]) -> None:
+        self._holes = log_files.holes
+        self._files = log_files.files
+        self._clock = log_files.clock
+        self._worker = log_files.worker
         self._topics = topics
-        self._candidates = candidates
         self._look_at_ns = 0
         self._next_position = 0  # the look goes on from here
         self.is_punching = False
 
-    def tick(self, now_ns: int, *, is_full: bool) -> None:
-        """Look when it is time. now_ns: monotonic. Raises StorageError when a consume queue can't be read."""
-        if self.is_punching or now_ns < self._look_at_ns:
-            return
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it is time to `look`. now_ns: monotonic."""
+        return not self.is_punching and now_ns >= self._look_at_ns
+
+    def look(self, candidates: list[SegmentInfo], now_ns: int, *, is_full: bool) -> None:
+        """Punch the first segment that is worth it. candidates: complete segments, oldest first, that retention does
+        not keep and no reader leases. Raises StorageError when a consume queue can't be read."""
         self._look_at_ns = now_ns + (FULL_INTERVAL_NS if is_full else LOOK_INTERVAL_NS)
-        candidates = self._candidates()
         if not is_full:
             oldest_ns = self._clock.time_ns() - AGE_NS_MIN
             candidates = [one for one in candidates if one.last_time_ns < oldest_ns]
         following = [one for one in candidates if one.position >= self._next_position] or candidates
         if not following:
             return
-        topics = self._topics()
+        topics = list(self._topics.values())
         for segment in following[:SEGMENTS_A_LOOK]:
             self._next_position = segment.next_position
             holes = self._holes_of(segment, topics)
@@ -79,7 +66,7 @@ class HolePuncher:
                 self._punch(segment, holes, topics)
                 return
 
-    def _holes_of(self, segment: SegmentInfo, topics: list["LogTopicStore"]) -> Ranges | None:
+    def _holes_of(self, segment: SegmentInfo, topics: list[LogTopicStore]) -> Ranges | None:
         """What nobody needs of a segment; None when that is too little, or when it can't be told for sure."""
         records: Ranges = []
         count = 0
@@ -114,7 +101,7 @@ class HolePuncher:
         gain = self._size(segment, holes) - self._size(segment, self._holes.of_segment(segment.position))
         return holes if gain * GAIN_PART >= segment.segment_bytes else None
 
-    def _punch(self, segment: SegmentInfo, holes: Ranges, topics: list["LogTopicStore"]) -> None:
+    def _punch(self, segment: SegmentInfo, holes: Ranges, topics: list[LogTopicStore]) -> None:
         for topic in topics:
             topic.forget_before(segment.next_position)
         oldest = {topic.number: topic.oldest_offset for topic in topics if topic.oldest_offset}

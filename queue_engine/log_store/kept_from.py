@@ -1,11 +1,7 @@
 """How much of the log is there for somebody: asked for every second, looked up only when the answer may be another."""
 
-from typing import TYPE_CHECKING
-
+from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.vocabulary.errors import StorageError
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
 
 
 class KeptFrom:
@@ -16,7 +12,11 @@ class KeptFrom:
     def __init__(self) -> None:
         self._offset = self._position = -1
 
-    def position_from(self, topic: "LogTopicStore", offset: int) -> int:
+    def bytes_from(self, topic: LogTopic, offset: int) -> int:
+        """How much of the log is kept for whoever needs it from `offset` on; other topics' share included."""
+        return topic.size.bytes_from(self._position_from(topic, offset))
+
+    def _position_from(self, topic: LogTopic, offset: int) -> int:
         """The position of the first record with an offset from `offset` on; the log's end when there is none."""
         if offset >= topic.end_offset:
             return topic.visible_end
@@ -28,7 +28,7 @@ class KeptFrom:
             self._offset = offset
         return self._position
 
-    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+    def _looked_up(self, topic: LogTopic, offset: int) -> int:
         return topic.needed_position_from(offset, topic.visible_end)
 
 
@@ -37,7 +37,7 @@ class ConfirmedFrom(KeptFrom):
 
     __slots__ = ()
 
-    def _looked_up(self, topic: "LogTopicStore", offset: int) -> int:
+    def _looked_up(self, topic: LogTopic, offset: int) -> int:
         present = topic.next_present(offset)
         record = None if present is None else topic.confirmed_record(present)
         return super()._looked_up(topic, offset) if record is None else record[0]

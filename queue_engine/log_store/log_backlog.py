@@ -17,10 +17,10 @@ for what needs no such hurry. An ephemeral channel has no journal.
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
 from queue_engine.log_store.kept_from import KeptFrom
+from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.progress.channel_progress import ChannelProgress
@@ -33,9 +33,6 @@ from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
 from queue_engine.vocabulary.run import Run, SentRun, join_runs
 from queue_engine.vocabulary.ticket import DONE, Ticket
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
 
 # So many messages given back wait beside the cursor; above that the cursor rests until they are fewer. Each may cost
 # an entry of its own.
@@ -53,7 +50,7 @@ class LogBacklog:
     can_reread = True
 
     def __init__(
-        self, topic: "LogTopicStore", number: int, progress: ChannelProgress, journal: ProgressJournal | None
+        self, topic: LogTopic, number: int, progress: ChannelProgress, journal: ProgressJournal | None
     ) -> None:
         self.number = number
         self.progress = progress
@@ -238,7 +235,7 @@ class LogBacklog:
     def disk_bytes(self) -> int:
         if self._journal is None:
             return 0
-        return self._topic.kept_bytes(self._kept, self.hold_offset)
+        return self._kept.bytes_from(self._topic, self.hold_offset)
 
     @property
     def message_count(self) -> int:

@@ -5,22 +5,18 @@ Batch keys of what is read anew are found on the way.
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from queue_engine.commit_log.checkpoint import Checkpoint, QueueState
-from queue_engine.commit_log.holes import Holes
+from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, QueueState, read_checkpoint
 from queue_engine.commit_log.missing_ranges import missing_ranges
 from queue_engine.commit_log.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
 from queue_engine.commit_log.recovery import RecoveredLog, recover_log
-from queue_engine.commit_log.segment import LogSegments
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.losses import LogLosses, OffsetJump, first_offset_at
-from queue_engine.consume_queue.queue_files import QueueFiles
-from queue_engine.disk.files import Files
-from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, BatchKeys, KeyedRecord, digest_of
-from queue_engine.log_store.checkpointer import Checkpointer
+from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, KeyedRecord, digest_of
+from queue_engine.log_store.log_files import LogFiles
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.errors import NewerFormatError, SegmentUnreadableError, StorageError
 
@@ -29,39 +25,28 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecoveredQueues:
-    """What a start found. queues: one of each topic, by number. unknown_records: of topics that are gone."""
+    """What a start found. queues: one of each topic, by number. unknown_records: of topics that are gone. checkpointed:
+    the topics, by number, that the checkpoint on the disk named."""
 
     queues: dict[int, ConsumeQueue]
     log: RecoveredLog
     unknown_records: int
+    checkpointed: frozenset[int]
 
 
 class QueueRecovery:
-    """Makes the consume queues of one log's topics, once.
+    """Makes the consume queues of one log's topics, once."""
 
-    directory: of the queues. new_queue(topic number, first offset): makes an empty one.
-    """
-
-    def __init__(
-        self,
-        directory: str,
-        *,
-        files: Files,
-        segments: LogSegments,
-        holes: Holes,
-        batch_keys: BatchKeys,
-        checkpointer: Checkpointer,
-        queue_files: QueueFiles,
-        new_queue: Callable[[int, int], ConsumeQueue],
-    ) -> None:
-        self._directory = directory
-        self._files = files
-        self._segments = segments
-        self._holes = holes
-        self._batch_keys = batch_keys
-        self._checkpointer = checkpointer
-        self._queue_files = queue_files
-        self._new_queue = new_queue
+    def __init__(self, log_files: LogFiles) -> None:
+        self._log_directory = log_files.directory
+        self._directory = log_files.queues_directory
+        self._files = log_files.files
+        self._segments = log_files.segments
+        self._holes = log_files.holes
+        self._batch_keys = log_files.batch_keys
+        self._queue_files = log_files.queue_files
+        self._directory_of = log_files.queue_directory
+        self._new_queue = log_files.new_queue
 
     def run(self, names: Mapping[int, str], damaged_holes: str) -> RecoveredQueues:
         """Read what there is and put it right. names: of all topics that exist, by number. damaged_holes: what became
@@ -91,7 +76,7 @@ class QueueRecovery:
                 self._recover_key(header, position)
 
         try:
-            found = self._checkpointer.read()
+            found = read_checkpoint(self._files, self._log_directory)
         except OSError as exc:
             logger.warning("the log is read from its beginning, since the checkpoint can't be read: %s", exc)
             found = None
@@ -139,12 +124,13 @@ class QueueRecovery:
             recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
         elif found is not None:
             # What is lost was told now, and its positions may be given again.
-            self._checkpointer.remove()
+            self._remove_checkpoint()
             for number in reversed(known):
                 self._queue_files.remove_aside(self._directory_of(number))
         for number in names:
             self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, 0)))
-        return RecoveredQueues(queues, recovered, counts["unknown"])
+        checkpointed = frozenset(found.queues) if found is not None else frozenset[int]()
+        return RecoveredQueues(queues, recovered, counts["unknown"], checkpointed)
 
     def _set_aside(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
         """The consume queues that a checkpoint tells of, of topics that exist, out of the way of those to be made.
@@ -157,8 +143,10 @@ class QueueRecovery:
         self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, known)))
         return known
 
-    def _directory_of(self, number: int) -> str:
-        return os.path.join(self._directory, str(number))
+    def _remove_checkpoint(self) -> None:
+        """It is gone when this returns, also after a power cut. Raises OSError."""
+        self._files.unlink(os.path.join(self._log_directory, CHECKPOINT_NAME))
+        self._files.sync_directory(self._log_directory)
 
     def _queue_of(self, number: int, state: QueueState, *, is_aside: bool = False) -> ConsumeQueue:
         return ConsumeQueue(

@@ -39,6 +39,8 @@ CURSORS_MAX = 10_000
 # What is told of the past: the newest.
 GAPS_MAX = 100
 ENDED_MAX = 1_000
+# Of the limit.
+WARN_PERCENT = 80
 
 # Why messages were given up.
 RETENTION = "retention"
@@ -83,17 +85,23 @@ class EndedCursor:
 class Cursors(Keepers[Cursor]):
     """All cursors of one log. Belongs to the engine's thread.
 
-    ended: those that are no more, the oldest first.
+    ended: those that are no more, the oldest first. limit_bytes: how much of the log one cursor may keep, 0 for no
+    limit.
     """
 
-    def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
+    def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background, limit_bytes: int = 0) -> None:
         super().__init__(os.path.join(directory, CURSORS_NAME), files=files, clock=clock, worker=worker)
+        self.limit_bytes = limit_bytes
         self.ended: list[EndedCursor] = []
 
     def get(self, topic_number: int, name: str) -> Cursor | None:
         """Raises StorageError while the file can't be read."""
         self._check_read()
         return self._named.get(topic_number, {}).get(name)
+
+    def is_warned(self, lag_bytes: int) -> bool:
+        """Whether a cursor that keeps so much is near the limit, or beyond it."""
+        return self.limit_bytes > 0 and lag_bytes * 100 > self.limit_bytes * WARN_PERCENT
 
     def saved(self) -> Ticket:
         """Done when all that was done so far is durable."""

@@ -30,13 +30,15 @@ from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.disk.background import Background
+from queue_engine.disk.background import Background, Backgrounds
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.log_store.log_reader import LogReader
-from queue_engine.log_store.log_store import LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.progress.journal import RESERVE_BYTES
+from queue_engine.reading.log_reader import LogReader
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError, StorageError
@@ -135,18 +137,12 @@ class SamplesLog:
             # 0 is no base: it says that a topic has none.
             identity = Identity(TOPIC_NUMBER, secrets.randbelow((1 << 62) - 1) + 1, 0)
             self._files.replace(self._identity_path, encode_identity(identity))
-        log = self._log = LogStore(
-            self._directory,
-            files=self._files,
-            clock=self._clock,
+        settings = LogSettings(
             policy=SyncPolicy.OS,
             sync_interval_ms=0,
             sync_interval_bytes=0,
             segment_bytes=self._segment_bytes,
             memory_count_max=1,
-            sync_background=self._background,
-            worker=self._background,
-            on_reserve=self._promise,
             journal_reserve_bytes=0,  # there are no channels
             room_bytes_min=ROOM_BYTES_MIN,
             retention_ms=self._retention_ms,
@@ -154,8 +150,15 @@ class SamplesLog:
             cache_bytes=CACHE_BYTES,
             reads_unsynced=True,
         )
+        log = self._log = LogStore(
+            self._directory,
+            settings,
+            files=self._files,
+            clock=self._clock,
+            backgrounds=Backgrounds.of(self._background),
+        )
         opening = TopicOpening(SAMPLES_TOPIC, identity.number, identity.id_base, identity.reserved_offset)
-        opened = log.open([opening])
+        opened = log.open([opening], on_reserve=self._promise)
         self._store = opened.topics[identity.number]
         for damage in opened.log.damages:
             logger.warning("samples damaged position=%d size=%d: %s", damage.position, damage.size, damage.reason)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.store import DiskQueueStore
+from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.storage.store import Backlog, TopicStore
 from queue_engine.vocabulary.options import Options
@@ -56,17 +57,19 @@ def _log(policy: SyncPolicy, mem_queue_size: int) -> Callable[["Shelf"], TopicSt
         if shelf.log is not None:
             shelf.topic_number += 1
             return shelf.log.open_topic("t", shelf.topic_number, id_base=0x1000)
-        log = LogStore(
-            str(shelf.path / "log"),
-            files=shelf.files,
-            clock=shelf.clock,
+        settings = LogSettings(
             policy=policy,
             sync_interval_ms=1_000,
             sync_interval_bytes=1 << 20,
             segment_bytes=16_384,
             memory_count_max=mem_queue_size,
-            sync_background=InlineBackground(),
-            worker=InlineBackground(),
+        )
+        log = LogStore(
+            str(shelf.path / "log"),
+            settings,
+            files=shelf.files,
+            clock=shelf.clock,
+            backgrounds=Backgrounds.of(InlineBackground()),
         )
         log.open([])
         shelf.log = log

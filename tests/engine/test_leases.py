@@ -7,7 +7,7 @@ import pytest
 from queue_engine.commit_log.record import decode_record, parse_header
 from queue_engine.engine import Engine
 from queue_engine.log_acts import log_store_of
-from queue_engine.log_store.log_leases import Lease
+from queue_engine.reading.log_leases import Lease
 from queue_engine.vocabulary.errors import InvalidStorageError, LeaseNotFoundError, LimitError, TopicNotFoundError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

@@ -52,7 +52,7 @@ def records(engine: Engine, topic: str = "orders") -> list[Record]:
     while at < store.end_offset:
         place = store.queue.locate(at)
         assert place is not None
-        found.append(store.record_reader()._segments.read_record(*place))
+        found.append(store.segments.read_record(*place))
         at = found[-1].header.end_offset
     return found
 
@@ -142,7 +142,7 @@ def test_a_messages_key_is_shown(engine: Engine, is_cached: bool) -> None:
     if not is_cached:
         store = engine.catalog.topic("orders").store
         assert isinstance(store, LogTopicStore)
-        store._log.batches.clear()
+        store._batches.clear()
     shown = [(one.body, one.key) for one in engine.log.read_messages("orders", START, 10).messages]
     assert shown == [(b"a", b""), (b"b", b"\xff key"), (b"c", b""), (b"d", b"k")]
 
@@ -257,4 +257,4 @@ def test_a_topic_deleted_meanwhile_leaves_no_key(tmp_path: Path) -> None:
     waiting.sync.finish()
     settle(engine)
     assert ticket.done
-    assert len(store._log.batch_keys) == 0
+    assert len(store._batch_keys) == 0

@@ -25,9 +25,11 @@ from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
 from queue_engine.commit_log.recovery import recover_log
 from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.run import Batch
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.store_crash_states import Known, everything_of
@@ -273,19 +275,16 @@ class BlockBench:
 
 
 def new_store(disk: SimulatedFiles, clock: ManualClock) -> LogStore:
-    return LogStore(
-        "/log",
-        files=disk,
-        clock=clock,
+    settings = LogSettings(
         policy=SyncPolicy.ALWAYS,
         sync_interval_ms=50,
         sync_interval_bytes=1_500,
         segment_bytes=SEGMENT_BYTES,
         memory_count_max=1_000,
-        sync_background=InlineBackground(),
-        worker=InlineBackground(),
         journal_reserve_bytes=0,
     )
+    backgrounds = Backgrounds.of(InlineBackground())
+    return LogStore("/log", settings, files=disk, clock=clock, backgrounds=backgrounds)
 
 
 Pieces = list[tuple[RecordHeader, int]]

@@ -22,9 +22,11 @@ import time
 from random import Random
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.run import Run
@@ -46,21 +48,17 @@ Known = dict[bytes, tuple[int, int, int]]  # body → (deliveries made, due Unix
 def new_store(
     files: SimulatedFiles, clock: ManualClock, policy: SyncPolicy, sync: Background, worker: Background
 ) -> LogStore:
-    return LogStore(
-        "/log",
-        files=files,
-        clock=clock,
+    settings = LogSettings(
         policy=policy,
         sync_interval_ms=50,
         sync_interval_bytes=1_500,
         segment_bytes=SEGMENT_BYTES,
         memory_count_max=1_000,
-        sync_background=sync,
-        worker=worker,
         journal_reserve_bytes=0,
         checkpoint_interval_ms=30,
         block_bytes=64,
     )
+    return LogStore("/log", settings, files=files, clock=clock, backgrounds=Backgrounds(worker, sync, worker))
 
 
 class ChannelBook:

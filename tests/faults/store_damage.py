@@ -139,7 +139,9 @@ class DamageBench:
         self, case: DamageCase, data: bytes | None, store: LogStore, opening: LogOpening, found: dict[int, Known]
     ) -> None:
         path = case.path
-        is_told = bool(opening.log.damages or opening.progress.damages or opening.damaged_holds or store.damaged_count)
+        is_told = bool(
+            opening.log.damages or opening.progress.damages or opening.damaged_holds or store.stats().damaged_count
+        )
         for one in self.told:
             hit = self._hit(path, data or b"", one.number)
             for number in one.channels:

@@ -85,7 +85,7 @@ class RecordsPage:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A complete segment with records of the leased topic; fields as of `log_store/log_leases.py`."""
+    """A complete segment with records of the leased topic; fields as of `reading/log_leases.py`."""
 
     path: str
     position: int

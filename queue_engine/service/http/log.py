@@ -34,10 +34,10 @@ from queue_engine.log_acts import (
     SeekPreview,
     Target,
 )
-from queue_engine.log_store.log_leases import Lease
-from queue_engine.log_store.log_reader import Frames, MessagePage
-from queue_engine.log_store.record_reader import Records
 from queue_engine.readers.holds import HOLDS_MAX, NAME_BYTES_MAX
+from queue_engine.reading.log_leases import Lease
+from queue_engine.reading.log_reader import Frames, MessagePage
+from queue_engine.reading.record_reader import Records
 from queue_engine.service.http.connection import JSON, Response
 from queue_engine.vocabulary.clock import NS_PER_MS
 

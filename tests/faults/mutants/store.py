@@ -10,7 +10,6 @@ from queue_engine.log_store import checkpointer
 from queue_engine.log_store.checkpointer import Checkpointer
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_store import LogStore
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.log_store.queue_recovery import QueueRecovery
 from queue_engine.progress import journal as progress_journal
@@ -104,25 +103,25 @@ def _tickets_of_progress_done_at_once(patch: Patch) -> None:
 
 
 def _visible_before_the_log_says_so(patch: Patch) -> None:
-    append = LogStore.append
+    append = LogTopicStore._append
 
-    def hasty(self: LogStore, topic: Any, batch: Any, dues_ns: Any) -> Any:
-        ticket = append(self, topic, batch, dues_ns)
-        self.became_visible(self.log.end)
-        return ticket
+    def hasty(self: LogTopicStore, batch: Any, **how: Any) -> Any:
+        appended = append(self, batch, **how)
+        self._pending.became_visible(self._log.end)
+        return appended
 
-    patch.setattr(LogStore, "append", hasty)
+    patch.setattr(LogTopicStore, "_append", hasty)
 
 
 def _checkpoint_beyond_what_is_written(patch: Patch) -> None:
     compose = Checkpointer._compose
-    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log().synced_end))
+    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log.synced_end))
     patch.setattr(checkpointer, "FLUSHES_MAX", 0)
 
 
 def _checkpoint_beyond_what_is_synced(patch: Patch) -> None:
     compose = Checkpointer._compose
-    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log().visible_end))
+    patch.setattr(Checkpointer, "_compose", lambda self: replace(compose(self), position=self._log.visible_end))
 
 
 def _queues_not_synced_before_the_checkpoint(patch: Patch) -> None:

@@ -6,7 +6,7 @@ from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.recovery import _Recovery
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.log_store import log_topic_store
+from queue_engine.log_store import log_topic
 from queue_engine.progress import floors, queue_index
 from queue_engine.progress import journal as progress_journal
 from queue_engine.progress import recovery as progress_recovery
@@ -106,7 +106,7 @@ def _dues_are_not_compared(patch: Patch) -> None:
 
 
 def _units_have_the_last_word(patch: Patch) -> None:
-    patch.setattr(log_topic_store, "find_record", lambda *_: None)
+    patch.setattr(log_topic, "find_record", lambda *_: None)
 
 
 def _damage_is_the_end(patch: Patch) -> None:

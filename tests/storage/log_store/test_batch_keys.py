@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.log_store import batch_keys
 from queue_engine.log_store.batch_keys import (
@@ -22,8 +22,11 @@ from queue_engine.log_store.batch_keys import (
     digest_of,
     encode_batch_keys,
 )
-from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.reading.record_reader import RecordReader
 from queue_engine.vocabulary.errors import BatchKeyConflictError, NewerFormatError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.storage.log_store.test_record_reader import decoded
@@ -62,19 +65,16 @@ class KeysBench:
         self.clock = clock or ManualClock()
         self.sync: HeldBackground | InlineBackground = HeldBackground() if is_held else InlineBackground()
         self.worker: HeldBackground | InlineBackground = HeldBackground() if is_held else InlineBackground()
-        self.log = LogStore(
-            directory,
-            files=files,
-            clock=self.clock,
+        settings = LogSettings(
             policy=policy,
             sync_interval_ms=100,
             sync_interval_bytes=1 << 20,
             segment_bytes=SEGMENT_BYTES,
             memory_count_max=100,
-            sync_background=self.sync,
-            worker=self.worker,
             journal_reserve_bytes=0,
         )
+        backgrounds = Backgrounds(self.worker, self.sync, self.worker)
+        self.log = LogStore(directory, settings, files=files, clock=self.clock, backgrounds=backgrounds)
         openings = [TopicOpening(f"t{number}", number, number << 40, channels={number: 0}) for number in topics]
         self.opening: LogOpening = self.log.open(openings)
         self.log.reserved([(number, RESERVED) for number in topics])
@@ -116,7 +116,7 @@ class KeysBench:
         found: dict[bytes, int] = {}
         store, at = self.topics[topic], 0
         while True:
-            answer = store.record_reader().read(at, 1 << 30)
+            answer = RecordReader(store).read(at, 1 << 30)
             if not answer.count:
                 return found
             for record in decoded(answer.records):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from queue_engine.log_store.cursor_retention import UNTOLD_TICKS
-from queue_engine.log_store.log_reader import LogReader
-from queue_engine.log_store.log_store import LogOpening, TopicOpening
+from queue_engine.log_store.log_store import LogOpening
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
+from queue_engine.reading.log_reader import LogReader
 from tests.storage.log_store.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import Bench, everything
@@ -267,8 +268,8 @@ def test_it_is_warned_of_once_before(limited: CursorBench, caplog: pytest.LogCap
     limited.fill(15)
     lag_bytes = limited.topic.cursor_lag_bytes(limited.cursor)
     assert LIMIT_BYTES * 0.8 < lag_bytes < LIMIT_BYTES
-    assert limited.log.cursor_retention.is_warned(lag_bytes)
-    assert not limited.log.cursor_retention.is_warned(LIMIT_BYTES * 8 // 10)
+    assert limited.log.cursors.is_warned(lag_bytes)
+    assert not limited.log.cursors.is_warned(LIMIT_BYTES * 8 // 10)
     for _ in range(3):
         limited.tick()
     assert warnings() == 1
@@ -286,7 +287,7 @@ def test_without_a_limit_nothing_is_given_up_and_nothing_said(
     bench.fill(400)
     bench.tick()
     assert bench.gaps() == []
-    assert not bench.log.cursor_retention.is_warned(1 << 60)
+    assert not bench.log.cursors.is_warned(1 << 60)
     assert caplog.records == []
 
 

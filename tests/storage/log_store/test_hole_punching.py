@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.commit_log.holes import decode_holes, encode_holes, whole_blocks
-from queue_engine.log_store.log_store import LogOpening, TopicOpening
+from queue_engine.log_store.log_store import LogOpening
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.readers.holds import HOLDS_NAME
 from tests.support.stores.log_store import Bench, bodies, everything, take
 
@@ -179,7 +180,7 @@ def test_a_lease_on_a_deleted_topic_keeps_no_segment_whole(beside: SlowBeside) -
     in_the_way = beside.path / "log" / HOLDS_NAME
     in_the_way.unlink()
     in_the_way.mkdir()  # the file can't be replaced
-    beside.log.forget_topic(beside.busy)
+    beside.busy.delete()
     beside.look()
     assert beside.log.stats().hole_bytes > 0
 

@@ -8,10 +8,10 @@ import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import Record, decode_record
-from queue_engine.log_store import record_reader
-from queue_engine.log_store.log_store import TopicOpening
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.log_store.record_reader import Records
+from queue_engine.reading import record_reader
+from queue_engine.reading.record_reader import RecordReader, Records
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import WRONG_UNITS, Bench
 
@@ -30,7 +30,7 @@ def publish(bench: Bench, *bodies: bytes, topic: LogTopicStore | None = None) ->
 
 
 def read(topic: LogTopicStore, offset: int, bytes_max: int = EVERYTHING) -> Records:
-    return topic.record_reader().read(offset, bytes_max)
+    return RecordReader(topic).read(offset, bytes_max)
 
 
 def decoded(data: bytes) -> Iterator[Record]:

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import InlineBackground
-from queue_engine.log_store.log_reader import LogReader
-from queue_engine.log_store.log_store import LogStore, TopicOpening
+from queue_engine.disk.background import Backgrounds, InlineBackground
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers import cursors as cursors_module
 from queue_engine.readers.cursors import (
@@ -24,6 +25,7 @@ from queue_engine.readers.cursors import (
     decode_cursors,
     encode_cursors,
 )
+from queue_engine.reading.log_reader import LogReader
 from queue_engine.vocabulary.errors import OutcomeUnknownError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
@@ -220,22 +222,19 @@ class CrashScript:
         self.passed = 0  # starts at which nothing was left of what lay before the cursor
 
     def new_store(self, files: SimulatedFiles, worker: HeldBackground | InlineBackground) -> LogStore:
-        return LogStore(
-            "/log",
-            files=files,
-            clock=self.clock,
+        settings = LogSettings(
             policy=SyncPolicy.ALWAYS,
             sync_interval_ms=50,
             sync_interval_bytes=1_500,
             segment_bytes=SEGMENT_BYTES,
             memory_count_max=1_000,
-            sync_background=InlineBackground(),
-            worker=worker,
             journal_reserve_bytes=0,
             checkpoint_interval_ms=30,
             block_bytes=64,
             pipeline_retention_bytes=LIMIT_BYTES,
         )
+        backgrounds = Backgrounds(worker, InlineBackground(), worker)
+        return LogStore("/log", settings, files=files, clock=self.clock, backgrounds=backgrounds)
 
     def run(self, steps: int) -> None:
         self.disk.before_operation = self.judge

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import InlineBackground
+from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_store import LogOpening, LogStore, TopicOpening
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
@@ -38,18 +40,20 @@ class Bench:
         self.sync: InlineBackground | HeldBackground = InlineBackground()
         if self.policy is SyncPolicy.ALWAYS:
             self.sync = HeldBackground()
-        self.log = LogStore(
-            str(self.path / "log"),
-            files=self.files,
-            clock=self.clock,
+        settings = LogSettings(
             policy=self.policy,
             sync_interval_ms=1_000,
             sync_interval_bytes=1 << 20,
             segment_bytes=self.segment_bytes,
             memory_count_max=100,
-            sync_background=self.sync,
-            worker=InlineBackground(),
             **self.options,
+        )
+        self.log = LogStore(
+            str(self.path / "log"),
+            settings,
+            files=self.files,
+            clock=self.clock,
+            backgrounds=Backgrounds(InlineBackground(), self.sync, InlineBackground()),
         )
         opening = self.log.open(openings)
         self.log.reserved(self.log.reserving())

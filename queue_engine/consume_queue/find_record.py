@@ -5,15 +5,13 @@ A consume queue is derived: what it says wrongly costs a search, and no message.
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from queue_engine.commit_log.holes import Holes
 from queue_engine.commit_log.record import HEADER_BYTES, KIND_SEAL, RecordHeader, parse_header, parse_trailer
 from queue_engine.commit_log.record_scan import records_from
 from queue_engine.commit_log.segment import LogSegments
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +19,23 @@ logger = logging.getLogger(__name__)
 UNITS_MAX = 3_000
 
 
-def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", offset: int) -> tuple[int, int] | None:
+class SoughtTopic(Protocol):
+    """What the search reads of a topic. visible_end: where the log ends, as far as it may be seen."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def queue(self) -> ConsumeQueue: ...
+
+    @property
+    def visible_end(self) -> int: ...
+
+
+def find_record(segments: LogSegments, holes: Holes, topic: SoughtTopic, offset: int) -> tuple[int, int] | None:
     """Position and size of the topic's record that holds `offset`; None when the log has none that can be trusted.
     Raises StorageError when something can't be read.
 
@@ -30,8 +44,8 @@ def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", off
     """
     if not segments.list:
         return None
-    before = range(offset - 1, max(topic.oldest_offset, offset - UNITS_MAX) - 1, -1)
-    behind = range(offset + 1, min(topic.end_offset, offset + UNITS_MAX))
+    before = range(offset - 1, max(topic.queue.oldest_offset, offset - UNITS_MAX) - 1, -1)
+    behind = range(offset + 1, min(topic.queue.end_offset, offset + UNITS_MAX))
     first, last = _trusted(segments, topic, before), _trusted(segments, topic, behind)
     start = segments.list[0].start if first is None else first
     end = topic.visible_end if last is None else last + 1
@@ -46,7 +60,7 @@ def find_record(segments: LogSegments, holes: Holes, topic: "LogTopicStore", off
     return None
 
 
-def _trusted(segments: LogSegments, topic: "LogTopicStore", offsets: Iterable[int]) -> int | None:
+def _trusted(segments: LogSegments, topic: SoughtTopic, offsets: Iterable[int]) -> int | None:
     """The position of the record of the first of these offsets whose unit the log confirms."""
     for offset in offsets:
         place = topic.queue.locate(offset)

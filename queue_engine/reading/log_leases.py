@@ -5,12 +5,9 @@ its hold. What is not in a complete segment yet is read by `LogReader.frames`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.readers.holds import Hold
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Lease:
     segments: tuple[LeasedSegment, ...]
 
 
-def leased_segments(topic: "LogTopicStore", offset: int, count_max: int) -> list[LeasedSegment]:
+def leased_segments(topic: LogTopic, offset: int, count_max: int) -> list[LeasedSegment]:
     """The complete segments with messages of the topic from `offset` on, at most so many, in order and without a
     hole between them. Raises StorageError."""
     found: list[LeasedSegment] = []
@@ -67,7 +64,7 @@ def leased_segments(topic: "LogTopicStore", offset: int, count_max: int) -> list
     return found
 
 
-def _end_of_last(topic: "LogTopicStore", first: int, next_offset: int) -> int:
+def _end_of_last(topic: LogTopic, first: int, next_offset: int) -> int:
     """The position behind the record of the last message of [first, next_offset), of which the first is there."""
     low, high = first, next_offset
     # The last offset may be in a gap: go on from the last that is not.

@@ -11,16 +11,12 @@ record is and which offset follows.
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from queue_engine.commit_log.holes import Holes
 from queue_engine.commit_log.record import HEADER_BYTES, RecordHeader, parse_header, parse_trailer
-from queue_engine.commit_log.segment import LogSegments, SegmentInfo
-from queue_engine.log_store.find_record import find_record
-from queue_engine.log_store.log_reader import LogReader
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.commit_log.segment import SegmentInfo
+from queue_engine.consume_queue.find_record import find_record
+from queue_engine.log_store.log_topic import LogTopic
+from queue_engine.reading.log_reader import LogReader
 
 # One answer occupies the engine for as long as it takes to find so many.
 RECORDS_MAX = 1_000
@@ -54,10 +50,9 @@ class Records:
 class RecordReader:
     """Reads one topic. Raises StorageError when the disk refuses."""
 
-    def __init__(self, topic: "LogTopicStore", segments: LogSegments, holes: Holes) -> None:
+    def __init__(self, topic: LogTopic) -> None:
         self._topic = topic
-        self._holes = holes
-        self._segments = segments
+        self._segments = topic.segments
         self._segment: SegmentInfo | None = None  # the last that was read
         self._window = b""  # bytes of it
         self._window_at = 0
@@ -122,7 +117,7 @@ class RecordReader:
 
     def _searched(self, offset: int, place: tuple[int, int] | None) -> tuple[int, SegmentInfo, RecordHeader] | None:
         """The same by the log's last word."""
-        found = find_record(self._segments, self._holes, self._topic, offset)
+        found = find_record(self._segments, self._topic.holes, self._topic, offset)
         return None if found is None or found == place else self._header_at(offset, *found)
 
     def _load(self, segment: SegmentInfo, position: int, size: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from queue_engine.commit_log.holes import Holes
 from queue_engine.commit_log.record import HAS_DUE
 from queue_engine.commit_log.segment import LogSegments
-from queue_engine.log_store.find_record import headers_between
+from queue_engine.consume_queue.find_record import headers_between
 
 Reference = tuple[int, int, int, int, Sequence[int] | None]
 """First offset, count, position and size of a record, and the due times of its messages (Unix ns) or None."""

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
-
-if TYPE_CHECKING:
-    from queue_engine.log_store.log_topic_store import LogTopicStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Frames:
 class LogReader:
     """Reads one topic. Raises StorageError when the disk refuses."""
 
-    def __init__(self, topic: "LogTopicStore") -> None:
+    def __init__(self, topic: LogTopic) -> None:
         self._topic = topic
 
     def page(self, offset: int, count_max: int, bytes_max: int) -> MessagePage:

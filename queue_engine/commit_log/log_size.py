@@ -1,0 +1,41 @@
+"""How many bytes the log holds from a position on."""
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.holes import Holes
+from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+
+
+class LogSize:
+    """Adds up one log's segments. Belongs to the engine's thread."""
+
+    def __init__(self, log: CommitLog, segments: LogSegments, holes: Holes) -> None:
+        self._log = log
+        self._segments = segments
+        self._holes = holes
+        # Complete segments: of which list, up to where, and the bytes from each on.
+        self._counted: list[SegmentInfo] | None = None
+        self._counted_upto = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._bytes_behind = [0]
+
+    def bytes_from(self, position: int) -> int:
+        """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
+        log = self._log
+        listed, first_open = self._segments.list, log.first_open_position
+        if self._counted is not listed or self._counted_upto != first_open:
+            # Each topic and channel asks every second; this adds up only when there is another segment.
+            self._counted, self._counted_upto = listed, first_open
+            complete = [one for one in listed if one.next_position <= first_open]
+            self._starts = [one.position for one in complete]
+            self._ends = [one.end for one in complete]
+            sizes = accumulate([one.end - one.position for one in reversed(complete)], initial=0)
+            self._bytes_behind = list(sizes)[::-1]
+        total = max(log.visible_end - max(position, first_open), 0) - self._holes.bytes_from(position)
+        index = bisect_right(self._starts, position) - 1
+        if index >= 0:
+            total += max(self._ends[index] - position, 0)
+        return total + self._bytes_behind[index + 1]

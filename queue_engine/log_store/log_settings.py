@@ -1,0 +1,33 @@
+"""How one log is kept."""
+
+from dataclasses import dataclass
+
+from queue_engine.commit_log.holes import BLOCK_BYTES
+from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.progress.journal import RESERVE_BYTES
+
+CACHE_BYTES_MAX = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """room_bytes_min: what must be free to begin with, and after the disk was full; None for twice the reserve.
+    retention_ms, retention_bytes: unneeded segments are kept as long as they are younger, and the log is smaller; where
+    one is 0 the other decides alone, with both 0 they go at once. block_bytes: the file system's.
+    pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used last.
+    reads_unsynced: what is visible is handed out in bulk before it is known to be on the disk."""
+
+    policy: SyncPolicy
+    sync_interval_ms: int
+    sync_interval_bytes: int
+    segment_bytes: int
+    memory_count_max: int
+    journal_reserve_bytes: int = RESERVE_BYTES
+    room_bytes_min: int | None = None
+    checkpoint_interval_ms: int = 5_000
+    retention_ms: int = 0
+    retention_bytes: int = 0
+    block_bytes: int = BLOCK_BYTES
+    pipeline_retention_bytes: int = 0
+    cache_bytes: int = CACHE_BYTES_MAX
+    reads_unsynced: bool = False

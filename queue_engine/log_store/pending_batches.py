@@ -1,0 +1,58 @@
+"""Batches that were appended and are not visible yet, and whether the end of the turn has something to do."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.run import Batch
+from queue_engine.vocabulary.ticket import Ticket
+
+
+class AppendingTopic(Protocol):
+    """A topic whose batches wait. next_offset: of the next message."""
+
+    next_offset: int
+    is_deleted: bool
+
+    def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
+        """A record became visible."""
+
+    def refused(self, error: StorageError) -> StorageError:
+        """The same error for the topic's publisher to read."""
+
+
+class PendingBatches:
+    """Belongs to the engine's thread.
+
+    line: (end position, topic, first offset, batch, position, size, due times, ticket) of each batch, in the log's
+    order. on_work: called when something waits for the end of the turn and nothing did before.
+    """
+
+    def __init__(self, on_work: Callable[[], None]) -> None:
+        self.line: deque[tuple[int, AppendingTopic, int, Batch, int, int, Sequence[int] | None, Ticket]] = deque()
+        self.has_work = False
+        self._on_work = on_work
+
+    def note_work(self) -> None:
+        """Something waits for the end of the turn."""
+        if not self.has_work:
+            self.has_work = True
+            self._on_work()
+
+    def became_visible(self, visible_end: int) -> None:
+        """The log may be read up to there: the consume queues learn of it, then the tickets are done."""
+        line = self.line
+        while line and line[0][0] <= visible_end:
+            _, topic, first, batch, position, size, dues_ns, ticket = line.popleft()
+            if not topic.is_deleted:
+                topic.appeared(first, batch, position, size, dues_ns)
+            ticket.resolve()
+
+    def log_failed(self, error: StorageError) -> None:
+        """The log took nothing of what waits: its offsets are given again."""
+        line, self.line = self.line, deque()
+        for _, topic, first, *_ in reversed(line):
+            topic.next_offset = min(topic.next_offset, first)
+        for _, topic, *_, ticket in line:
+            ticket.reject(topic.refused(error))
