@@ -155,3 +155,10 @@ def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason(
     assert {name for name, reason in named.items() if not reason} == set()
     assert ONLY.keys() & ONCE.keys() == set()
     assert [folder for folder in BOTH if not any(name.startswith(f"{folder}/") for name in known)] == []
+
+
+def test_each_slow_test_says_why() -> None:
+    for name in tracked_files():
+        if name.startswith("tests/") and name.endswith(".py"):
+            for found in re.finditer(r"mark\.slow\b(\(reason=\"\w[^\"]+\"\))?", (ROOT / name).read_text()):
+                assert found[1], name

@@ -11,7 +11,7 @@ DEFERRED = 10_000  # a hundredth: each is published by itself
 # The machine may be busy with other tests, and a start has more to do than open topics.
 PATIENCE = 4
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="creates a thousand topics in a real server")
 
 
 def check(steps: list[Step], names: set[str]) -> None:

@@ -14,7 +14,7 @@ from tests.benchmarks.scenarios import Latency, Scenario, Single, Stream, beside
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ROOT
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
+pytestmark = [pytest.mark.benchmark, pytest.mark.slow(reason="measures real servers")]
 
 # The engine's flags for what nsqd is asked are called as nsqd's are.
 PROGRAM = """#!{python}

@@ -24,7 +24,7 @@ from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Sc
 from tests.benchmarks.spark_topics import SparkTopics
 from tests.support.processes.server import ServerProcess
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
+pytestmark = [pytest.mark.benchmark, pytest.mark.slow(reason="measures real servers")]
 
 TRIES = 5
 

@@ -18,7 +18,7 @@ from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, open_act
 from tests.support.processes.server import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 # High enough for graphs to be drawn: they are where they are in view.
 WIDE: ViewportSize = {"width": 1440, "height": 1200}

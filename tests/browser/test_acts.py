@@ -24,7 +24,7 @@ from tests.support.pages.console_page import (
 from tests.support.processes.server import ADMIN_USER, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 HELD_MS = 600_000  # longer than any test takes: what a consumer holds does not time out
 

@@ -15,7 +15,7 @@ from tests.support.pages.console_page import LIVE_TIMEOUT_S, create_channel, dou
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 DRAWING_TIMEOUT_S = 15.0
 PATH = "/topics/past/line/"

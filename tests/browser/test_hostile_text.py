@@ -8,7 +8,7 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console_page import create_channel, message, open_act, wait_for_figure, wait_until_live
 from tests.support.processes.server import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 # Each would leave a trace when it ran: an error in the console, a request, a dialog, or the mark on the window.
 PAYLOADS = (

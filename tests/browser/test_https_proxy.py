@@ -18,7 +18,7 @@ from tests.support.pages.console_page import (
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
 from tests.support.processes.tls_proxy import TlsProxy
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 HOST = "queue.example.org"
 ORIGIN = f"https://{HOST}"

@@ -24,7 +24,7 @@ from tests.support.pages.console_page import (
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 MSG_TIMEOUT_MS = 1_000
 

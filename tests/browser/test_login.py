@@ -9,7 +9,7 @@ from tests.browser.conftest import OpenPage
 from tests.support.pages.browser import Complaints
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 
 def test_a_wrong_password_is_refused_in_words_and_the_right_one_lands_on_the_overview(

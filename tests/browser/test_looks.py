@@ -12,7 +12,7 @@ from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, open_act
 from tests.support.processes.server import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 NARROW: ViewportSize = {"width": 360, "height": 740}
 MIDDLE: ViewportSize = {"width": 1024, "height": 760}

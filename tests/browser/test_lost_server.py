@@ -27,7 +27,7 @@ from tests.support.pages.console_page import (
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 # The page tries again after 0.25 s, then twice as long each time: a start of 5 s is seen 8 s after the loss.
 BACK_TIMEOUT_S = 25.0

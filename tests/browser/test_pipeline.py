@@ -30,7 +30,12 @@ from tests.support.pages.console_page import (
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow(reason="drives the real Chromium"),
+    pytest.mark.browser,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+]
 
 SPARK_TIMEOUT_S = 240.0  # beside whatever else this machine does
 FIRST = 3_000

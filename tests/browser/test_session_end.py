@@ -14,7 +14,7 @@ from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, wait_until_live
 from tests.support.processes.server import ROOT, ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 # An open socket asks every 2 s whether its session still holds.
 RECHECK_TIMEOUT_MS = 20_000

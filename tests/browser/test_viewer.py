@@ -10,7 +10,7 @@ from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import audit_row, create_channel, topology, wait_until_live
 from tests.support.processes.server import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 OPERATORS = "Needs the role operator; yours is viewer."
 ADMINS = "Needs the role admin; yours is viewer."

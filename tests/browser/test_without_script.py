@@ -9,7 +9,7 @@ from tests.support.pages.console_page import audit_row, create_channel, figure, 
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 
 def test_pages_show_figures_and_say_that_they_stand_still(server: ServerProcess, open_page: OpenPage) -> None:

@@ -50,7 +50,7 @@ class Movement:
         return len(set(self._seen.get((topic, channel, figure), []))) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts real servers")
 def test_everything_moves_within_seconds_and_sigterm_ends_it(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", options=["--demo"]) as server:
         wait_for("its line", lambda: "Demo: process" in server.log)
@@ -91,7 +91,7 @@ def test_everything_moves_within_seconds_and_sigterm_ends_it(tmp_path: Path) -> 
     assert "demo ended" not in server.log
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts real servers")
 def test_a_killed_server_takes_its_demo_with_it(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", options=["--demo"])
     server.start()
@@ -105,7 +105,7 @@ def test_a_killed_server_takes_its_demo_with_it(tmp_path: Path) -> None:
     wait_for("the demo to end", lambda: not is_running(pid))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts real servers")
 def test_an_ended_demo_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", options=["--demo"]) as server:
         wait_for("its line", lambda: "Demo: process" in server.log)

@@ -14,7 +14,7 @@ from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.processes.engine_process import DESCRIPTORS_VARIABLE, EngineProcess
 from tests.support.processes.server import ServerProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 TOPICS = 1_000
 DESCRIPTORS = 256

@@ -7,7 +7,7 @@ import pytest
 from tests.faults.full_disks import LEFT_BYTES, OPTIONS, fill_up, kill_and_drain
 from tests.support.processes.small_disk import SmallDiskServer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 
 @pytest.mark.parametrize("left_bytes", LEFT_BYTES[1:], ids=["944 KiB", "nothing"])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.clients.fuzz_run import run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 
 def test_malformed_input_leaves_no_descriptor_behind(tmp_path: Path) -> None:

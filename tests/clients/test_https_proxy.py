@@ -13,7 +13,7 @@ from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
 from tests.support.processes.tls_proxy import TlsProxy
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 HOST = "queue.example.org"
 ORIGIN = f"https://{HOST}"

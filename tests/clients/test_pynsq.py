@@ -13,7 +13,7 @@ import pytest
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for_async
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from tests.support.processes.interrupted_signal import InterruptedServer
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 TOPICS = 150
 MESSAGES = 20

@@ -20,7 +20,7 @@ from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 WAIT_S = 60.0
 DATABASE = "console.sqlite3"

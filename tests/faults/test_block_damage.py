@@ -20,7 +20,7 @@ BENCHES: dict[str, dict[str, Any]] = {
     "version 1": {"version": 1},
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="tries thousands of damages")
 
 
 @pytest.fixture(autouse=True)

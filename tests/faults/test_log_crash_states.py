@@ -16,7 +16,7 @@ STATES = 50_000
 STORE_STATES = 5_000
 MUTANT_STATES = 5_000
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="tries thousands of crash states")
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.kill_runs import ACKNOWLEDGED_MIN, run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="kills real servers")
 
 KILLS = {"always": 8, "interval": 6, "os": 6}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.memory_runs import MB, run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="costs real servers hundreds of megabytes")
 
 # Scenario → the share of its full size that takes clearly more where no budget holds.
 SHARES = {

@@ -19,7 +19,7 @@ FAULT_CASES = 120
 DAMAGE_CASES = 250
 MUTANT_CASES = 800
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="tries thousands of faults")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ MESSAGES = 20_000
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(600)
 def test_a_cluster_makes_the_same_rows_over_http_and_leaves_no_process(spark: SparkSession, tmp_path: Path) -> None:
     run(tmp_path, messages=MESSAGES, spark=spark)

@@ -12,7 +12,7 @@ MESSAGES = 1_000_000
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(900)
 def test_every_message_is_archived_and_replayed_once_whenever_it_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:

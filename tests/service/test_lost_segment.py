@@ -8,7 +8,7 @@ import pytest
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 OPTIONS = ("--log-segment-bytes=65536", "--max-msg-size=2000", "--max-body-size=4000")
 

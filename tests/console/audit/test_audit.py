@@ -349,7 +349,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     process.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts a real server")
 def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerProcess) -> None:
     api = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
     for path in ("/topic/create?topic=orders", "/topic/pause?topic=orders", "/topic/delete?topic=nowhere"):
@@ -380,7 +380,7 @@ def test_acts_over_the_http_api_are_audited_with_their_address(server: ServerPro
     assert phases == [("intent,result",), ("intent,result",), ("event",)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts a real server")
 def test_a_kill_between_a_row_and_the_file_that_names_it_is_no_fault(server: ServerProcess) -> None:
     def newest() -> int:
         with closing(sqlite3.connect(server.data_path / "console.sqlite3")) as database:

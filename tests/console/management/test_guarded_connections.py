@@ -17,7 +17,7 @@ from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="waits for the real deadlines of a real server")
 
 DEADLINE_S = 2.0  # a machine that stalls for a second breaks no pause of these tests
 CONNECTIONS_MAX = 20

@@ -18,7 +18,7 @@ import pytest
 from tests.support.processes.server import ROOT, STOP_TIMEOUT_S, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 PORTS = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--console-address=127.0.0.1:0"]
 

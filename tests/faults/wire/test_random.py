@@ -14,7 +14,7 @@ from tests.faults.wire.mutants import MUTANTS
 from tests.faults.wire.sizes import limits_of_the_code
 from tests.faults.wire_random import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow(reason="starts and kills real servers"), pytest.mark.timeout(300)]
 
 RUNS = [("log", 3), ("log", 24), ("diskqueue", 2), ("diskqueue", 5)]
 STEPS = 60

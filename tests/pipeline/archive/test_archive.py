@@ -31,7 +31,7 @@ from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.running_engine import RunningEngine
 
 # The first of them starts Spark, which takes its time where the machine is busy.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(400)]
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
 

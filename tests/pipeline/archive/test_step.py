@@ -16,7 +16,7 @@ from queue_engine.pipeline.source.schemas import MESSAGES
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import ArchiveMismatchError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(400)]
 
 LATE = datetime(2026, 11, 20, 22, 59, 59, 999999, UTC)
 

@@ -162,6 +162,7 @@ def random_expression(rng: random.Random, depth: int) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("time_zone", ["UTC", "America/St_Johns"])
 def test_spark_and_python_choose_the_same_rows(spark: SparkSession, time_zone: str) -> None:

@@ -15,7 +15,7 @@ from tests.pipeline.history.history_rows import SampleFiles, read_rows
 from tests.support.lakes.engine_samples import EngineModel, body_of, minutes_of
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(900)]
 
 FIRST_S = 1_800_057_600
 FILES = 4

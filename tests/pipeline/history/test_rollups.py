@@ -36,7 +36,7 @@ from tests.support.lakes.engine_samples import (
     minutes_of,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(900)]
 
 MIDNIGHT_S = 1_800_057_600
 FIRST_S = MIDNIGHT_S - 5400

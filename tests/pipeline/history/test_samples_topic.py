@@ -21,7 +21,7 @@ from tests.support.lakes.log_topics import publish, published
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(900)]
 
 END_MS = 1 << 42
 

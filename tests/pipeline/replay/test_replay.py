@@ -26,7 +26,7 @@ from tests.pipeline.expression.test_expressions import HOSTILE
 from tests.support.processes.engine_process import EngineProcess
 
 # The first of them starts Spark, which takes its time where the machine is busy.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(400)]
 
 COUNT = 5_000
 KEYS = [b"", b"eu", b"us"]

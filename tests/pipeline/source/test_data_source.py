@@ -16,7 +16,7 @@ from tests.support.lakes.log_topics import Published, publish, published
 from tests.support.processes.engine_process import EngineProcess
 
 # Session, workers and engine take their time on a busy machine.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(300)]
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
 TEN = tuple(f"ten{number}" for number in range(10))

@@ -133,6 +133,7 @@ def rows_of(spark: SparkSession, engine: EngineProcess, topic: str) -> list[tupl
 
 
 @pytest.mark.spark
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(600)
 def test_a_frame_is_written_once_with_keys_and_flags(spark: SparkSession, engine: EngineProcess) -> None:
     spark.dataSource.register(PenstockDataSource)
@@ -155,6 +156,7 @@ def test_a_frame_is_written_once_with_keys_and_flags(spark: SparkSession, engine
 
 
 @pytest.mark.spark
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(600)
 def test_a_micro_batch_that_comes_again_is_written_once(
     spark: SparkSession, engine: EngineProcess, tmp_path: Path

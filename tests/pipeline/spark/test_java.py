@@ -48,7 +48,7 @@ def test_without_any_the_error_tells_what_was_found_and_what_mends_it(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(300)
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
     program = (

@@ -13,7 +13,7 @@ from tests.pipeline.spark.spark_wire import RPC_FAILURE, Stranger
 
 LARGE_BYTES = 3 << 20  # more than a task's answer may have: it waits in the block manager, and is fetched there
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow(reason="runs Spark"), pytest.mark.spark]
 
 
 def jvm_of(spark: SparkSession) -> Any:

@@ -19,6 +19,7 @@ def test_a_home_has_the_launcher_and_the_jars_and_is_made_again_over_itself(tmp_
 
 
 @pytest.mark.spark
+@pytest.mark.slow(reason="runs Spark")
 def test_a_process_of_spark_imports_what_is_installed(spark: SparkSession) -> None:
     def where(_: int) -> str:
         import pyspark.worker
@@ -31,6 +32,7 @@ def test_a_process_of_spark_imports_what_is_installed(spark: SparkSession) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.slow(reason="runs Spark")
 def test_a_process_of_spark_begins_with_what_tasks_need(spark: SparkSession) -> None:
     def imported(_: int) -> list[str]:
         import sys

@@ -25,7 +25,7 @@ NICE = 2
 TOKEN = "not-for-everybody-to-read"
 DJANGO_SECRET = "nor-is-this"
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow(reason="runs the worker and its server"), pytest.mark.spark]
 
 
 def group(leader_pid: int) -> list[int]:

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 MESSAGES = 150_000
 BATCH = 1_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow(reason="runs the worker and kills servers"), pytest.mark.spark]
 
 
 def is_staged(lake: Lake) -> bool:

@@ -40,7 +40,7 @@ class Round:
         return f"handled after {self.handled_s * 1_000:.0f} ms; {publishing}"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="creates five thousand channels")
 def test_five_thousand_channels_due_at_once_are_handled_in_time_while_publishers_notice_nothing(
     tmp_path: Path,
 ) -> None:

@@ -663,7 +663,7 @@ def test_a_process_out_of_descriptors_makes_idle_queues_give_theirs_back(tmp_pat
     assert idle.take(2, 100) == [b"a", b"b"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="starts a process with few descriptors")
 def test_five_hundred_queues_work_under_a_limit_of_256_descriptors(tmp_path: Path) -> None:
     script = """
 import resource, sys
