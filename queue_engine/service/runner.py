@@ -24,6 +24,7 @@ from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
@@ -256,14 +257,12 @@ class EngineRunner:
         tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies)
         http_api = HttpApi(
             engine,
-            self.options,
             addresses=lambda: (self.tcp_address[1], self.http_address[1]),
-            on_act=self._tell_act,
+            audit=HttpAudit(self._tell_act, GateOnLoop(self.act_gate) if self.act_gate is not None else None),
             notices=lambda: self.notices(),
             refused=RefusedConnections("the HTTP API", self.descriptors.http, clock),
             bodies=bodies,
             creations=turns.pubs.creations,
-            gate=GateOnLoop(self.act_gate) if self.act_gate is not None else None,
         )
         turns.pubs.creations.on_act = self._tell_act
         tasks: list[asyncio.Task[None]] = []

@@ -7,15 +7,13 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import Query, parse_query
 from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved, is_valid_name
 from queue_engine.vocabulary.ticket import Ticket
-
-# The acts, by the last part of their path, in the engine's words.
-_VERBS = ("create", "delete", "empty", "pause", "unpause", "retry")
 
 _EMPTY = Response(200, b"")
 
@@ -26,30 +24,31 @@ class ActRoutes:
     def __init__(self, engine: Engine, audit: HttpAudit) -> None:
         self._engine = engine
         self._audit = audit
-        self.routes: dict[str, Route] = {"/channel/seek": ("POST", self._seek)}
-        for verb in _VERBS:
-            self.routes[f"/topic/{verb}"] = ("POST", self._topic_act)
-            self.routes[f"/channel/{verb}"] = ("POST", self._channel_act)
+        acts = [path for path, entry in PATHS.items() if entry.rule is Rule.CHANGES]
+        self.handlers: dict[str, Handler] = {
+            **{path: self._topic_act for path in acts if path.startswith("/topic/")},
+            **{path: self._channel_act for path in acts if path.startswith("/channel/")},
+            "/channel/seek": self._seek,
+        }
 
     def _topic_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        verb = head.path.rpartition("/")[2]
-        query = self._act_query(head, f"{verb}_topic", answer)
+        action = PATHS[head.path].action
+        query = self._act_query(head, action, answer)
         if query is None:
             return
         topic = query.get("topic")
         if topic is None:
-            self._audit.refuse(head, f"{verb}_topic", "", "", Refusal(400, "MISSING_ARG_TOPIC"), answer)
+            self._audit.refuse(head, action, "", "", Refusal(400, "MISSING_ARG_TOPIC"), answer)
         # The others find no topic of such a name, and say that.
-        elif verb in ("create", "empty") and not is_valid_name(topic):
-            self._audit.refuse(head, f"{verb}_topic", topic, "", Refusal(400, "INVALID_TOPIC"), answer)
-        elif verb == "create" and "storage" in query:
-            self._act(head, "create_topic", topic, "", answer, storage=query["storage"])
+        elif action in ("create_topic", "empty_topic") and not is_valid_name(topic):
+            self._audit.refuse(head, action, topic, "", Refusal(400, "INVALID_TOPIC"), answer)
+        elif action == "create_topic" and "storage" in query:
+            self._act(head, action, topic, "", answer, storage=query["storage"])
         else:
-            self._act(head, f"{verb}_topic", topic, "", answer)
+            self._act(head, action, topic, "", answer)
 
     def _channel_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        verb = head.path.rpartition("/")[2]
-        action = f"{verb}_channel"
+        action = PATHS[head.path].action
         query = self._act_query(head, action, answer)
         if query is None:
             return
@@ -75,7 +74,7 @@ class ActRoutes:
                 refusal = Refusal(400, "INVALID_REQUEST", str(exc))
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
-            if verb == "create" and start is not None:
+            if action == "create_channel" and start is not None:
                 details["start"] = start
             self._act(head, action, topic, channel, answer, **details)
 

@@ -15,7 +15,6 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.engine import HEALTHY, Engine
-from queue_engine.service.admission.act_gate import ActGate
 from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.refused_connections import RefusedConnections
@@ -27,10 +26,10 @@ from queue_engine.service.http.connection import (
     Answer,
     BodyLimit,
     ConnectionLimits,
+    Handler,
     HttpConnection,
     RequestHead,
     Response,
-    Route,
     error_response,
     internal_error,
 )
@@ -40,10 +39,9 @@ from queue_engine.service.http.publish import PublishRoutes
 from queue_engine.service.http.query import BOOLEANS, parse_query
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.refusals import Refusal
-from queue_engine.service.http.rules import TokenCheck, names_of
+from queue_engine.service.http.rules import PATHS, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
-from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -59,28 +57,26 @@ class HttpApi:
     def __init__(
         self,
         engine: Engine,
-        options: Options,
         *,
         addresses: Callable[[], tuple[int, int]],
-        on_act: Callable[[ActRecord], None] | None = None,
+        audit: HttpAudit,
         limits: ConnectionLimits | None = None,
         notices: Callable[[], list[str]] = list,
         refused: RefusedConnections | None = None,
         bodies: BodyBudget | None = None,
         creations: Creations | None = None,
-        gate: ActGate | None = None,
     ) -> None:
-        """addresses: the real TCP and HTTP ports. on_act: told of every act, failures included.
+        """addresses: the real TCP and HTTP ports. audit: told of every act, failures included.
 
         notices: lines that /readyz adds, of what is beside the engine.
 
         limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
         beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
         side's included; by default it has none. creations: told of topics that are made by publishing; by default one
-        that tells `on_act`. gate: asked before something is changed; None: nobody is.
+        that tells `audit`.
         """
         self._engine = engine
-        self._options = options
+        options = self._options = engine.options
         self._addresses = addresses
         self._notices = notices
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
@@ -92,30 +88,25 @@ class HttpApi:
             read_timeout_ms=options.command_timeout_ms,
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
-        audit = HttpAudit(on_act, gate)
         self._audit = audit
         self._token_check = TokenCheck(options.http_address, options.http_token, audit)
-        self._routes: dict[str, Route] = {
-            "/ping": ("GET", self._ping),
-            "/livez": ("GET", self._live),
-            "/readyz": ("GET", self._ready),
-            "/info": ("GET", self._info),
-            "/stats": ("GET", self._stats),
-            "/metrics": ("GET", self._metrics),
-            **PublishRoutes(engine, options, creations or Creations(engine, on_act)).routes,
-            **ReadRoutes(engine, audit).routes,
-            **ActRoutes(engine, audit).routes,
+        self._handlers: dict[str, Handler] = {
+            "/ping": self._ping,
+            "/livez": self._live,
+            "/readyz": self._ready,
+            "/info": self._info,
+            "/stats": self._stats,
+            "/metrics": self._metrics,
+            **PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers,
+            **ReadRoutes(engine, audit).handlers,
+            **ActRoutes(engine, audit).handlers,
         }
         COLLECTOR_PAUSES.watch()
 
     @property
     def paths(self) -> frozenset[str]:
         """Every path that is answered."""
-        return frozenset(self._routes)
-
-    def method_of(self, path: str) -> str:
-        """GET or POST: the one that a path takes."""
-        return self._routes[path][0]
+        return frozenset(self._handlers)
 
     @property
     def connection_count(self) -> int:
@@ -139,10 +130,10 @@ class HttpApi:
             error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
             self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
             return foreign.response()
-        route = self._routes.get(head.path)
-        if route is None:
+        path = PATHS.get(head.path)
+        if path is None:
             return error_response(404, "NOT_FOUND")
-        if head.method != route[0]:
+        if head.method != path.method:
             return error_response(405, "METHOD_NOT_ALLOWED")
         refusal = self._token_check.refusal(head)
         if refusal is not None:
@@ -155,8 +146,7 @@ class HttpApi:
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         try:
-            _, respond = self._routes[head.path]
-            respond(head, body, answer)
+            self._handlers[head.path](head, body, answer)
         except Refusal as refusal:
             answer(refusal.response())
 

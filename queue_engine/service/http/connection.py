@@ -79,8 +79,8 @@ class BodyLimit:
 
 # What a request is answered with: called once, now or later, on the loop's thread.
 Answer = Callable[[Response], None]
-# A path's method, and what answers its whole requests.
-Route = tuple[str, Callable[[RequestHead, bytes, Answer], None]]
+# What answers the whole requests of a path.
+Handler = Callable[[RequestHead, bytes, Answer], None]
 
 
 class RequestHandler(Protocol):

@@ -12,12 +12,11 @@ from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http import write as http_write
-from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, publish_refusal
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved
-from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 _OK = Response(200, b"OK")
@@ -26,14 +25,14 @@ _OK = Response(200, b"OK")
 class PublishRoutes:
     """Answers whoever publishes."""
 
-    def __init__(self, engine: Engine, options: Options, creations: Creations) -> None:
+    def __init__(self, engine: Engine, creations: Creations) -> None:
         self._engine = engine
-        self._options = options
+        self._options = engine.options
         self._creations = creations
-        self.routes: dict[str, Route] = {
-            "/pub": ("POST", self._pub),
-            "/mpub": ("POST", self._mpub),
-            "/log/write": ("POST", self._write),
+        self.handlers: dict[str, Handler] = {
+            "/pub": self._pub,
+            "/mpub": self._mpub,
+            "/log/write": self._write,
         }
 
     def _pub(self, head: RequestHead, body: bytes, answer: Answer) -> None:

@@ -11,10 +11,11 @@ from queue_engine.log_acts import START, Target
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, RequestHead, Response, Route
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.log import OFFSET_MAX
 from queue_engine.service.http.query import Query, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
@@ -29,17 +30,16 @@ class ReadRoutes:
     def __init__(self, engine: Engine, audit: HttpAudit) -> None:
         self._engine = engine
         self._audit = audit
-        self.routes: dict[str, Route] = {
-            "/topic/messages": ("GET", self._messages),
-            "/log/read": ("GET", self._read_log),
-            "/log/records": ("GET", self._read_records),
-            "/log/topic": ("GET", self._log_topic),
-            "/log/lease": ("POST", self._lease),
-            "/log/renew": ("POST", self._renew),
-            "/log/release": ("POST", self._release),
+        self.handlers: dict[str, Handler] = {
+            "/topic/messages": self._messages,
+            "/log/read": self._read_log,
+            "/log/records": self._read_records,
+            "/log/topic": self._log_topic,
+            "/log/lease": self._lease,
+            "/log/renew": self._renew,
+            "/log/release": self._release,
+            **dict.fromkeys(http_cursors.ACTS, self._cursor_act),
         }
-        for path, (method, _, _) in http_cursors.ACTS.items():
-            self.routes[path] = (method, self._cursor_act)
 
     def _messages(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._audit.require_room()
@@ -165,10 +165,10 @@ class ReadRoutes:
         self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
 
     def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        _, action, act = http_cursors.ACTS[head.path]
+        act, action = http_cursors.ACTS[head.path], PATHS[head.path].action
         query = parse_query(head.raw_query)
         names = (query.get("topic", ""), query.get("cursor", ""))
-        is_audited = action in http_cursors.AUDITED
+        is_audited = head.method == "POST"  # to list them changes nothing
 
         def refuse(refusal: Refusal, act_id: str = "") -> None:
             if is_audited:

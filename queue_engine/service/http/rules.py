@@ -1,4 +1,4 @@
-"""Who may ask for what over HTTP: one table of every path. A path without a rule needs the token, and fails a test.
+"""Who may ask for what over HTTP: one table of every path. What is not in it is not found.
 
 With `--http-token`, whatever reads a body or changes something needs it. What only tells figures stays open: nsqadmin,
 nsq_stat, probes and scrapers have no token to send.
@@ -7,10 +7,10 @@ nsq_stat, probes and scrapers have no token to send.
 import hmac
 import ipaddress
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import RequestHead, Response
 from queue_engine.service.http.query import parse_query
@@ -28,44 +28,51 @@ class Rule(Enum):
     BODIES = "the token; on loopback only where there is one"
 
 
-RULES: Mapping[str, Rule] = {
-    "/ping": Rule.OPEN,
-    "/livez": Rule.OPEN,
-    "/readyz": Rule.OPEN,
-    "/info": Rule.OPEN,
-    "/stats": Rule.OPEN,
-    "/metrics": Rule.OPEN,
-    "/pub": Rule.CHANGES,
-    "/mpub": Rule.CHANGES,
-    "/log/write": Rule.CHANGES,
-    "/topic/create": Rule.CHANGES,
-    "/topic/delete": Rule.CHANGES,
-    "/topic/empty": Rule.CHANGES,
-    "/topic/pause": Rule.CHANGES,
-    "/topic/unpause": Rule.CHANGES,
-    "/topic/retry": Rule.CHANGES,
-    "/channel/create": Rule.CHANGES,
-    "/channel/delete": Rule.CHANGES,
-    "/channel/empty": Rule.CHANGES,
-    "/channel/pause": Rule.CHANGES,
-    "/channel/unpause": Rule.CHANGES,
-    "/channel/retry": Rule.CHANGES,
-    "/channel/seek": Rule.CHANGES,
-    "/topic/messages": Rule.BODIES,
-    "/log/read": Rule.BODIES,
-    "/log/records": Rule.BODIES,
-    "/log/topic": Rule.BODIES,
-    "/log/lease": Rule.BODIES,
-    "/log/renew": Rule.BODIES,
-    "/log/release": Rule.BODIES,
-    "/cursor/create": Rule.BODIES,
-    "/cursor/move": Rule.BODIES,
-    "/cursor/delete": Rule.BODIES,
-    "/cursor/list": Rule.BODIES,
-}
+@dataclass(frozen=True, slots=True)
+class Path:
+    """method: GET or POST. rule: what a request must bring. action: what the audit list calls it; "" where it hears of
+    nothing: publishing is no act, and would flood it."""
 
-# Publishing is no act, and would flood the audit list.
-_NOT_AUDITED = frozenset({"/pub", "/mpub", "/log/write"})
+    method: str
+    rule: Rule
+    action: str = ""
+
+
+PATHS: Mapping[str, Path] = {
+    "/ping": Path("GET", Rule.OPEN),
+    "/livez": Path("GET", Rule.OPEN),
+    "/readyz": Path("GET", Rule.OPEN),
+    "/info": Path("GET", Rule.OPEN),
+    "/stats": Path("GET", Rule.OPEN),
+    "/metrics": Path("GET", Rule.OPEN),
+    "/pub": Path("POST", Rule.CHANGES),
+    "/mpub": Path("POST", Rule.CHANGES),
+    "/log/write": Path("POST", Rule.CHANGES),
+    "/topic/create": Path("POST", Rule.CHANGES, "create_topic"),
+    "/topic/delete": Path("POST", Rule.CHANGES, "delete_topic"),
+    "/topic/empty": Path("POST", Rule.CHANGES, "empty_topic"),
+    "/topic/pause": Path("POST", Rule.CHANGES, "pause_topic"),
+    "/topic/unpause": Path("POST", Rule.CHANGES, "unpause_topic"),
+    "/topic/retry": Path("POST", Rule.CHANGES, "retry_topic"),
+    "/channel/create": Path("POST", Rule.CHANGES, "create_channel"),
+    "/channel/delete": Path("POST", Rule.CHANGES, "delete_channel"),
+    "/channel/empty": Path("POST", Rule.CHANGES, "empty_channel"),
+    "/channel/pause": Path("POST", Rule.CHANGES, "pause_channel"),
+    "/channel/unpause": Path("POST", Rule.CHANGES, "unpause_channel"),
+    "/channel/retry": Path("POST", Rule.CHANGES, "retry_channel"),
+    "/channel/seek": Path("POST", Rule.CHANGES, "rewind_channel"),
+    "/topic/messages": Path("GET", Rule.BODIES, "read_messages"),
+    "/log/read": Path("GET", Rule.BODIES, "read_messages"),
+    "/log/records": Path("GET", Rule.BODIES, "read_messages"),
+    "/log/topic": Path("GET", Rule.BODIES, "read_messages"),
+    "/log/lease": Path("POST", Rule.BODIES, "read_messages"),
+    "/log/renew": Path("POST", Rule.BODIES, "read_messages"),
+    "/log/release": Path("POST", Rule.BODIES, "read_messages"),
+    "/cursor/create": Path("POST", Rule.BODIES, "create_cursor"),
+    "/cursor/move": Path("POST", Rule.BODIES, "move_cursor"),
+    "/cursor/delete": Path("POST", Rule.BODIES, "delete_cursor"),
+    "/cursor/list": Path("GET", Rule.BODIES, "list_cursors"),
+}
 
 
 class TokenCheck:
@@ -82,17 +89,17 @@ class TokenCheck:
         complaint = self._complaint(head)
         if not complaint:
             return None
-        if head.path not in _NOT_AUDITED:
+        if PATHS[head.path].action:
             self._tell(head, complaint)
         return Refusal(403, WORD, complaint).response()
 
     def _tell(self, head: RequestHead, complaint: str) -> None:
         error = f"{WORD}: {complaint}"
         topic, channel = names_of(head)
-        self._audit.tell(ActRecord(_action_of(head.path), topic, channel, head.remote_address, error, None))
+        self._audit.tell(ActRecord(PATHS[head.path].action, topic, channel, head.remote_address, error, None))
 
     def _complaint(self, head: RequestHead) -> str:
-        rule = RULES.get(head.path, Rule.CHANGES)
+        rule = PATHS[head.path].rule
         if rule is Rule.OPEN:
             return ""
         if not self._expected:
@@ -103,16 +110,6 @@ class TokenCheck:
         if hmac.compare_digest(head.header(b"authorization") or b"", self._expected):
             return ""
         return "the token is missing or wrong: Authorization: Bearer …"
-
-
-def _action_of(path: str) -> str:
-    """The audit's word: /topic/empty → empty_topic; of what reads bodies read_messages."""
-    if path == "/channel/seek":
-        return "rewind_channel"
-    if path in http_cursors.ACTS:
-        return http_cursors.ACTS[path][1]
-    thing, _, verb = path.strip("/").partition("/")
-    return f"{verb}_{thing}" if thing in ("topic", "channel") and verb != "messages" else "read_messages"
 
 
 def names_of(head: RequestHead) -> tuple[str, str]:

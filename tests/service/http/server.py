@@ -14,6 +14,7 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import ConnectionLimits
 from queue_engine.service.tcp.turns import Turns
 from tests.support.clock import ManualClock
@@ -154,7 +155,7 @@ async def http_server(
     ports = [4150, 0]
     addresses = lambda: (ports[0], ports[1])  # noqa: E731
     on_loop = GateOnLoop(gate) if gate is not None else None
-    api = HttpApi(engine, engine.options, addresses=addresses, on_act=acts.append, limits=limits, gate=on_loop)
+    api = HttpApi(engine, addresses=addresses, audit=HttpAudit(acts.append, on_loop), limits=limits)
     listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
     ports[1] = listener.sockets[0].getsockname()[1]
     server = Server(engine, api, clock, ports[1], acts)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.service.http.rules import RULES, Rule
+from queue_engine.service.http.rules import PATHS, Rule
 from tests.service.http.server import http_server, request_bytes
 
 TOKEN = "s3cret"
@@ -18,16 +18,16 @@ QUERY = "?topic=orders&channel=billing&cursor=archive&offset=0&number=1&lease=no
 
 async def test_every_path_has_a_rule_and_every_rule_a_path(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
-        assert server.api.paths == RULES.keys()
-    assert {path for path, rule in RULES.items() if rule is Rule.OPEN} == OPEN
+        assert server.api.paths == PATHS.keys()
+    assert {path for path, entry in PATHS.items() if entry.rule is Rule.OPEN} == OPEN
 
 
-@pytest.mark.parametrize("path", sorted(RULES))
+@pytest.mark.parametrize("path", sorted(PATHS))
 async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Path, path: str) -> None:
     async with http_server(tmp_path, http_token=TOKEN) as server:
         server.engine.acts.create_topic("orders")
         server.engine.acts.create_channel("orders", "billing")
-        method = server.api.method_of(path)
+        method = PATHS[path].method
         body = b"message" if method == "POST" else b""
         before = server.engine.figures.now(include_clients=False).topics
         for headers in (
@@ -49,22 +49,22 @@ async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Pa
         assert answer.status != 403
 
 
-@pytest.mark.parametrize("path", sorted(RULES))
+@pytest.mark.parametrize("path", sorted(PATHS))
 async def test_without_a_token_loopback_is_open_and_other_addresses_show_no_bodies(tmp_path: Path, path: str) -> None:
     (tmp_path / "loopback").mkdir()
     (tmp_path / "open").mkdir()
     async with http_server(tmp_path / "loopback") as server:
-        answer = await server.request(server.api.method_of(path), path + QUERY)
+        answer = await server.request(PATHS[path].method, path + QUERY)
         assert answer.status != 403
     async with http_server(tmp_path / "open", http_address="0.0.0.0:4151") as server:
-        answer = await server.request(server.api.method_of(path), path + QUERY)
-        assert (answer.status == 403) == (RULES[path] is Rule.BODIES)
+        answer = await server.request(PATHS[path].method, path + QUERY)
+        assert (answer.status == 403) == (PATHS[path].rule is Rule.BODIES)
 
 
 async def test_acts_that_were_refused_are_audited_with_what_they_were_about(tmp_path: Path) -> None:
     async with http_server(tmp_path, http_token=TOKEN) as server:
         for path in ("/topic/empty", "/channel/seek", "/cursor/delete", "/log/read"):
-            await server.request(server.api.method_of(path), path + QUERY)
+            await server.request(PATHS[path].method, path + QUERY)
         assert [(act.action, act.topic, act.channel) for act in server.acts] == [
             ("empty_topic", "orders", "billing"),
             ("rewind_channel", "orders", "billing"),
