@@ -65,7 +65,7 @@ CONSOLE_MAY_IMPORT = {
     "accounts": "vocabulary database pacing",
     "migrations": "accounts",
     "audit": "vocabulary database accounts",
-    "gateway": "pacing",
+    "gateway": "vocabulary pacing",
     "answers": "database gateway",
     "rings": "",
     "diagnosis": "vocabulary gateway rings",

@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Any
 
-from admin_console.gateway import sentences
+from admin_console.gateway.acts import ACTS, sentence_of
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
@@ -21,6 +21,7 @@ from admin_console.gateway.gateway import (
     Target,
 )
 from admin_console.gateway.history import LakeHistory
+from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.delivery.stats import Outcome
 from queue_engine.service.runner import EngineRunner
@@ -31,15 +32,6 @@ logger = logging.getLogger(__name__)
 
 # Longer than the engine ever needs for one command on a working disk; shorter than people wait.
 DEADLINE_S = 5.0
-
-# The act's name in URLs and audit rows → the engine's method, where that is not `acts.` and the name.
-_METHODS = {
-    "publish": "publish",
-    "delete_cursor": "cursors.delete",
-    # The archive of a topic is the cursor of that name.
-    "archive_on": "cursors.create",
-    "archive_off": "cursors.delete",
-}
 
 
 class EmbeddedGateway:
@@ -102,7 +94,7 @@ class EmbeddedGateway:
         name = f"{topic}/{channel}" if channel else topic
         places = (topic, channel) if channel else (topic,)
         try:
-            answer = self._wait(self._runner.submit(_METHODS.get(action, f"acts.{action}"), *places, **details))
+            answer = self._wait(self._runner.submit(ACTS[action].method, *places, **details))
         except _DroppedError:
             return ActResult(
                 FAILED,
@@ -135,8 +127,8 @@ class EmbeddedGateway:
                 "INTERNAL_ERROR",
             )
         outcome = answer if isinstance(answer, Outcome) else Outcome()
-        sentence = sentences.done(action, topic, channel, details, outcome)
-        return ActResult(DONE, sentence, counts=sentences.outcome_counts(outcome))
+        sentence = sentence_of(action, topic, channel, details, outcome)
+        return ActResult(DONE, sentence, counts=outcome_counts(outcome))
 
     def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         try:

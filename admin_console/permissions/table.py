@@ -1,10 +1,12 @@
 """The table: every page, act and socket, with the least role that may use it.
 
-A URL name that is not here is refused to everybody, and a test walks the URLs to find it.
+The acts are those of `gateway/acts.py`. A URL name that is not here is refused to everybody, and a test walks the URLs
+to find it.
 """
 
 from collections.abc import Mapping
 
+from admin_console.gateway import acts
 from admin_console.vocabulary.roles import Role
 
 ANYONE = "anyone"  # not logged in
@@ -24,34 +26,7 @@ PAGES: Mapping[str, Role] = {
     "channel_messages": Role.OPERATOR,
 }
 
-ACTS: Mapping[str, Role] = {
-    "create_topic": Role.OPERATOR,
-    "create_channel": Role.OPERATOR,
-    "publish": Role.OPERATOR,
-    "pause_topic": Role.OPERATOR,
-    "unpause_topic": Role.OPERATOR,
-    "pause_channel": Role.OPERATOR,
-    "unpause_channel": Role.OPERATOR,
-    "retry_topic": Role.OPERATOR,
-    "retry_channel": Role.OPERATOR,
-    "requeue_channel": Role.OPERATOR,
-    "release_deferred": Role.OPERATOR,
-    "archive_on": Role.OPERATOR,
-    "stop_job": Role.OPERATOR,
-    "start_job": Role.OPERATOR,
-    # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
-    "plan_replay": Role.OPERATOR,
-    "run_replay": Role.OPERATOR,
-    "cancel_replay": Role.OPERATOR,
-    # These lose messages, or deliver them again.
-    "rewind_channel": Role.ADMIN,
-    "empty_topic": Role.ADMIN,
-    "empty_channel": Role.ADMIN,
-    "delete_topic": Role.ADMIN,
-    "delete_channel": Role.ADMIN,
-    "delete_cursor": Role.ADMIN,
-    "archive_off": Role.ADMIN,
-}
+ACTS: Mapping[str, Role] = {act.name: act.least for act in acts.ACTS.values() if act.least is not None}
 
 API: Mapping[str, Role] = {
     "overview_series": Role.VIEWER,

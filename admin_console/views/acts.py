@@ -28,8 +28,6 @@ def _checked_name(text: str, kind: str) -> str:
 
 
 class CreateTopic(ActPage):
-    action = "create_topic"
-
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
         chosen = self.request.POST.get("storage", "") or self.gateway.node().storage
@@ -60,8 +58,6 @@ class CreateTopic(ActPage):
 
 
 class CreateChannel(ActPage):
-    action = "create_channel"
-
     def question(self) -> Question:
         topic = self.topic_stats()
         wanted = self.request.POST.get("channel", "") or self.request.GET.get("channel", "")
@@ -87,8 +83,6 @@ class CreateChannel(ActPage):
 
 
 class Publish(ActPage):
-    action = "publish"
-
     def question(self) -> Question:
         topic = self.topic_stats()
         node = self.gateway.node()
@@ -147,7 +141,7 @@ class Publish(ActPage):
         return counted(len(details["bodies"][0]), "byte")
 
 
-class _Pause(ActPage):
+class Pause(ActPage):
     def question(self) -> Question:
         if self.channel:
             channel = self.channel_stats()
@@ -169,15 +163,7 @@ class _Pause(ActPage):
         return self.url.replace("/~pause/", "/~unpause/")
 
 
-class PauseTopic(_Pause):
-    action = "pause_topic"
-
-
-class PauseChannel(_Pause):
-    action = "pause_channel"
-
-
-class _Unpause(ActPage):
+class Unpause(ActPage):
     def question(self) -> Question:
         if self.channel:
             channel = self.channel_stats()
@@ -188,15 +174,7 @@ class _Unpause(ActPage):
         return self.pose(f"Resume {self.name}", [consequence])
 
 
-class UnpauseTopic(_Unpause):
-    action = "unpause_topic"
-
-
-class UnpauseChannel(_Unpause):
-    action = "unpause_channel"
-
-
-class _Retry(ActPage):
+class Retry(ActPage):
     def question(self) -> Question:
         one = self.channel_stats() if self.channel else self.topic_stats()
         reasons = [f"It is fenced: {one.fenced}."] if one.fenced else []
@@ -213,22 +191,3 @@ class _Retry(ActPage):
                 "Should it fail again it stops again, with the new reason; nothing is lost by that.",
             ],
         )
-
-
-class RetryTopic(_Retry):
-    action = "retry_topic"
-
-
-class RetryChannel(_Retry):
-    action = "retry_channel"
-
-
-create_topic = CreateTopic.as_view()
-create_channel = CreateChannel.as_view()
-publish = Publish.as_view()
-pause_topic = PauseTopic.as_view()
-pause_channel = PauseChannel.as_view()
-unpause_topic = UnpauseTopic.as_view()
-unpause_channel = UnpauseChannel.as_view()
-retry_topic = RetryTopic.as_view()
-retry_channel = RetryChannel.as_view()

@@ -14,16 +14,12 @@ from admin_console.audit.chain import COLUMNS
 from admin_console.audit.keeper import ChainState, chain_state
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
-from admin_console.permissions.table import ACTS
+from admin_console.gateway.acts import ACTS
 from admin_console.views.notices import waiting_rows
 
 PAGE_ROWS = 50
 
 _FURTHER_ACTIONS = (
-    "read_messages",
-    "create_cursor",
-    "move_cursor",
-    "release_lease",
     "foreign_request",
     "log_in",
     "log_out",

@@ -52,8 +52,6 @@ def _afterwards(storage: str) -> str:
 
 
 class EmptyTopic(ActPage):
-    action = "empty_topic"
-
     def question(self) -> Question:
         topic = self.topic_stats()
         in_channels = message_counts(*_of_channels(topic)) or "no messages"
@@ -96,8 +94,6 @@ class EmptyTopic(ActPage):
 
 
 class DeleteTopic(ActPage):
-    action = "delete_topic"
-
     def question(self) -> Question:
         topic = self.topic_stats()
         depth, in_flight, deferred = _of_channels(topic)
@@ -136,8 +132,6 @@ class _ChannelAct(ActPage):
 
 
 class EmptyChannel(_ChannelAct):
-    action = "empty_channel"
-
     def question(self) -> Question:
         channel = self.channel_stats()
         return self.pose(
@@ -156,8 +150,6 @@ _REWOUND_ANEW = "Such a new channel can be rewound to what the log still keeps."
 
 
 class DeleteChannel(_ChannelAct):
-    action = "delete_channel"
-
     def question(self) -> Question:
         channel = self.channel_stats()
         storage = self.topic_stats().storage
@@ -180,8 +172,6 @@ class DeleteChannel(_ChannelAct):
 
 class RequeueChannel(ActPage):
     """All in flight, one consumer's, or one message. `?client=KEY` and `?message=ID` choose beforehand."""
-
-    action = "requeue_channel"
 
     def question(self) -> Question:
         channel = self.channel_stats()
@@ -243,8 +233,6 @@ class RequeueChannel(ActPage):
 
 
 class ReleaseDeferred(ActPage):
-    action = "release_deferred"
-
     def question(self) -> Question:
         channel = self.channel_stats()
         return self.pose(
@@ -257,11 +245,3 @@ class ReleaseDeferred(ActPage):
 def _client_label(client: ClientStats) -> str:
     name = client.client_id or client.hostname or "unnamed"
     return f"{name} at {client.remote_address}: {counted(client.in_flight_count, 'message')}"
-
-
-empty_topic = EmptyTopic.as_view()
-delete_topic = DeleteTopic.as_view()
-empty_channel = EmptyChannel.as_view()
-delete_channel = DeleteChannel.as_view()
-requeue_channel = RequeueChannel.as_view()
-release_deferred = ReleaseDeferred.as_view()

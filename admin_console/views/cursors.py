@@ -67,8 +67,6 @@ class _CursorAct(ActPage):
 
 
 class DeleteCursor(_CursorAct):
-    action = "delete_cursor"
-
     def question(self) -> Question:
         return self.ending(f"Delete the pipeline cursor {self.name}", f"Delete {self.name}")
 
@@ -78,7 +76,6 @@ class DeleteCursor(_CursorAct):
 
 
 class ArchiveOff(DeleteCursor):
-    action = "archive_off"
     cursor = ARCHIVE
 
     def question(self) -> Question:
@@ -86,7 +83,6 @@ class ArchiveOff(DeleteCursor):
 
 
 class ArchiveOn(_CursorAct):
-    action = "archive_on"
     cursor = ARCHIVE
 
     def question(self) -> Question:
@@ -123,8 +119,3 @@ class ArchiveOn(_CursorAct):
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return f"from {_STARTS[details['start'].word]}"
-
-
-delete_cursor = DeleteCursor.as_view()
-archive_on = ArchiveOn.as_view()
-archive_off = ArchiveOff.as_view()

@@ -103,7 +103,6 @@ _STOPPED = {
 
 
 class StopJob(_JobAct):
-    action = "stop_job"
     kind = "stop_job"
 
     def question(self) -> Question:
@@ -112,7 +111,6 @@ class StopJob(_JobAct):
 
 
 class StartJob(_JobAct):
-    action = "start_job"
     kind = "start_job"
 
     def question(self) -> Question:
@@ -123,7 +121,6 @@ class StartJob(_JobAct):
 class PlanReplay(_PipelineAct):
     """The form of a new replay. What it makes is a dry run, which publishes nothing."""
 
-    action = "plan_replay"
     kind = "plan_replay"
 
     @property
@@ -227,7 +224,6 @@ class PlanReplay(_PipelineAct):
 
 
 class RunReplay(_PipelineAct):
-    action = "run_replay"
     kind = "run_replay"
 
     def question(self) -> Question:
@@ -264,7 +260,6 @@ class RunReplay(_PipelineAct):
 
 
 class CancelReplay(_PipelineAct):
-    action = "cancel_replay"
     kind = "cancel_replay"
 
     def question(self) -> Question:
@@ -300,10 +295,3 @@ def _time_ms_of(text: str) -> int | None:
         return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ValueError(f"{text[:40]!r} is not a time such as 2026-03-01T14:30.") from None
-
-
-stop_job = StopJob.as_view()
-start_job = StartJob.as_view()
-plan_replay = PlanReplay.as_view()
-run_replay = RunReplay.as_view()
-cancel_replay = CancelReplay.as_view()

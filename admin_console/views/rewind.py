@@ -35,7 +35,6 @@ class Shown:
 
 
 class RewindChannel(ActPage):
-    action = "rewind_channel"
     _preview: SeekPreview | None = None
     _confirmed: Shown
 
@@ -194,6 +193,3 @@ def _meaning(preview: SeekPreview, *, is_on: bool) -> list[str]:
         ),
         _IN_FLIGHT,
     ]
-
-
-rewind_channel = RewindChannel.as_view()

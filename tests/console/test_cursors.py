@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway import sentences
+from admin_console.gateway.acts import sentence_of
 from admin_console.hub.hub import Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
@@ -248,4 +248,4 @@ def test_what_a_cursor_gave_up_is_told() -> None:
     ],
 )
 def test_acts_over_http_are_told_in_a_sentence(action: str, outcome: Outcome, sentence: str) -> None:
-    assert sentences.done(action, "orders", "copy", {}, outcome) == sentence
+    assert sentence_of(action, "orders", "copy", {}, outcome) == sentence

@@ -33,10 +33,11 @@ from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
 from admin_console.figures import frames, plotly_asset
-from admin_console.gateway import sentences
+from admin_console.gateway.acts import sentence_of
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
+from admin_console.gateway.sentences import outcome_counts
 from admin_console.hub.changes import CHANGES
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
@@ -403,9 +404,9 @@ def _http_act(act: ActRecord) -> HttpAct:
     if act.error or act.outcome is None:
         # What was not even begun has changed nothing.
         return HttpAct(*about, False, act.error, {}, via=via, is_change=bool(act.act_id), act_id=act.act_id)
-    sentence = sentences.done(act.action, act.topic, act.channel, dict(act.details), act.outcome)
+    sentence = sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
     is_change = act.outcome.created or not act.action.startswith(("create_", "read_"))
-    counts = sentences.outcome_counts(act.outcome)
+    counts = outcome_counts(act.outcome)
     return HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
 
 

@@ -1,0 +1,198 @@
+"""Every act, once: its name, who may do it, which method of the engine does it, and the sentence for what it did.
+
+The permissions, the gateway, the audit list and the engine's HTTP API name an act as this table does. An act over HTTP
+alone has no role here: whoever has the API's token may do it (`queue_engine/service/http/rules.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from admin_console.gateway.sentences import counted, given_up, message_counts
+from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import Outcome
+from queue_engine.vocabulary.options import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An act that was done: to what, as was asked, and what came of it."""
+
+    topic: str
+    channel: str
+    details: Mapping[str, Any]
+    outcome: Outcome
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic
+
+    @property
+    def cursor(self) -> str:
+        """Its name; over HTTP it stands in the channel's place."""
+        return str(self.details.get("cursor", self.channel))
+
+    @property
+    def given_up(self) -> str:
+        """What ends with a pipeline cursor."""
+        return given_up(self.outcome.depth, self.cursor)
+
+    @property
+    def dropped(self) -> str:
+        outcome = self.outcome
+        return message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
+
+    @property
+    def disconnected(self) -> str:
+        return f", disconnected {counted(self.outcome.clients, 'consumer')}" if self.outcome.clients else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """least: the role that may do it on a page; None: no page offers it. method: of the engine; "" where the pipeline's
+    worker does it, or HTTP alone asks for it."""
+
+    name: str
+    least: Role | None
+    method: str = ""
+    sentence: Callable[[Done], str] | None = None
+
+
+def _created(done: Done) -> str:
+    return f"Created {done.name}." if done.outcome.created else f"{done.name} was there already; nothing was changed."
+
+
+def _published(done: Done) -> str:
+    size, defer_ms = sum(len(body) for body in done.details["bodies"]), done.details.get("defer_ms")
+    later = f", to be delivered in {format_duration(defer_ms)}" if defer_ms else ""
+    return f"Published 1 message of {counted(size, 'byte')} to {done.name}{later}."
+
+
+def _paused_topic(done: Done) -> str:
+    return f"Paused {done.name}: its messages stay at the topic, {done.outcome.depth:,} so far."
+
+
+def _paused_channel(done: Done) -> str:
+    held = message_counts(done.outcome.depth, done.outcome.in_flight, 0) or "no messages"
+    return f"Paused {done.name}: its consumers get nothing until it is resumed. It holds {held} now."
+
+
+def _resumed(done: Done) -> str:
+    return f"Resumed {done.name}: its depth was {done.outcome.depth:,}."
+
+
+def _retried_topic(done: Done) -> str:
+    return f"{done.name} goes on: it is accepting messages, and its own depth is {done.outcome.depth:,}."
+
+
+def _retried_channel(done: Done) -> str:
+    back = f", {done.outcome.in_flight:,} of it back from consumers" if done.outcome.in_flight else ""
+    return f"{done.name} goes on: its depth is {done.outcome.depth:,}{back}."
+
+
+def _requeued(done: Done) -> str:
+    return f"Requeued {counted(done.outcome.in_flight, 'message')} of {done.name}."
+
+
+def _released(done: Done) -> str:
+    return f"Released {counted(done.outcome.deferred, 'deferred message')} of {done.name}."
+
+
+def _switched_on(done: Done) -> str:
+    to_archive = f"{counted(done.outcome.depth, 'message')} to archive"
+    if done.outcome.created:
+        return f"Switched the archive of {done.topic} on: {to_archive}."
+    return f"The archive of {done.topic} was on already, with {to_archive}; nothing was changed."
+
+
+def _switched_off(done: Done) -> str:
+    return f"Switched the archive of {done.topic} off. It gave up {done.given_up}."
+
+
+def _rewound(done: Done) -> str:
+    taken = f", {counted(done.outcome.in_flight, 'message')} taken from consumers" if done.outcome.in_flight else ""
+    place = f" to offset {done.details['target'].offset:,}" if "target" in done.details else ""
+    return f"Rewound {done.name}{place}: its depth is {done.outcome.depth:,} now{taken}."
+
+
+def _emptied(done: Done) -> str:
+    where = f" and its {counted(done.outcome.channels, 'channel')}" if done.details.get("channels_too") else ""
+    return f"Emptied {done.name}{where}: dropped {done.dropped}."
+
+
+def _deleted_topic(done: Done) -> str:
+    channels = counted(done.outcome.channels, "channel")
+    return f"Deleted {done.name} with {channels}: dropped {done.dropped}{done.disconnected}."
+
+
+def _deleted_channel(done: Done) -> str:
+    return f"Deleted {done.name}: dropped {done.dropped}{done.disconnected}."
+
+
+def _deleted_cursor(done: Done) -> str:
+    return f"Deleted the pipeline cursor {done.topic}/{done.cursor}. It gave up {done.given_up}."
+
+
+def _looked(done: Done) -> str:
+    return f"Looked at {counted(done.outcome.depth, 'message')} of {done.name}."
+
+
+def _created_cursor(done: Done) -> str:
+    name = f"{done.topic}/{done.cursor}"
+    if done.outcome.created:
+        return f"Created the pipeline cursor {name}: {counted(done.outcome.depth, 'message')} to read."
+    return f"The pipeline cursor {name} was there already; nothing was changed."
+
+
+def _moved_cursor(done: Done) -> str:
+    left = counted(done.outcome.depth, "message")
+    name, offset = f"{done.topic}/{done.cursor}", done.details["offset"]
+    return f"Moved the pipeline cursor {name} to offset {offset:,}: {left} left to read."
+
+
+def _released_lease(done: Done) -> str:
+    return f"Released the lease {done.details['lease']} of {done.topic}: it keeps no messages any more."
+
+
+_TABLE = (
+    Act("create_topic", Role.OPERATOR, "acts.create_topic", _created),
+    Act("create_channel", Role.OPERATOR, "acts.create_channel", _created),
+    Act("publish", Role.OPERATOR, "publish", _published),
+    Act("pause_topic", Role.OPERATOR, "acts.pause_topic", _paused_topic),
+    Act("unpause_topic", Role.OPERATOR, "acts.unpause_topic", _resumed),
+    Act("pause_channel", Role.OPERATOR, "acts.pause_channel", _paused_channel),
+    Act("unpause_channel", Role.OPERATOR, "acts.unpause_channel", _resumed),
+    Act("retry_topic", Role.OPERATOR, "acts.retry_topic", _retried_topic),
+    Act("retry_channel", Role.OPERATOR, "acts.retry_channel", _retried_channel),
+    Act("requeue_channel", Role.OPERATOR, "acts.requeue_channel", _requeued),
+    Act("release_deferred", Role.OPERATOR, "acts.release_deferred", _released),
+    # The archive of a topic is the cursor of that name.
+    Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on),
+    Act("stop_job", Role.OPERATOR),
+    Act("start_job", Role.OPERATOR),
+    # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
+    Act("plan_replay", Role.OPERATOR),
+    Act("run_replay", Role.OPERATOR),
+    Act("cancel_replay", Role.OPERATOR),
+    # These lose messages, or deliver them again.
+    Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound),
+    Act("empty_topic", Role.ADMIN, "acts.empty_topic", _emptied),
+    Act("empty_channel", Role.ADMIN, "acts.empty_channel", _emptied),
+    Act("delete_topic", Role.ADMIN, "acts.delete_topic", _deleted_topic),
+    Act("delete_channel", Role.ADMIN, "acts.delete_channel", _deleted_channel),
+    Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
+    Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
+    # Over HTTP alone; a look on a page is a page, and audited.
+    Act("read_messages", None, "", _looked),
+    Act("create_cursor", None, "", _created_cursor),
+    Act("move_cursor", None, "", _moved_cursor),
+    Act("release_lease", None, "", _released_lease),
+)
+ACTS = {act.name: act for act in _TABLE}
+
+
+def sentence_of(action: str, topic: str, channel: str, details: Mapping[str, Any], outcome: Outcome) -> str:
+    """The sentence for an act that was done."""
+    sentence = ACTS[action].sentence
+    assert sentence is not None, action
+    return sentence(Done(topic, channel, details, outcome))
