@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
-from admin_console.permissions.table import ACTS
+from admin_console.gateway.acts import ACTS
 from admin_console.views.notices import notices
 
 _PLACES = (
@@ -18,12 +18,11 @@ _PLACES = (
     ("audit", "Audit", "a"),
 )
 # Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.
-_OF_PIPELINE = ("replay", "stop_job", "start_job", "plan_replay", "run_replay", "cancel_replay")
 _UNDER = {
     "topic": "topics",
     "channel": "topics",
-    **dict.fromkeys(ACTS, "topics"),
-    **dict.fromkeys(_OF_PIPELINE, "pipeline"),
+    "replay": "pipeline",
+    **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},
 }
 
 

@@ -29,9 +29,7 @@ CHANNELS_NAMED_MAX = 10
 
 
 class _PipelineAct(ActPage):
-    """An act that a worker takes up. `name` is of the job or replay."""
-
-    kind = ""
+    """An act that a worker takes up: its request has the act's name. `name` is of the job or replay."""
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -58,7 +56,7 @@ class _PipelineAct(ActPage):
         return self.name
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.pipeline.ask(self.kind, self.name, **details)
+        return self.pipeline.ask(self.action, self.name, **details)
 
     def when(self) -> str:
         """What becomes of a request now, in a sentence."""
@@ -103,16 +101,12 @@ _STOPPED = {
 
 
 class StopJob(_JobAct):
-    kind = "stop_job"
-
     def question(self) -> Question:
         sentence = _STOPPED.get(self.job, "It goes on where it was when it is started again.")
         return self.asked("Stop", [sentence, "It stays stopped through restarts, until somebody starts it."])
 
 
 class StartJob(_JobAct):
-    kind = "start_job"
-
     def question(self) -> Question:
         what = JOB_SENTENCES.get(self.job)
         return self.asked("Start", [f"It {what}." if what else "It goes on where it was."])
@@ -120,8 +114,6 @@ class StartJob(_JobAct):
 
 class PlanReplay(_PipelineAct):
     """The form of a new replay. What it makes is a dry run, which publishes nothing."""
-
-    kind = "plan_replay"
 
     @property
     def name(self) -> str:
@@ -224,8 +216,6 @@ class PlanReplay(_PipelineAct):
 
 
 class RunReplay(_PipelineAct):
-    kind = "run_replay"
-
     def question(self) -> Question:
         replay = self.replay()
         planned, asked = replay.planned, replay.asked
@@ -260,8 +250,6 @@ class RunReplay(_PipelineAct):
 
 
 class CancelReplay(_PipelineAct):
-    kind = "cancel_replay"
-
     def question(self) -> Question:
         replay = self.replay()
         if replay.run_job is None:

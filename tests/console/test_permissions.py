@@ -1,6 +1,7 @@
 """One table covers every URL and socket: a view without a rule fails here, and every role meets every URL."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -9,10 +10,14 @@ from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
 from admin_console.audit.models import AuditRow
+from admin_console.gateway import acts
 from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from admin_console.vocabulary.roles import Role
+from queue_engine.service.http.rules import PATHS, Rule
+from tests.support.clock import ManualClock
+from tests.support.engine import make_engine
 from tests.support.lakes.pipeline_lake import planned_replay
 from tests.support.pages.console import client_of, console_engine, make_user
 
@@ -171,3 +176,14 @@ def test_no_name_stands_for_a_path_of_ours(name: str) -> None:
     assert "#" not in path
     match = get_resolver().resolve(unquote(path))
     assert (match.view_name, match.kwargs) == ("channel", {"topic": name, "channel": name})
+
+
+def test_each_act_of_the_table_has_its_method_and_each_act_over_http_its_row(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    for act in acts.ACTS.values():
+        assert not act.method or callable(attrgetter(act.method)(engine)), act.name
+    changes = {entry.action for entry in PATHS.values() if entry.rule is Rule.CHANGES and entry.action}
+    assert {f"acts.{action}" for action in changes} <= {act.method for act in acts.ACTS.values()}
+    # A list of cursors is not audited, unless it is refused.
+    assert {entry.action for entry in PATHS.values() if entry.action} - acts.ACTS.keys() == {"list_cursors"}
+    engine.close()
