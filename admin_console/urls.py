@@ -1,9 +1,9 @@
 """Every path of the console. Each name has its rule in permissions/table.py."""
 
 from django.urls import URLPattern, URLResolver, include, path, register_converter
+from django.views import View
 
 from admin_console.views import accounts, acts, audit, confirmed_acts, cursors, messages, pages, pipeline, rewind
-from admin_console.views.act_page import ActPage
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -15,7 +15,7 @@ handler404 = "admin_console.answers.refusal.not_found"
 handler500 = "admin_console.answers.failed.server_error"
 
 
-def _act(route: str, page: type[ActPage], action: str) -> URLPattern:
+def _act(route: str, page: type[View], action: str) -> URLPattern:
     return path(route, page.as_view(action=action), name=action)
 
 
