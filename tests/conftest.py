@@ -15,7 +15,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     path = metafunc.definition.path.relative_to(Path(__file__).parent)
     kinds = storage_kinds.kinds_of(metafunc.function.__name__, path.as_posix())
     if kinds:
-        metafunc.parametrize("storage_kind", kinds, indirect=True, scope=storage_kinds.BOTH[path.parts[0]])
+        slow = pytest.mark.slow(reason="the first kind has the same test")
+        values = [kinds[0], *(pytest.param(kind, marks=slow) for kind in kinds[1:])]
+        metafunc.parametrize("storage_kind", values, indirect=True, scope=storage_kinds.BOTH[path.parts[0]])
 
 
 @pytest.fixture(autouse=True)

@@ -118,6 +118,7 @@ async def test_a_client_is_shown_as_it_calls_itself(engine: RunningEngine, consu
     )
 
 
+@pytest.mark.slow(reason="waits for real heartbeats")
 async def test_heartbeats_are_answered_as_long_as_nothing_else_happens(engine: RunningEngine, consume: Consume) -> None:
     consumer = await consume(identity=Identity(heartbeat_interval_ms=1_000))
     await asyncio.sleep(2.7)  # the server cuts whoever is silent for two intervals

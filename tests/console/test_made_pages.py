@@ -138,6 +138,7 @@ def test_what_one_user_has_in_the_url_is_on_no_other_page(runner: EngineRunner) 
         assert "hello-from-ada" not in eve.get(path).content.decode()
 
 
+@pytest.mark.slow(reason="makes hundreds of pages")
 def test_searches_do_not_fill_the_memory(runner: EngineRunner) -> None:
     client = client_of(make_user())
     for number in range(250):

@@ -172,6 +172,7 @@ def manage(*arguments: str, data_path: Path, **environment: str) -> "subprocess.
     )
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_deploy_check_has_nothing_to_say_behind_https(tmp_path: Path) -> None:
     done = manage("check", "--deploy", data_path=tmp_path, PENSTOCK_CONSOLE_ORIGIN="https://queue.example.org")
     assert done.returncode == 0
@@ -183,6 +184,7 @@ def test_bad_option_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "penstock: --console-address: 'nowhere' is not HOST:PORT\n")
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_every_command_takes_the_data_path_and_none_starts_an_engine(tmp_path: Path) -> None:
     done = manage("migrate", "--data-path", str(tmp_path / "here"), "--verbosity=0", data_path=tmp_path / "not-here")
     assert done.returncode == 0, done.stderr
@@ -193,6 +195,7 @@ def test_every_command_takes_the_data_path_and_none_starts_an_engine(tmp_path: P
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"console.sqlite3", "secret-key", "static"}
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
     assert manage("makemigrations", "--check", "--dry-run", data_path=tmp_path).returncode == 0
 

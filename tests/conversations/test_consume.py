@@ -157,6 +157,7 @@ def test_the_clients_own_msg_timeout_counts(engine: RunningEngine) -> None:
     assert engine.channel_stats("t", "c")["timeout_count"] == 1
 
 
+@pytest.mark.slow(reason="waits for real timeouts")
 def test_touch_prolongs(start_engine: StartEngine) -> None:
     engine = start_engine(msg_timeout_ms=3_000, queue_scan_interval_ms=20)
     client = engine.client()

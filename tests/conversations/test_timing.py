@@ -8,6 +8,8 @@ import pytest
 from tests.support.nsq_socket import HEARTBEAT
 from tests.support.processes.running_engine import RunningEngine
 
+pytestmark = pytest.mark.slow(reason="waits for real timeouts")
+
 StartEngine = Callable[..., RunningEngine]
 
 

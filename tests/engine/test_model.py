@@ -23,6 +23,8 @@ from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
 
+pytestmark = pytest.mark.slow(reason="plays thousands of random acts")
+
 TOPICS = ("orders", "events")
 CHANNELS = ("billing", "archive")
 MSG_TIMEOUT_MS = 1_000

@@ -563,6 +563,7 @@ def test_a_server_lives_with_an_unreadable_segment(tmp_path: Path, monkeypatch: 
         assert json.loads(server.http("GET", "/stats?format=json"))["health"] == "OK"
 
 
+@pytest.mark.slow(reason="starts a real server twice")
 def test_a_start_with_an_unreadable_segment_names_it_tells_the_loss_and_starts_without_it(tmp_path: Path) -> None:
     """The real server; a directory in a file's place can be opened, and not read."""
     (tmp_path / "data").mkdir()

@@ -1,8 +1,8 @@
 """Which tests run on which storage kind, and why not on both.
 
-Every test of the folders in BOTH runs on `log` and on `diskqueue`. The others run on the default, or choose themselves.
-A test or file that holds for one kind alone stands in ONLY, a file that has nothing to do with storage in ONCE, each
-with the reason.
+Every test of the folders in BOTH runs on `log` and on `diskqueue`; the second run is slow. The others run on the
+default, or choose themselves. A test or file that holds for one kind alone stands in ONLY, a file that has nothing to
+do with storage in ONCE, each with the reason.
 """
 
 from collections.abc import Iterator, Sequence

@@ -191,6 +191,7 @@ def test_throttled_attempt_hashes_nothing(seconds: Seconds, monkeypatch: pytest.
 
 
 @pytest.mark.django_db
+@pytest.mark.slow(reason="hashes dozens of passwords")
 def test_twenty_failures_behind_a_proxy_lock_nobody_out(seconds: Seconds) -> None:
     make_user()
     for number in range(5):
@@ -213,6 +214,7 @@ async def test_address_behind_a_trusted_proxy_is_the_clients() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.slow(reason="hashes dozens of passwords")
 def test_browser_that_logged_in_before_goes_past_an_attack_on_its_name(seconds: Seconds) -> None:
     make_user()
     browser = Client()
@@ -227,6 +229,7 @@ def test_browser_that_logged_in_before_goes_past_an_attack_on_its_name(seconds: 
 
 
 @pytest.mark.django_db
+@pytest.mark.slow(reason="hashes dozens of passwords")
 def test_known_browser_is_known_by_a_signed_cookie_for_its_names_alone(seconds: Seconds) -> None:
     make_user()
     browser = Client()

@@ -63,6 +63,7 @@ def blocks() -> int:
 
 
 @pytest.mark.parametrize("mem_queue_size", [10_000, 100])
+@pytest.mark.slow(reason="sends a million messages")
 def test_a_million_messages_leave_nothing_behind(tmp_path: Path, mem_queue_size: int) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock, mem_queue_size=mem_queue_size)

@@ -503,6 +503,7 @@ def operations_of(make: Make, policy: SyncPolicy) -> list[str]:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.slow(reason="tries an error at every operation")
 def test_an_error_at_every_operation(make: Make, policy: SyncPolicy, error: int) -> None:
     operations = operations_of(make, policy)
     resumed = failed = 0

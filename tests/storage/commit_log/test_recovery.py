@@ -257,6 +257,7 @@ def changed_bytes(data: bytes, at: int) -> list[int]:
     return [value for value in {*every, 0, 0xFF} if value != data[at]]
 
 
+@pytest.mark.slow(reason="damages every byte")
 def test_no_damaged_byte_below_the_mark_costs_more_than_its_own_message(bench: Bench) -> None:
     small_log(bench)
     wanted = expected(bench)

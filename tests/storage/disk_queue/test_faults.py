@@ -83,6 +83,7 @@ def reopened(tmp_path: Path, content: dict[str, bytes], **options: object) -> tu
 
 
 @pytest.mark.parametrize("has_meta", [True, False])
+@pytest.mark.slow(reason="cuts files at every byte")
 def test_cut_at_any_byte_each_file_gives_every_whole_message(tmp_path: Path, has_meta: bool) -> None:
     made = text_files(tmp_path)
     spots = spots_of(made)
@@ -254,6 +255,7 @@ BATCHES = [[b"%02d%02d" % (batch, number) * 3 for number in range(1 + 5 * (batch
 
 
 @pytest.mark.parametrize("can_truncate", [True, False])
+@pytest.mark.slow(reason="tries every size of a disk")
 def test_a_full_disk_refuses_whole_batches_and_leaves_nothing_of_them(tmp_path: Path, can_truncate: bool) -> None:
     everything = sum(len(records_of(batch)[0]) for batch in BATCHES)
     for bytes_free in range(0, everything, 3):

@@ -393,6 +393,7 @@ class Script:
 
 
 @pytest.mark.parametrize("policy", list(SyncPolicy))
+@pytest.mark.slow(reason="ends at every operation")
 def test_whenever_the_end_comes_a_key_is_known_when_its_record_is_there(policy: SyncPolicy) -> None:
     scripts = [Script(seed, policy) for seed in SEEDS]
     for script in scripts:

@@ -134,6 +134,7 @@ CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["after a clean s
 @CLEAN
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["the first", "one in the midst", "the last"])
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.slow(reason="tries every loss")
 def test_every_message_that_is_gone_is_told_once(bench: LossBench, harm, which: int, is_clean: bool) -> None:  # type: ignore[no-untyped-def]
     bench.end(is_clean=is_clean)
     assert len(bench.segments()) > 4

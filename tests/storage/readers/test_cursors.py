@@ -320,6 +320,7 @@ class CrashScript:
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow(reason="ends at every operation")
 def test_after_every_crash_it_stands_where_it_was_or_was_moved_to_and_has_all_from_there_on(seed: int) -> None:
     script = CrashScript(seed)
     script.run(250)
