@@ -100,7 +100,7 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
 
     look()
     with NsqSocket(engine.tcp_address[1]) as consumer:
-        consumer.identify(msg_timeout=1_000)
+        consumer.identify(msg_timeout=2_500)
         consumer.subscribe("orders", "billing", rdy=4)
         do(engine, "publish", "orders", [b"%d" % number for number in range(20)])
         do(engine, "publish", "orders", [b"later"], defer_ms=60_000)

@@ -20,7 +20,7 @@ from queue_engine.service.tcp.turns import Turns
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 
-READ_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 15.0  # for what comes at once, on a machine that may stall
 LIMITS = ConnectionLimits(idle_timeout_ms=60_000, read_timeout_ms=10_000, write_timeout_ms=30_000)
 
 

@@ -10,8 +10,16 @@ _AXE = Axe()
 _RULES = {"target-size": {"enabled": True}}
 _IS_THERE = "typeof window.axe === 'object'"
 # Style sheets need not be fetched again: no rule that is on looks into them.
+# The page stands still meanwhile: what its frames change comes afterwards.
 _RUN = """async ([within, options]) => {
-  const {violations} = await axe.run(within || document, {resultTypes: ["violations"], preload: false, ...options});
+  const [paint, held] = [window.requestAnimationFrame, []];
+  window.requestAnimationFrame = (change) => held.push(change);
+  const {violations} = await axe
+    .run(within || document, {resultTypes: ["violations"], preload: false, ...options})
+    .finally(() => {
+      window.requestAnimationFrame = paint;
+      for (const change of held) requestAnimationFrame(change);
+    });
   return violations.flatMap(({id, nodes}) => nodes.map((node) => `${id}: ${node.target.join(" ")}: ${node.html}`));
 }"""
 
