@@ -97,7 +97,7 @@ def test_graphs_come_though_their_seconds_could_not_be_had_at_first(
 
 
 def test_a_drag_zooms_the_time_of_all_live_graphs_and_nothing_else(server: ServerProcess, page: Page) -> None:
-    assert page.locator('[data-graph="depth"] .js-line').get_attribute("d"), "no line is drawn"
+    assert page.locator('[data-graph="depth"] .js-line').first.get_attribute("d"), "no line is drawn"
     page.set_viewport_size({"width": 1280, "height": 1000})
     wait_for("the other graph", lambda: plotted(page, "in_flight"), timeout_s=DRAWING_TIMEOUT_S, every_s=0.1)
     chip, words = page.locator("[data-range-zoomed]"), page.locator("[data-range-words]")
