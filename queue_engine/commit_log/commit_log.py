@@ -35,7 +35,7 @@ from queue_engine.commit_log.segment import LogSegments, head_bytes_of
 from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
 from queue_engine.commit_log.work_ahead import WorkAhead
 from queue_engine.disk.background import Background
-from queue_engine.disk.errand import Errand
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.run import Batch
@@ -140,8 +140,7 @@ class CommitLog:
         self._is_committed = False
 
         # What the sync thread is at: one job at a time.
-        self._job: Errand | None = None
-        self._job_done: Callable[[Exception | None], None] | None = None
+        self._job: BackgroundJob | None = None
         self._job_since_ns: int | None = None
         self._unsynced_since_ns: int | None = None  # written, and not in the job
         self._is_sync_wanted = False
@@ -336,7 +335,7 @@ class CommitLog:
         self._refusal = self._refusal or "commit log: closed"
         self._ahead.call_off()
         if self._job is not None:
-            self._answer(self._job, self._job.finish())
+            self._job.ended(self._job.finish())
         self.commit()
         if self._open and self.error is None:
             try:
@@ -523,13 +522,13 @@ class CommitLog:
         def work() -> None:
             self._check_room()
             self._recovered.seal_late()
-            error = maker.errand.finish()
+            error = maker.job.finish()
             if error is not None:
                 raise error
 
         def done(error: Exception | None) -> None:
-            if maker.errand.is_over:
-                self._ahead.take(maker, maker.errand.error)
+            if maker.job.is_over:
+                self._ahead.take(maker, maker.job.error)
             if self.error is not None:
                 return
             if error is None:
@@ -576,7 +575,7 @@ class CommitLog:
             self._check_room()
             room = target
             if maker is not None:
-                error = maker.errand.finish()
+                error = maker.job.finish()
                 if error is not None:
                     raise error
                 room = maker.made
@@ -590,8 +589,8 @@ class CommitLog:
         def done(error: Exception | None) -> None:
             if self.error is not None:
                 return
-            if maker is not None and maker.errand.is_over:
-                self._ahead.take(maker, maker.errand.error)
+            if maker is not None and maker.job.is_over:
+                self._ahead.take(maker, maker.job.error)
             if error is None:
                 logger.info("commit log goes on position=%d", good_end)
                 self.is_full = False
@@ -657,21 +656,14 @@ class CommitLog:
     def _start_job(
         self, work: Callable[[], None], done: Callable[[Exception | None], None], *, is_inline: bool = False
     ) -> None:
-        errand = Errand(work)
-        self._job = errand
-        self._job_done = done
         if is_inline or self._is_closing:
-            self._answer(errand, errand.finish())
+            self._job_ended(done, BackgroundJob(work).finish())
         else:
-            self._sync_background.submit(errand.run, lambda error: self._answer(errand, error))
+            self._job = BackgroundJob(work, then=lambda error: self._job_ended(done, error))
+            self._job.start(self._sync_background)
 
-    def _answer(self, errand: Errand, error: Exception | None) -> None:
-        if errand is not self._job:
-            return  # `close` did not wait for this answer
-        done = self._job_done
-        assert done is not None
-        # Not kept until the next job: it holds all that was written.
-        self._job = self._job_done = None
+    def _job_ended(self, done: Callable[[Exception | None], None], error: Exception | None) -> None:
+        self._job = None  # and with it all that was written
         try:
             done(error)
         except Exception as exc:

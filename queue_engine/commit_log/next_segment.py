@@ -2,7 +2,7 @@
 
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
-from queue_engine.disk.errand import Errand
+from queue_engine.disk.background_job import BackgroundJob
 
 
 class NextSegment:
@@ -15,7 +15,7 @@ class NextSegment:
         self._now_ns = now_ns
         self.info: SegmentInfo | None = None
         self.made: OpenSegment | None = None
-        self.errand = Errand(self._make)
+        self.job = BackgroundJob(self._make)
 
     def _make(self) -> None:
         if self.info is None:
@@ -23,4 +23,4 @@ class NextSegment:
         self.made = OpenSegment(self.info, self._segments.files)
 
     def try_again(self) -> None:
-        self.errand = Errand(self._make)
+        self.job = BackgroundJob(self._make)

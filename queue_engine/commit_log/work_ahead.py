@@ -13,7 +13,7 @@ from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment, i
 from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.disk.background import Background
-from queue_engine.disk.errand import Errand
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 
@@ -56,7 +56,7 @@ class WorkAhead:
         self.is_stopped = False
         self._making: NextSegment | None = None
         self._failed: NextSegment | None = None
-        self._filling: Errand | None = None
+        self._filling: BackgroundJob | None = None
         self._again_ns = 0  # after a failure for want of room: not before
 
     # What is wanted now.
@@ -64,7 +64,7 @@ class WorkAhead:
     def make_first(self, position: int) -> Exception | None:
         """Make the first segment in this thread. Returns what went wrong; then it may be called again."""
         maker = self._maker(position)
-        error = maker.errand.finish()
+        error = maker.job.finish()
         if error is not None:
             self._failed = maker
             return error
@@ -75,18 +75,18 @@ class WorkAhead:
     def make_now(self, position: int) -> Exception | None:
         """Make the segment at `position` in this thread, or wait until the worker has. Returns what went wrong."""
         maker = self.making(position)
-        error = maker.errand.finish()
+        error = maker.job.finish()
         self.take(maker, error)
         return error
 
     def making(self, position: int) -> NextSegment:
-        """The maker of the segment at `position`; whoever does its errand hands it to `take`."""
+        """The maker of the segment at `position`; whoever does its job hands it to `take`."""
         if self._making is None:
             self._making = self._maker(position)
         return self._making
 
     def take(self, maker: NextSegment, error: Exception | None) -> None:
-        """The maker's errand is done, or failed with `error`."""
+        """The maker's job is done, or failed with `error`."""
         if maker is not self._making:
             return  # it was taken before the worker answered
         self._making = None
@@ -118,7 +118,7 @@ class WorkAhead:
         wants_segment = is_last and self._making is None and is_quarter_full
         if wants_segment and self._clock.monotonic_ns() >= self._again_ns:
             maker = self.making(current.stop)
-            self._worker.submit(maker.errand.run, lambda error: self.take(maker, error))
+            self._worker.submit(maker.job.run, lambda error: self.take(maker, error))
         if self._filling is not None or self.is_stopped:
             return
         room = self._wants_room(current, end)
@@ -149,11 +149,7 @@ class WorkAhead:
                     raise OSError(errno.ENOSPC, f"{free} bytes are free")
             segment.fill(self._fill_step_bytes)
 
-        errand = Errand(fill)
-
         def done(error: Exception | None) -> None:
-            if errand is not self._filling:
-                return
             self._filling = None
             if error is None:
                 self._on_filled()
@@ -163,8 +159,8 @@ class WorkAhead:
             else:
                 self._on_fault(error)
 
-        self._filling = errand
-        self._worker.submit(errand.run, done)
+        self._filling = BackgroundJob(fill, then=done)
+        self._filling.start(self._worker)
 
     # The end.
 
@@ -175,7 +171,7 @@ class WorkAhead:
             self._filling = None
         if self._making is not None:
             maker, self._making = self._making, None
-            maker.errand.call_off()
+            maker.job.call_off()
             if maker.made is not None:
                 self._opened.append(maker.made)
             else:

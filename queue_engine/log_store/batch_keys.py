@@ -35,7 +35,7 @@ from itertools import islice
 
 from crc32c import crc32c
 
-from queue_engine.disk.errand import Errand
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import BatchKeyConflictError, NewerFormatError
@@ -100,7 +100,7 @@ def digest_of(bodies: Sequence[bytes], keys: Sequence[bytes] | None) -> bytes:
     return digest.digest()
 
 
-class KeysWrite(Errand):
+class KeysWrite(BackgroundJob):
     """Entries on their way into the file; the work may raise OSError. count: of the entries that waited. entries: that
     the file has then."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint
 from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_topic_store import LogTopicStore
@@ -105,15 +106,6 @@ class Checkpointer:
         content = encode_checkpoint(replace(checkpoint, has_batch_keys=self._batch_keys.is_in_file))
         self._is_writing = True
         self.numbers |= checkpoint.queues.keys()
-        is_synced = False
-
-        def job() -> None:
-            nonlocal is_synced
-            self._queue_files.sync(unsynced)
-            is_synced = True
-            if keys is not None:
-                keys.run()
-            self._files.replace(self._path, content)
 
         def done(error: Exception | None) -> None:
             self._is_writing = False
@@ -125,12 +117,18 @@ class Checkpointer:
                 self._tell_queues(checkpoint)
                 return
             logger.warning("checkpoint not written path=%s error=%s", self._path, error)
-            if not is_synced:
+            if not job.steps_done:
                 # What the files hold is unknown from here on: the next start makes them anew.
                 self.is_stopped = True
                 self._are_queues_known = False
 
-        self._worker.submit(job, done)
+        job = BackgroundJob(
+            lambda: self._queue_files.sync(unsynced),
+            lambda: None if keys is None else keys.run(),
+            lambda: self._files.replace(self._path, content),
+            then=done,
+        )
+        job.start(self._worker)
 
     def _tell_queues(self, checkpoint: Checkpoint) -> None:
         topics = self._topics

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.disk.reserve import Reserve
 from queue_engine.progress.channel_progress import ChannelProgress
@@ -419,14 +420,6 @@ class ProgressJournal:
         self._unsynced_since_ns = None
         awaiting, self._awaiting = self._awaiting, []
         needs_name, upto = not file.is_named, file.at
-        is_data_synced = False
-
-        def job() -> None:
-            nonlocal is_data_synced
-            self._files.sync_data(file.fd)
-            is_data_synced = True
-            if needs_name:
-                self._files.sync_directory(self._directory)
 
         def done(error: Exception | None) -> None:
             self._is_syncing = False
@@ -434,7 +427,7 @@ class ProgressJournal:
             if error is None:
                 file.is_named = True
                 file.synced_upto = max(file.synced_upto, upto)
-            elif is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+            elif job.steps_done and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
                 # The directory was not even opened: nothing is lost, and it is tried again.
                 self.error = failure = self._failure(error)
                 self._unsynced_since_ns = self._unsynced_since_ns or self._clock.monotonic_ns()
@@ -450,7 +443,12 @@ class ProgressJournal:
             elif self.error is None:
                 self._merge_when_due(self._clock.monotonic_ns())
 
-        self._sync_worker.submit(job, done)
+        job = BackgroundJob(
+            lambda: self._files.sync_data(file.fd),
+            lambda: self._files.sync_directory(self._directory) if needs_name else None,
+            then=done,
+        )
+        job.start(self._sync_worker)
 
     # Merging.
 
@@ -493,15 +491,6 @@ class ProgressJournal:
             removable=frozenset(self.unread.removable),
         )
 
-        is_data_synced = False
-
-        def sync() -> None:
-            nonlocal is_data_synced
-            self._files.sync_data(old.fd)
-            is_data_synced = True
-            # Its name, and that of the new one: the floors are about to tell that it is there.
-            self._files.sync_directory(self._directory)
-
         def synced(error: Exception | None) -> None:
             self._files.close_quietly(old.fd)
             if error is None:
@@ -510,7 +499,7 @@ class ProgressJournal:
                     ticket.resolve()
                 self._worker.submit(merge.run, lambda error: self._merged(merge, error))
                 return
-            if is_data_synced and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+            if job.steps_done and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
                 self._merged(merge, error)
             else:
                 self._is_merging = False
@@ -519,7 +508,13 @@ class ProgressJournal:
             for ticket in awaiting:
                 ticket.reject(self._failure(error))
 
-        self._sync_worker.submit(sync, synced)
+        job = BackgroundJob(
+            lambda: self._files.sync_data(old.fd),
+            # Its name, and that of the new one: the floors are about to tell that it is there.
+            lambda: self._files.sync_directory(self._directory),
+            then=synced,
+        )
+        job.start(self._sync_worker)
 
     def _merged(self, merge: ProgressMerge, error: Exception | None) -> None:
         self._is_merging = False
@@ -578,22 +573,18 @@ class ProgressJournal:
         channels = [(channel, progress.copy()) for channel, progress in self._channels.items()]
         self._entries.clear()
         self._is_renewing = True
-        made: JournalFile | None = None
-
-        def job() -> None:
-            nonlocal made
-            made = JournalFile.begin_with(directory, number, channels, self._files)
+        begun: list[JournalFile] = []
 
         def done(error: Exception | None) -> None:
             self._is_renewing = False
-            if made is not None:
-                self._renewed(made)
+            if begun:
+                self._renewed(begun[0])
                 return
             # Its name may be there: it goes with the next merge.
             self._old_journals[number] = 0
             self._renew_failed(error)
 
-        worker.submit(job, done)
+        worker.submit(lambda: begun.append(JournalFile.begin_with(directory, number, channels, self._files)), done)
 
     def _renew_now(self) -> None:
         """The same in this thread: the process is about to end."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_entry, encode_header
 from queue_engine.topology.topology import Change, Topology
@@ -181,13 +182,6 @@ class TopologyLog:
         line, fd, at = self._line(changes), self._fd, self._at
         self._sequence += 1
         self._is_writing = True
-        is_written = False
-
-        def job() -> None:
-            nonlocal is_written
-            self._files.write_all(fd, line, at)
-            is_written = True
-            self._files.sync_data(fd)
 
         def done(error: Exception | None) -> None:
             try:
@@ -196,13 +190,14 @@ class TopologyLog:
                     for _, ticket in waiting:
                         ticket.resolve()
                 else:
-                    self._refused(error, waiting, is_written=is_written)
+                    self._refused(error, waiting, is_written=job.steps_done > 0)
             finally:
                 # What was asked for meanwhile shares the next line; so does what these tickets brought about.
                 self._is_writing = False
                 self._go_on()
 
-        self._background.submit(job, done)
+        job = BackgroundJob(lambda: self._files.write_all(fd, line, at), lambda: self._files.sync_data(fd), then=done)
+        job.start(self._background)
 
     def _go_on(self) -> None:
         if self._is_writing:
