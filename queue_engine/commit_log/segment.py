@@ -257,19 +257,6 @@ class LogSegments:
             data = data.ljust(size, b"\0")
         return decode_record(data, position=position, salt=segment.salt)
 
-    def read_ahead(self, position: int, size: int) -> None:
-        """Have the system fetch what will be read soon. Never fails: it is a wish."""
-        segment = self.segment_of(position)
-        if segment is None:
-            return
-        try:
-            with self._lock:
-                self.files.advise_read(
-                    self._descriptors.get(segment.path, os.O_RDONLY), position - segment.position, size
-                )
-        except OSError:
-            pass
-
     def close_idle(self) -> None:
         """Close descriptors that were not used since the last call."""
         with self._lock:

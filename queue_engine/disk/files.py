@@ -159,10 +159,6 @@ class Files:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
 
-    def advise_read(self, fd: int, position: int, size: int) -> None:
-        """Tell the system that this range will be read soon."""
-        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
-
     def dup(self, fd: int) -> int:
         return os.dup(fd)
 

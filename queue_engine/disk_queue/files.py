@@ -5,7 +5,7 @@ import os
 
 from queue_engine.disk.descriptors import DescriptorHolder
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.format import data_file_name, meta_file_name, names_of_queue
+from queue_engine.disk_queue.format import data_file_name, names_of_queue
 
 
 class QueueFiles:
@@ -19,10 +19,6 @@ class QueueFiles:
 
     def path(self, number: int) -> str:
         return os.path.join(self.directory, data_file_name(self.name, number))
-
-    @property
-    def meta_path(self) -> str:
-        return os.path.join(self.directory, meta_file_name(self.name))
 
     def numbers(self) -> list[int]:
         """The numbers of the data files that there are, ascending."""

@@ -336,11 +336,6 @@ class ProgressJournal:
         if count > 1 and (first + count - 1) // INDEX_OFFSETS != index:
             dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
 
-    @property
-    def has_unwritten(self) -> bool:
-        """Whether something that was noted is in memory alone."""
-        return bool(self._entries) or self._file is None
-
     def flush(self) -> None:
         """Write what was noted. Never fails: what the disk has no room for stays in memory and is tried again."""
         if self._entries:

@@ -247,8 +247,3 @@ class TopologyFiles:
             for change in made:
                 state.apply(change)
             state.sequence = sequence
-
-
-def load_topology(directory: str, files: Files | None = None) -> Topology:
-    """What a data directory says that exists. Raises TopologyError."""
-    return TopologyFiles(directory, files or Files()).read().state

@@ -35,7 +35,6 @@ STORED_MESSAGE_START = re.compile(rb".{10}[0-9a-f]{16}", re.DOTALL)
 
 pack_frame_prefix: Callable[..., bytes] = struct.Struct(">iiqH").pack  # size, type, timestamp, attempts: 18 bytes
 pack_stored_prefix: Callable[..., bytes] = struct.Struct(">qH").pack  # timestamp, attempts: 10 bytes
-unpack_stored_prefix = struct.Struct(">qH").unpack_from
 unpack_size = struct.Struct(">i").unpack_from
 unpack_timestamp = struct.Struct(">q").unpack_from
 unpack_attempts = struct.Struct(">H").unpack_from
@@ -57,15 +56,3 @@ def stored_from_frame(one_frame: bytes) -> bytes:
     """The stored form of a message that waits for the delivery its frame makes."""
     attempts: int = unpack_attempts(one_frame, ATTEMPTS_AT)[0] - 1
     return one_frame[TIMESTAMP_AT:ATTEMPTS_AT] + attempts.to_bytes(2, "big") + one_frame[ID_AT:]
-
-
-def frame_from_stored(stored: bytes) -> bytes:
-    """The frame of a stored message's next delivery.
-
-    stored: at least STORED_HEADER_BYTES; the disk queue's minimum record size sees to that.
-    """
-    timestamp_ns, attempts = unpack_stored_prefix(stored)
-    return (
-        pack_frame_prefix(len(stored) + 4, FRAME_TYPE_MESSAGE, timestamp_ns, min(attempts + 1, ATTEMPTS_MAX))
-        + stored[10:]
-    )

@@ -398,7 +398,8 @@ class StoreScript:
 
     def _note_written(self) -> None:
         """The journal was flushed, if the disk let it."""
-        if self.store.journal.error is None and not self.store.journal.has_unwritten:
+        journal = self.store.journal
+        if journal.error is None and not journal._entries and journal._file is not None:
             for book in self.era.books:
                 book.noted = set(book.settled)
 

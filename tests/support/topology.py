@@ -5,12 +5,19 @@ from typing import Any
 
 import orjson
 
-from queue_engine.topology.files import load_topology
+from queue_engine.disk.files import Files
+from queue_engine.topology.files import TopologyFiles
+from queue_engine.topology.topology import Topology
+
+
+def load_topology(directory: Path) -> Topology:
+    """What a data directory says that exists."""
+    return TopologyFiles(str(directory), Files()).read().state
 
 
 def written(directory: Path) -> dict[str, Any]:
     """The document: topology.json with the changes since."""
-    document: dict[str, Any] = orjson.loads(load_topology(str(directory)).to_json())
+    document: dict[str, Any] = orjson.loads(load_topology(directory).to_json())
     return document
 
 

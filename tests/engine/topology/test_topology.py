@@ -14,7 +14,7 @@ from queue_engine.engine import Engine
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
 from queue_engine.topology import log as topology_log
-from queue_engine.topology.files import encode_entry, load_topology
+from queue_engine.topology.files import encode_entry
 from queue_engine.topology.topology import FORMAT, Topology, parse_topology
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
 from queue_engine.vocabulary.version import VERSION
@@ -23,7 +23,7 @@ from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, settle
 from tests.support.storage_kinds import engine_options
 from tests.support.stores.background import HeldBackground
-from tests.support.topology import file_of, written
+from tests.support.topology import file_of, load_topology, written
 
 FIXTURES = Path(__file__).parent.parent.parent / "storage" / "fixtures"
 
@@ -168,9 +168,9 @@ def test_topology_json_comes_before_nsqds_file(tmp_path: Path) -> None:
 
 
 def test_no_file_is_an_empty_topology_and_numbers_are_promised_before_any_is_given(tmp_path: Path) -> None:
-    assert load_topology(str(tmp_path)) == Topology()
+    assert load_topology(tmp_path) == Topology()
     open_engine(tmp_path)
-    found = load_topology(str(tmp_path))
+    found = load_topology(tmp_path)
     assert (found.topics, found.next_number, found.largest_msg_size) == ({}, 1 + NUMBERS_AHEAD, 1 << 20)
 
 

@@ -169,7 +169,6 @@ def test_few_descriptors_serve_many_segments(segments: LogSegments, files: Fault
         segments.create(position, 1_000, 0)
     for position in range(0, 50_000, 1_000):
         assert segments.read(position, 4) == b"PSEG"
-        segments.read_ahead(position, 100)
     assert len(files.open_fds) <= 8
     segments.close()
     assert files.open_fds == set()

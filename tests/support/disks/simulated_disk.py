@@ -281,9 +281,6 @@ class SimulatedFiles(Files):
         if size > 0:
             inode.change(("write", position, bytes(size)))
 
-    def advise_read(self, fd: int, position: int, size: int) -> None:
-        """There is nothing faster than memory."""
-
     def dup(self, fd: int) -> int:
         self._next_descriptor += 1
         self._descriptors[self._next_descriptor] = self._descriptors[fd]
