@@ -42,16 +42,16 @@ class CursorActs:
         TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
         self._catalog.check_open()
         store = _store_of(self._catalog.topic(topic))
-        known = store.cursors.get(store.number, cursor)
+        known = store.readers.cursors.get(store.number, cursor)
         if known is not None:
-            return Outcome(depth=_depth(store, known)), store.cursors.saved()
+            return Outcome(depth=_depth(store, known)), store.readers.cursors.saved()
         if not is_valid_name(cursor) or is_ephemeral(cursor):
             raise InvalidCursorError(
                 f"cursor name {cursor!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, "
                 "without #ephemeral"
             )
         offset = _start_offset(store, start or Target(word=START))
-        ticket = store.cursors.create(store.name, store.number, store.id_base, cursor, offset)
+        ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
     def move(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
@@ -70,7 +70,7 @@ class CursorActs:
             raise LimitError(
                 f"offset {offset} of {topic} is beyond what is known to be on the disk, which ends at {synced_offset}"
             )
-        ticket = store.cursors.move(found, offset)
+        ticket = store.readers.cursors.move(found, offset)
         return _stats(store, _cursor(store, cursor)), ticket
 
     def delete(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
@@ -79,7 +79,7 @@ class CursorActs:
         self._catalog.check_open()
         store = _store_of(self._catalog.topic(topic))
         found = _cursor(store, cursor)
-        ticket = store.cursors.delete(found, store.end_offset)
+        ticket = store.readers.cursors.delete(found, store.end_offset)
         return Outcome(depth=_depth(store, found)), ticket
 
     def one(self, topic: str, cursor: str) -> CursorStats:
@@ -102,7 +102,9 @@ def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:
     if not isinstance(topic.store, LogTopicStore):
         return ()
     store = topic.store
-    return tuple(_stats(store, one) for one in sorted(store.cursors.of_topic(store.number), key=lambda one: one.name))
+    return tuple(
+        _stats(store, one) for one in sorted(store.readers.cursors.of_topic(store.number), key=lambda one: one.name)
+    )
 
 
 def _store_of(topic: Topic) -> LogTopicStore:
@@ -115,7 +117,7 @@ def _store_of(topic: Topic) -> LogTopicStore:
 
 
 def _cursor(store: LogTopicStore, name: str) -> Cursor:
-    cursor = store.cursors.get(store.number, name)
+    cursor = store.readers.cursors.get(store.number, name)
     if cursor is None:
         raise CursorNotFoundError(f"cursor {store.name}/{name} does not exist")
     return cursor
@@ -151,8 +153,8 @@ def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:
         oldest_offset=store.oldest_offset,
         depth=_depth(store, cursor),
         lag_bytes=lag_bytes,
-        retention_bytes=store.cursors.limit_bytes,
+        retention_bytes=store.readers.cursors.limit_bytes,
         created_ms=cursor.created_ms,
-        is_warned=store.cursors.is_warned(lag_bytes),
+        is_warned=store.readers.cursors.is_warned(lag_bytes),
         gaps=tuple(CursorGapStats(one.first_offset, one.next_offset, one.reason, one.at_ms) for one in cursor.gaps),
     )

@@ -318,7 +318,7 @@ def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_
     if offset < store.oldest_offset:
         raise LimitError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     segments = leased_segments(store, offset, segments_max)
-    hold, ticket = store.holds.take(name, store.number, offset, ttl_ms)
+    hold, ticket = store.readers.holds.take(name, store.number, offset, ttl_ms)
     next_offset = segments[-1].next_offset if segments else offset
     return (
         Lease(

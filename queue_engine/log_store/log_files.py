@@ -11,8 +11,7 @@ from queue_engine.disk.files import Files
 from queue_engine.log_store.batch_keys import BatchKeys
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.logged_batch import BatchCache
-from queue_engine.readers.cursors import Cursors
-from queue_engine.readers.holds import Holds
+from queue_engine.readers.readers import Readers
 from queue_engine.vocabulary.clock import Clock
 
 
@@ -35,9 +34,8 @@ class LogFiles:
         self.queue_files = QueueFiles(files)
         self.batch_keys = BatchKeys(directory, files=files, clock=clock)
         self.batches = BatchCache(settings.cache_bytes)
-        self.holds = Holds(directory, files=files, clock=clock, worker=worker)
-        self.cursors = Cursors(
-            directory, files=files, clock=clock, worker=worker, limit_bytes=settings.pipeline_retention_bytes
+        self.readers = Readers(
+            directory, files=files, clock=clock, worker=worker, cursor_limit_bytes=settings.pipeline_retention_bytes
         )
 
     def queue_directory(self, number: int) -> str:

@@ -29,7 +29,7 @@ class LogSpace:
         self._files = log_files.files
         self._clock = log_files.clock
         self._worker = log_files.worker
-        self._holds = log_files.holds
+        self._holds = log_files.readers.holds
         self._batch_keys = log_files.batch_keys
         self._log = log
         self._topics = topics

@@ -98,8 +98,9 @@ class LogStore:
         self._parts = parts = LogFiles(directory, settings, files=files, clock=clock, worker=backgrounds.disk)
         self.segments = parts.segments
         self.holes = parts.holes
-        self.holds = parts.holds
-        self.cursors = parts.cursors
+        self.readers = parts.readers
+        self.holds = parts.readers.holds
+        self.cursors = parts.readers.cursors
         self.batch_keys = parts.batch_keys
         self.batches = parts.batches
         self._settings = settings
@@ -130,8 +131,7 @@ class LogStore:
             self._make_room()
             self.segments.load()
             refuse_newer(self._directory, self._files)
-            damaged_holds = self.holds.open(names)
-            damaged_cursors = self.cursors.open(names)
+            damaged = self.readers.open(names)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
             found = QueueRecovery(self._parts).run(names, damaged_holes)
@@ -167,9 +167,8 @@ class LogStore:
             )
         self._known_channels = frozenset(progress.channels)
         self._cursor_retention.note_lost()
-        files = (damaged_holds, damaged_cursors)
         return LogOpening(
-            dict(self._topics), progress.channels, found.log, progress, found.unknown_records, losses, *files
+            dict(self._topics), progress.channels, found.log, progress, found.unknown_records, losses, *damaged
         )
 
     def _begin(self, found: RecoveredQueues, progress: RecoveredProgress, on_reserve: Callable[[], None]) -> None:
@@ -214,7 +213,7 @@ class LogStore:
         )
         self.space = LogSpace(parts, settings, log, self._topics)
         self._checkpointer = Checkpointer(parts, settings, log, self._topics, found.checkpointed)
-        self._cursor_retention = CursorRetention(parts.cursors, self._topics, self._shared.size)
+        self._cursor_retention = CursorRetention(self.cursors, self._topics, self._shared.size)
         journal.reserve.find()
         log.open()
         self._mind_the_reserve()
@@ -289,8 +288,7 @@ class LogStore:
         try:
             self._parts.queue_files.sync(self._parts.queue_files.take_unsynced())
             self._checkpointer.close()
-            self.holds.close()
-            self.cursors.close()
+            self.readers.close()
         except OSError as exc:
             raise StorageError(
                 f"consume queues, holds or cursors in {self._directory} can't be written: {exc}"
@@ -385,7 +383,7 @@ class LogStore:
     @property
     def error(self) -> StorageError | None:
         """Why something is not on the disk as it should be, or can't be; None when all is well."""
-        return self.log.error or self.journal.error or self.holds.error or self.cursors.error
+        return self.log.error or self.journal.error or self.readers.error
 
     @property
     def has_work(self) -> bool:
@@ -421,7 +419,7 @@ class LogStore:
             raise error
 
     def _tick_log(self, now_ns: int) -> None:
-        self.log.has_readers = bool(len(self.cursors) or len(self.holds))
+        self.log.has_readers = len(self.readers) > 0
         self.log.tick(now_ns)
 
     def _tick_journal(self, now_ns: int) -> None:
@@ -442,11 +440,10 @@ class LogStore:
     def _tick_readers(self, now_ns: int) -> None:
         if now_ns >= self._remove_at_ns:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
-            self.holds.tick()
-            self.cursors.tick()
+            self.readers.tick()
             self._cursor_retention.tick()
-            if self.holds.unread is not None or self.cursors.unread is not None:
-                return  # nobody knows what they need
+            if not self.readers.are_known:
+                return
             try:
                 if self.space.tick(now_ns):
                     self._checkpointer.soon()  # it is to tell where the log begins now

@@ -53,8 +53,7 @@ class LogTopic:
         self.number = opening.number
         self.id_base = opening.id_base
         self.queue = queue
-        self.holds = log.files.holds
-        self.cursors = log.files.cursors
+        self.readers = log.files.readers
         self.segments = log.files.segments
         self.holes = log.files.holes
         self.size = log.size

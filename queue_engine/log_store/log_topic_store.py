@@ -93,8 +93,8 @@ class LogTopicStore(LogTopic):
         needed = [self.released, *(channel.hold_offset for channel in self._channels.values())]
         if self._planned_starts:
             needed += self._planned_starts.values()
-        held = (self.holds.least_offset(self.number), self.cursors.least_offset(self.number))
-        return min([*needed, *(offset for offset in held if offset is not None)])
+        read = self.readers.least_offset(self.number)
+        return min(needed) if read is None else min(*needed, read)
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
@@ -405,8 +405,7 @@ class LogTopicStore(LogTopic):
             self.delete_channel(name)
         self.is_deleted = True
         self._topics.pop(self.number, None)
-        self.holds.forget_topic(self.number)
-        self.cursors.forget_topic(self.number, self.end_offset)
+        self.readers.forget_topic(self.number, self.end_offset)
         self._batch_keys.forget_topic(self.number)
         try:
             self.queue.delete()

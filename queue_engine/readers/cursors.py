@@ -14,10 +14,9 @@
 are no more, the oldest first: each gave up what lay between its `offset` and `next_offset` (null: nobody knows where
 the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
 
-The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it; what holds for that
-time is said in `keepers.py`. What the disk refuses is taken back. A topic's deletion is told here once topology.json
-tells it; where this file did not come to tell it, the next start ends the cursors. (Up to 897736b it was the other way
-round: where topology.json did not come to tell it, the cursors are there again.)
+`reader_file.py` says how the file is replaced. What the disk refuses is taken back. The file records a topic's deletion
+once topology.json does; where the process ends in between, the next start ends the cursors. (Up to 897736b this file
+was written first: where topology.json was not, the cursors are there again.)
 """
 
 import os
@@ -28,7 +27,7 @@ from typing import Any
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.readers.keepers import Keepers
+from queue_engine.readers.reader_file import ReaderFile
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
@@ -82,7 +81,7 @@ class EndedCursor:
     at_ms: int
 
 
-class Cursors(Keepers[Cursor]):
+class Cursors(ReaderFile[Cursor]):
     """All cursors of one log. Belongs to the engine's thread.
 
     ended: those that are no more, the oldest first. limit_bytes: how much of the log one cursor may keep, 0 for no

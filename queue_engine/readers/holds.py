@@ -4,10 +4,9 @@
     {"version": 1, "holds": [{"name": "…", "topic": 7, "offset": 1200, "expires_ms": 1800000000000}, …]} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
-One per name; `topic` is the topic's number, `expires_ms` Unix milliseconds. Replaced as a whole (tmp, fsync, rename,
-directory fsync) before anybody relies on it; what holds for that time is said in `keepers.py`. A hold of a topic that
-is deleted ends with it. What this file says is found nowhere else: when it is damaged, whoever held something finds
-its hold lost. To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
+One per name; `topic` is the topic's number, `expires_ms` Unix milliseconds. `reader_file.py` says how the file is
+replaced. A hold ends with its topic. Holds are written nowhere else: when the file is damaged, they are lost. To change
+the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
 """
 
 import logging
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.readers.keepers import Keepers
+from queue_engine.readers.reader_file import ReaderFile
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, LimitError
 from queue_engine.vocabulary.ticket import Ticket
@@ -41,7 +40,7 @@ class Hold:
     expires_ms: int
 
 
-class Holds(Keepers[Hold]):
+class Holds(ReaderFile[Hold]):
     """All holds of one log; no two have the same name. Belongs to the engine's thread."""
 
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background) -> None:
@@ -138,13 +137,13 @@ class Holds(Keepers[Hold]):
     def _joined(self, one: Hold, other: Hold) -> Hold:
         return replace(super()._joined(one, other), expires_ms=max(one.expires_ms, other.expires_ms))
 
-    def _put(self, keeper: Hold) -> None:
-        super()._put(keeper)
-        self._by_name[keeper.name] = keeper
+    def _put(self, hold: Hold) -> None:
+        super()._put(hold)
+        self._by_name[hold.name] = hold
 
-    def _remove(self, keeper: Hold) -> None:
-        super()._remove(keeper)
-        del self._by_name[keeper.name]
+    def _remove(self, hold: Hold) -> None:
+        super()._remove(hold)
+        del self._by_name[hold.name]
 
 
 def encode_holds(holds: Iterable[Hold]) -> bytes:

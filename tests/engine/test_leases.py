@@ -157,7 +157,7 @@ def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: Manual
     engine.log.renew_leases([other], ttl_ms=5_000).when_done(written.append)
     settle(engine)
     assert [ticket.error for ticket in written] == [None]
-    holds = log_store_of(engine.catalog.topic("orders")).holds
+    holds = log_store_of(engine.catalog.topic("orders")).readers.holds
     assert [(hold.name, hold.offset) for hold in holds.all()] == [(one, 0), (other, 10)]
     engine.tick()
     assert [(hold.name, hold.offset) for hold in holds.all()] == [(other, 10)]

@@ -166,7 +166,7 @@ async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch
             held.append(job)
 
     later: Background = Later()  # type: ignore[assignment]
-    monkeypatch.setattr(store.cursors._file, "_worker", later)
+    monkeypatch.setattr(store.readers.cursors._file, "_worker", later)
     socket = await server.connect()
     target = f"/cursor/move?topic=orders&cursor=archive&number={store.number}&offset=3"
     await socket.send(f"POST {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -174,7 +174,7 @@ async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch
     assert (await server.request("GET", "/cursor/list")).json["cursors"][0]["offset"] == 3
     assert (await server.request("GET", "/ping")).status == 200
     assert len(held) == 1
-    assert store.cursors.least_offset(store.number) == 0
+    assert store.readers.cursors.least_offset(store.number) == 0
     job, done = held[0]
     job()  # type: ignore[operator]
     done(None)  # type: ignore[operator]
@@ -187,7 +187,9 @@ async def test_a_move_that_can_not_be_written_is_refused(server: Server, monkeyp
     def refuse(path: str, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(log_store_of(server.engine.catalog.topic("orders")).cursors._file._files, "replace", refuse)
+    monkeypatch.setattr(
+        log_store_of(server.engine.catalog.topic("orders")).readers.cursors._file._files, "replace", refuse
+    )
     answer = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
     assert "No space left" in answer.json["detail"]

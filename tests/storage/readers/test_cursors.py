@@ -1,5 +1,5 @@
 """Pipeline cursors: where they stand, what they gave up, and what of the log is kept until they pass it; what they
-have in common with holds is in `test_keepers.py`."""
+have in common with holds is in `test_reader_file.py`."""
 
 import errno
 from pathlib import Path

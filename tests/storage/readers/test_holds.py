@@ -1,4 +1,4 @@
-"""Holds: until when something is kept for whom; `test_keepers.py` tells what holds have in common with cursors."""
+"""Holds: until when something is kept for whom; `test_reader_file.py` tells what holds have in common with cursors."""
 
 import errno
 from pathlib import Path

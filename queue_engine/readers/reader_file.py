@@ -1,10 +1,10 @@
-"""Keepers: who besides the channels needs a topic's messages, from which offset on, as a small file says it.
+"""What holds and cursors have in common: readers beside the channels, and a small file that lists them.
 
-The file is replaced as a whole (tmp, fsync, rename, directory fsync) before anybody relies on it. Until then the log
-keeps what the file on the disk needs as well: after a crash a keeper stands where it stood or where it was moved to,
-and everything from there on is still in the log. A damaged file is set aside as `….bad` and told of. One that can't be
-read stays as it is, and is read again now and then: until then nobody is told, made or moved, and the log lets nothing
-go. Who moves it out of the way says that there are none.
+The file is replaced as a whole (tmp, fsync, rename, directory fsync) before an act on a reader is answered. Until the
+write completes, the log keeps messages needed by either version of the file. After a crash a reader is at its old or
+its new offset. A damaged file is set aside as `….bad` and reported. An unreadable file stays as it is, and is read
+again every READ_AGAIN_NS: until that succeeds no reader is listed, made or moved, and the log removes nothing. An
+operator who moves the file away declares that there are no readers.
 """
 
 import logging
@@ -26,7 +26,7 @@ READ_AGAIN_NS = 10 * NS_PER_S
 logger = logging.getLogger(__name__)
 
 
-class Keeper(Protocol):
+class Reader(Protocol):
     """It needs the topic's messages from `offset` on."""
 
     @property
@@ -39,13 +39,13 @@ class Keeper(Protocol):
     def offset(self) -> int: ...
 
 
-K = TypeVar("K", bound=Keeper)
+R = TypeVar("R", bound=Reader)
 Undo = Callable[[], None]
-ByTopic = dict[int, dict[str, K]]  # by topic number and name
+ByTopic = dict[int, dict[str, R]]  # by topic number and name
 
 
-class Keepers(ABC, Generic[K]):
-    """All keepers of one kind in one log. Belongs to the engine's thread."""
+class ReaderFile(ABC, Generic[R]):
+    """All readers of one kind in one log. Belongs to the engine's thread."""
 
     def __init__(self, path: str, *, files: Files, clock: Clock, worker: Background) -> None:
         self._files = files
@@ -59,11 +59,10 @@ class Keepers(ABC, Generic[K]):
         self._known_topics: frozenset[int] = frozenset()  # at the start
         self._read_again_at_ns = 0
         self._gone: set[int] = set()  # topics that were deleted since the start
-        self._named: ByTopic[K] = {}
-        # What the file on the disk may say: of the last write that is known to be done, joined with those that were
-        # begun since.
-        self._told: ByTopic[K] = {}
-        self._least: dict[int, int] = {}  # topic number → the least offset that is needed, once it was asked for
+        self._named: ByTopic[R] = {}
+        # What the file on the disk may list: of the last write known to be complete, joined with those begun since.
+        self._told: ByTopic[R] = {}
+        self._least: dict[int, int] = {}  # topic number → the least offset that is needed, once looked up
 
     def open(self, topic_numbers: Iterable[int]) -> str:
         """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError when that
@@ -99,26 +98,26 @@ class Keepers(ABC, Generic[K]):
 
     @property
     def error(self) -> StorageError | None:
-        """Why the file does not say what there is; None when it does, or will with the write under way."""
+        """Why the file differs from memory; None when it agrees, or will with the write under way."""
         return self.unread or self._file.error
 
     def _check_read(self) -> None:
-        """Raises StorageError while nobody knows what there is."""
+        """Raises StorageError while the file can't be read."""
         if self.unread is not None:
             raise self.unread
 
     def __len__(self) -> int:
         return sum(map(len, self._named.values()))
 
-    def all(self) -> list[K]:
-        return [keeper for named in self._named.values() for keeper in named.values()]
+    def all(self) -> list[R]:
+        return [reader for named in self._named.values() for reader in named.values()]
 
-    def of_topic(self, topic_number: int) -> list[K]:
+    def of_topic(self, topic_number: int) -> list[R]:
         return list(self._named.get(topic_number, {}).values())
 
     def least_offset(self, topic_number: int) -> int | None:
-        """The first offset of a topic that somebody needs, as it stands or as the file on the disk may have it; None
-        when nobody does."""
+        """The first offset of a topic that a reader needs, in memory or in the file on the disk; None when there is
+        no reader."""
         least = self._least.get(topic_number)
         if least is None:
             needed = [one.offset for known in (self._named, self._told) for one in known.get(topic_number, {}).values()]
@@ -127,7 +126,7 @@ class Keepers(ABC, Generic[K]):
         return least
 
     def least_offsets(self) -> dict[int, int]:
-        """The same of each topic that somebody needs, by its number."""
+        """The same of each topic that has a reader, by its number."""
         found = {number: self.least_offset(number) for number in self._named.keys() | self._told.keys()}
         return {number: least for number, least in found.items() if least is not None}
 
@@ -157,39 +156,39 @@ class Keepers(ABC, Generic[K]):
     def _restore(self, data: bytes, known: frozenset[int]) -> bool:
         """Put those of the file's content whose topic is known; False when it is not what was written."""
 
-    def _joined(self, one: K, other: K) -> K:
-        """What both of a name need: the file says one of them."""
-        return min(one, other, key=lambda keeper: keeper.offset)
+    def _joined(self, one: R, other: R) -> R:
+        """What both of a name need: the file lists one of them."""
+        return min(one, other, key=lambda reader: reader.offset)
 
-    def _put(self, keeper: K) -> None:
-        self._named.setdefault(keeper.topic_number, {})[keeper.name] = keeper
-        self._least.pop(keeper.topic_number, None)
+    def _put(self, reader: R) -> None:
+        self._named.setdefault(reader.topic_number, {})[reader.name] = reader
+        self._least.pop(reader.topic_number, None)
 
-    def _remove(self, keeper: K) -> None:
-        _remove_from(self._named, keeper)
-        self._least.pop(keeper.topic_number, None)
+    def _remove(self, reader: R) -> None:
+        _remove_from(self._named, reader)
+        self._least.pop(reader.topic_number, None)
 
-    def _remove_topic(self, topic_number: int) -> list[K]:
+    def _remove_topic(self, topic_number: int) -> list[R]:
         """Returns those that are no more."""
         self._gone.add(topic_number)
         removed = self.of_topic(topic_number)
-        for keeper in removed:
-            self._remove(keeper)
+        for reader in removed:
+            self._remove(reader)
         return removed
 
-    def _forget_told(self, keeper: K) -> None:
-        """What the file may say of it is nobody's promise any more."""
-        _remove_from(self._told, keeper)
-        self._least.pop(keeper.topic_number, None)
+    def _forget_told(self, reader: R) -> None:
+        """The log no longer keeps what the file on the disk lists for it."""
+        _remove_from(self._told, reader)
+        self._least.pop(reader.topic_number, None)
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
 
-    def _copied(self) -> ByTopic[K]:
+    def _copied(self) -> ByTopic[R]:
         return {number: dict(named) for number, named in self._named.items()}
 
     def _save_or(self, undo: Undo) -> Ticket:
-        """What was just done is to be written; `undo` takes it back when the disk refuses that."""
+        """Write what was just done; `undo` takes it back when the disk refuses."""
         assert self.unread is None, "nothing of it is replaced"
         self._undos.append(undo)
         return self._file.save()
@@ -199,7 +198,7 @@ class Keepers(ABC, Generic[K]):
         for undo in reversed(undos):
             undo()
 
-    def _put_back(self, before: K | None, after: K) -> None:
+    def _put_back(self, before: R | None, after: R) -> None:
         """Let `before` stand where `after` does; nothing when something else does by now."""
         if self._named.get(after.topic_number, {}).get(after.name) is after:
             if before is None:
@@ -207,7 +206,7 @@ class Keepers(ABC, Generic[K]):
             else:
                 self._put(before)
 
-    def _bring_back(self, removed: K) -> None:
+    def _bring_back(self, removed: R) -> None:
         """It is not removed; nothing when another has its name by now, or its topic is gone."""
         if removed.topic_number not in self._gone and removed.name not in self._named.get(removed.topic_number, {}):
             self._put(removed)
@@ -218,18 +217,18 @@ class Keepers(ABC, Generic[K]):
         copied = self._copied()
         for number, named in copied.items():
             told = self._told.setdefault(number, {})
-            for name, keeper in named.items():
-                told[name] = self._joined(told[name], keeper) if name in told else keeper
+            for name, reader in named.items():
+                told[name] = self._joined(told[name], reader) if name in told else reader
         return self._encoded(), lambda: self._became_durable(copied)
 
-    def _became_durable(self, written: ByTopic[K]) -> None:
+    def _became_durable(self, written: ByTopic[R]) -> None:
         self._told = written
         self._undos_begun = []
         self._least.clear()
 
 
-def _remove_from(known: ByTopic[K], keeper: K) -> None:
-    named = known[keeper.topic_number]
-    del named[keeper.name]
+def _remove_from(known: ByTopic[R], reader: R) -> None:
+    named = known[reader.topic_number]
+    del named[reader.name]
     if not named:
-        del known[keeper.topic_number]
+        del known[reader.topic_number]

@@ -11,7 +11,7 @@ from queue_engine.readers import cursors as cursors_module
 from queue_engine.readers import holds as holds_module
 from queue_engine.readers.cursors import Cursor, Cursors
 from queue_engine.readers.holds import Hold, Holds
-from queue_engine.readers.keepers import Keepers
+from queue_engine.readers.reader_file import ReaderFile
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
@@ -20,7 +20,7 @@ from tests.support.stores.background import HeldBackground
 
 
 class Bench(ABC):
-    """Keepers of one kind on a real directory. Their topics have the numbers 1 and 2."""
+    """Readers of one kind on a real directory. Their topics have the numbers 1 and 2."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -30,7 +30,7 @@ class Bench(ABC):
 
     @property
     @abstractmethod
-    def keepers(self) -> Keepers[Hold] | Keepers[Cursor]: ...
+    def readers(self) -> ReaderFile[Hold] | ReaderFile[Cursor]: ...
 
     @abstractmethod
     def start(self, *topics: int) -> str:
@@ -47,7 +47,7 @@ class Bench(ABC):
     def forget_topic(self, number: int) -> None: ...
 
     def standing(self) -> list[tuple[int, str, int]]:
-        return sorted((one.topic_number, one.name, one.offset) for one in self.keepers.all())
+        return sorted((one.topic_number, one.name, one.offset) for one in self.readers.all())
 
     def hold_worker(self) -> HeldBackground:
         """What is written from now on is written when the test says so."""
@@ -58,7 +58,7 @@ class Bench(ABC):
 
 class HoldsBench(Bench):
     @property
-    def keepers(self) -> Keepers[Hold]:
+    def readers(self) -> ReaderFile[Hold]:
         return self.holds
 
     def start(self, *topics: int) -> str:
@@ -77,7 +77,7 @@ class HoldsBench(Bench):
 
 class CursorsBench(Bench):
     @property
-    def keepers(self) -> Keepers[Cursor]:
+    def readers(self) -> ReaderFile[Cursor]:
         return self.cursors
 
     def start(self, *topics: int) -> str:
@@ -107,45 +107,45 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
 
 
 def test_the_least_offset_of_a_topic_counts(bench: Bench) -> None:
-    assert bench.keepers.least_offset(1) is None
+    assert bench.readers.least_offset(1) is None
     bench.keep(1, "a", 30)
     bench.keep(1, "b", 20)
     bench.keep(2, "c", 5)
-    assert bench.keepers.least_offsets() == {1: 20, 2: 5}
+    assert bench.readers.least_offsets() == {1: 20, 2: 5}
     bench.keep(1, "b", 40)
-    assert bench.keepers.least_offset(1) == 30
+    assert bench.readers.least_offset(1) == 30
     bench.end(1, "a")
-    assert bench.keepers.least_offset(1) == 40
+    assert bench.readers.least_offset(1) == 40
     bench.forget_topic(1)
-    assert (bench.keepers.least_offset(1), bench.keepers.least_offset(2)) == (None, 5)
-    assert bench.keepers.least_offsets() == {2: 5}
-    assert (len(bench.keepers), bench.standing()) == (1, [(2, "c", 5)])
+    assert (bench.readers.least_offset(1), bench.readers.least_offset(2)) == (None, 5)
+    assert bench.readers.least_offsets() == {2: 5}
+    assert (len(bench.readers), bench.standing()) == (1, [(2, "c", 5)])
 
 
 def test_what_the_file_on_the_disk_needs_is_needed_until_the_next_one_is_there(bench: Bench) -> None:
     worker = bench.hold_worker()
     created = bench.keep(1, "a", 10)
-    assert bench.keepers.least_offset(1) == 10, "at once: what is needed may go in this very turn"
+    assert bench.readers.least_offset(1) == 10, "at once: what is needed may go in this very turn"
     worker.finish()
     assert created.done
     moved = bench.keep(1, "a", 20)
     again = bench.keep(1, "b", 25)
     assert bench.standing() == [(1, "a", 20), (1, "b", 25)]
-    assert (bench.keepers.least_offset(1), moved.done, again.done) == (10, False, False)
+    assert (bench.readers.least_offset(1), moved.done, again.done) == (10, False, False)
     worker.work()
-    assert bench.keepers.least_offset(1) == 10, "it is not told yet"
+    assert bench.readers.least_offset(1) == 10, "it is not told yet"
     worker.answer()
-    assert (bench.keepers.least_offset(1), moved.done, again.done) == (20, True, False)
+    assert (bench.readers.least_offset(1), moved.done, again.done) == (20, True, False)
     worker.finish()
     assert again.done
     ended = bench.end(1, "a")
-    assert (bench.keepers.least_offset(1), ended.done) == (20, False)
+    assert (bench.readers.least_offset(1), ended.done) == (20, False)
     worker.finish()
-    assert (bench.keepers.least_offset(1), ended.done) == (25, True)
+    assert (bench.readers.least_offset(1), ended.done) == (25, True)
     bench.forget_topic(1)
-    assert (bench.keepers.least_offset(1), bench.standing()) == (25, [])
+    assert (bench.readers.least_offset(1), bench.standing()) == (25, [])
     worker.finish()
-    assert bench.keepers.least_offset(1) is None
+    assert bench.readers.least_offset(1) is None
 
 
 def test_what_a_write_may_have_brought_to_the_disk_is_needed_before_it_is_told(bench: Bench) -> None:
@@ -153,7 +153,7 @@ def test_what_a_write_may_have_brought_to_the_disk_is_needed_before_it_is_told(b
     bench.keep(1, "a", 10)
     worker.work()  # the file says 10, and nobody heard of it
     bench.keep(1, "a", 20)
-    assert bench.keepers.least_offset(1) == 10
+    assert bench.readers.least_offset(1) == 10
 
 
 @pytest.mark.parametrize("operations", range(3))
@@ -161,11 +161,11 @@ def test_where_it_stands_after_an_end_in_mid_move_nothing_was_let_go(bench: Benc
     bench.keep(1, "a", 10)
     worker = bench.hold_worker()
     bench.keep(1, "a", 20)
-    kept_from = [bench.keepers.least_offset(1)]
+    kept_from = [bench.readers.least_offset(1)]
     bench.files.dies_after = operations  # of: tmp made, written, named
     with pytest.raises(ProcessDiedError):
         worker.work()
-    kept_from.append(bench.keepers.least_offset(1))
+    kept_from.append(bench.readers.least_offset(1))
     bench.files = FaultyFiles()
     bench.worker = InlineBackground()
     bench.start(1, 2)
@@ -178,7 +178,7 @@ def test_a_restart_knows_what_was_said_to_be_durable_and_whose_topic_is_there(be
     bench.keep(2, "b", 7)
     assert bench.start(1) == ""
     assert bench.standing() == [(1, "a", 30)]
-    assert bench.keepers.least_offsets() == {1: 30}
+    assert bench.readers.least_offsets() == {1: 30}
 
 
 def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwhile(bench: Bench) -> None:
@@ -186,13 +186,13 @@ def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwh
     bench.files.fail("sync", errno.ENOSPC)
     ticket = bench.keep(1, "a", 40)
     assert "No space left" in str(ticket.error)
-    assert "No space left" in str(bench.keepers.error)
-    assert bench.keepers.least_offset(1) == 30
-    bench.keepers.tick()
-    assert bench.keepers.error is None
-    assert bench.keepers.least_offset(1) == 30, "what was refused is not so"
+    assert "No space left" in str(bench.readers.error)
+    assert bench.readers.least_offset(1) == 30
+    bench.readers.tick()
+    assert bench.readers.error is None
+    assert bench.readers.least_offset(1) == 30, "what was refused is not so"
     assert bench.keep(1, "a", 40).error is None
-    assert bench.keepers.least_offset(1) == 40
+    assert bench.readers.least_offset(1) == 40
     bench.start(1)
     assert bench.standing() == [(1, "a", 40)]
 
@@ -200,7 +200,7 @@ def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwh
 def test_one_whose_first_write_fails_counts_nevertheless(bench: Bench) -> None:
     bench.files.fail("sync", errno.ENOSPC)
     assert bench.keep(1, "a", 30).error
-    assert bench.keepers.least_offset(1) == 30, "what may be on the disk is kept"
+    assert bench.readers.least_offset(1) == 30, "what may be on the disk is kept"
 
 
 def test_there_are_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_a_damaged_file_is_noticed_and_kept(bench: Bench) -> None:
     path.write_bytes(cut)
     assert bench.start(1) == str(path)
     assert (path.with_suffix(".json.bad").read_bytes(), path.exists()) == (cut, False)
-    assert bench.keepers.least_offset(1) is None
+    assert bench.readers.least_offset(1) is None
