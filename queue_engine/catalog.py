@@ -74,8 +74,7 @@ JOIN_TOLD_NS = 60 * NS_PER_S  # the log is told so often at most that it can't b
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. is_closing: nothing is taken any more. publish_error: why the disk refused the last publish.
-    open_store: makes a topic's store; None: by storage kind.
+    topics: by name. is_closing: nothing is taken any more. open_store: makes a topic's store; None: by storage kind.
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class Catalog:
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.is_closing = False
-        self.publish_error: Exception | None = None
         self._options = options
         self._clock = clock
         self._stores = stores
@@ -290,10 +288,6 @@ class Catalog:
         self._workload.flush()
         self._stores.commit()
 
-    def note_append(self, ticket: Ticket) -> None:
-        """Learn from a settled append whether the disk takes what is published."""
-        self.publish_error = ticket.error
-
     def act(self, topic: str, begin: Callable[[Outcome], Ticket]) -> tuple[Outcome, Ticket]:
         """Begin an act on a topic, or on one of its channels, behind those that were asked for before; `begin` fills
         the outcome. Raises ClosedError."""
@@ -439,7 +433,6 @@ class Catalog:
             self._open_store(name) if self._open_store is not None else self._stores.make(name, number, storage),
             budgets=self._stores.budgets,
             workload=self._workload,
-            on_appended=self.note_append,
             time_ns=self._clock.time_ns,
             fences=self._fences,
         )

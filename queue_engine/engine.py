@@ -129,7 +129,9 @@ class Engine:
     def health(self) -> str:
         """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
         # Want of room is told by the store itself, for as long as it lasts.
-        publish_error = None if isinstance(self.catalog.publish_error, NoRoomError) else self.catalog.publish_error
+        publish_error = self._workload.publish_error
+        if isinstance(publish_error, NoRoomError):
+            publish_error = None
         stores = self._stores
         error: Exception | str | None = self.catalog.error or stores.error or stores.refusal or publish_error
         error = error or self._workload.error or self._fences.error or self.faults.error
@@ -276,7 +278,8 @@ class Engine:
         """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
         next turn (`has_work`)."""
         try:
-            self.catalog.append_published()
+            self._workload.flush()
+            self._stores.commit()
             self._workload.turn(delivers=not self.catalog.is_closing)
         finally:
             # What was done is noted and written, whatever failed.

@@ -35,12 +35,14 @@ class TopicWork(ChannelWork, Protocol):
     def flush_later(self, topic: "Topic") -> None:
         """The first publish of a turn has come: call `flush` at the turn's end."""
 
+    def note_append(self, stored: Ticket) -> None:
+        """An append is settled, well or not."""
+
 
 class Topic:
     """One topic. Synchronous; belongs to the engine.
 
-    on_appended: told of every append, once it is settled, well or not. time_ns: the wall clock. fences: is told when
-    something in here or in a channel fails unexpectedly.
+    time_ns: the wall clock. fences: is told when something in here or in a channel fails unexpectedly.
     """
 
     def __init__(
@@ -51,7 +53,6 @@ class Topic:
         *,
         budgets: MemoryBudgets,
         workload: TopicWork,
-        on_appended: Callable[[Ticket], None],
         time_ns: Callable[[], int],
         fences: Fences,
     ) -> None:
@@ -65,7 +66,6 @@ class Topic:
         self._budgets = budgets
         self._gathered_bytes_max = budgets.gathered_bytes_max
         self._workload = workload
-        self._on_appended = on_appended
         self._time_ns = time_ns
         self._fences = fences
         self._gathered: list[bytes] | None = None  # bodies of this turn
@@ -178,7 +178,7 @@ class Topic:
         return stored
 
     def _appended(self, batch: Batch, stored: Ticket) -> None:
-        self._on_appended(stored)
+        self._workload.note_append(stored)
         if stored.error is None:
             self._published(batch, is_deferred=False)
 
@@ -214,7 +214,7 @@ class Topic:
         self._budgets.deferred.free(cost)
 
     def _appended_deferred(self, batch: Batch, stored: Ticket) -> None:
-        self._on_appended(stored)
+        self._workload.note_append(stored)
         if stored.error is None:
             self._published(batch, is_deferred=True)
 

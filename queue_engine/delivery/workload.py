@@ -11,6 +11,7 @@ from queue_engine.delivery.deadlines import DeadlineIndex
 from queue_engine.delivery.topic import Topic
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +25,14 @@ STALL_NS_MAX = 10 * NS_PER_S
 class Workload:
     """The work of one engine.
 
-    on_work: called when something is to be done and nothing was before.
+    on_work: called when something is to be done and nothing was before. publish_error: why the disk refused the last
+    publish; None when it did not.
     """
 
     def __init__(self, clock: Clock, on_work: Callable[[], None]) -> None:
         self._clock = clock
         self._on_work = on_work
+        self.publish_error: Exception | None = None
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
         self._pumping: dict[Topic, None] = {}
@@ -57,6 +60,10 @@ class Workload:
         self._unflushed.append(topic)
         if not was_waiting:
             self._on_work()
+
+    def note_append(self, stored: Ticket) -> None:
+        """An append is settled: it tells whether the disk takes what is published."""
+        self.publish_error = stored.error
 
     def wake(self, channel: Channel) -> None:
         """There may be something to send."""

@@ -173,7 +173,6 @@ class SamplesLog:
             self._store,
             budgets=MemoryBudgets(Options()),
             workload=Workload(self._clock, lambda: None),
-            on_appended=lambda stored: None,
             time_ns=self._clock.time_ns,
             fences=Fences(self._clock.time_ns),  # no operator is asked: each sample tries again
         )

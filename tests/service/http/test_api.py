@@ -42,10 +42,10 @@ def binary(*bodies: bytes) -> bytes:
 async def test_ping_tells_the_health(server: Server) -> None:
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
-    server.engine.catalog.note_append(failed(StorageError("never gonna happen")))
+    server.engine._workload.note_append(failed(StorageError("never gonna happen")))
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (500, b"NOK - never gonna happen")
-    server.engine.catalog.note_append(DONE)
+    server.engine._workload.note_append(DONE)
     answer = await server.request("GET", "/ping")
     assert (answer.status, answer.body) == (200, b"OK")
 
@@ -54,7 +54,7 @@ async def test_disk_that_refuses_publishes_fails_neither_liveness_nor_readiness(
     for path in ("/livez", "/readyz"):
         answer = await server.request("GET", path)
         assert (answer.status, answer.body) == (200, b"OK")
-    server.engine.catalog.note_append(failed(StorageError("no room on the disk")))
+    server.engine._workload.note_append(failed(StorageError("no room on the disk")))
     assert (await server.request("GET", "/ping")).status == 500
     answer = await server.request("GET", "/livez")
     assert (answer.status, answer.body) == (200, b"OK")
