@@ -1,4 +1,4 @@
-"""How much of the log is there for somebody: asked for every second, looked up only when the answer may be another."""
+"""How much of the log a topic, channel or cursor keeps: shown every second, looked up only when its offset moved."""
 
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.vocabulary.errors import StorageError
@@ -13,7 +13,7 @@ class KeptFrom:
         self._offset = self._position = -1
 
     def bytes_from(self, topic: LogTopic, offset: int) -> int:
-        """How much of the log is kept for whoever needs it from `offset` on; other topics' share included."""
+        """How many bytes the log holds from the record of `offset` on; other topics' share included."""
         return topic.size.bytes_from(self._position_from(topic, offset))
 
     def _position_from(self, topic: LogTopic, offset: int) -> int:

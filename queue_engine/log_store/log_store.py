@@ -1,7 +1,7 @@
-"""Everything that the topics of storage kind `log` share: the commit log, the consume queues, the progress journal.
+"""Storage kind `log` of one data directory: opens the log's parts, then has each do its work of a turn or a tick.
 
-What was appended waits in a line until the log says how far it is visible (`visible_end`); then the consume queue
-learns of it (RocketMQ's reput), the channels may have it, and its ticket is done, in that order.
+What is appended waits in `PendingBatches` until the commit log calls it visible. Then the consume queue notes it
+(RocketMQ's reput), the channels may have it, and its ticket is done, in that order.
 """
 
 import logging
@@ -71,7 +71,7 @@ class LogOpening:
 
 
 class LogStore:
-    """The log of one data directory. Belongs to the engine's thread. `open` makes what is above the files.
+    """Belongs to the engine's thread. `open` makes the parts that need the recovered log.
 
     on_work: called when something waits for `end_turn`. sync_place: as of CommitLog.
     """
