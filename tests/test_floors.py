@@ -46,9 +46,7 @@ MAY_IMPORT = {
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
     "pipeline.archive": "vocabulary disk pipeline.lake pipeline.source pipeline.job",
-    "pipeline.replay": (
-        "vocabulary disk pipeline.expression pipeline.lake pipeline.source pipeline.job pipeline.archive"
-    ),
+    "pipeline.replay": "vocabulary disk pipeline.expression pipeline.lake pipeline.job pipeline.archive",
     "pipeline": (
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
         " pipeline.replay"

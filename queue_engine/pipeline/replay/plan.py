@@ -7,20 +7,27 @@
                                    "count", "bytes": of the messages' bodies,
                                    "files": [{"path": relative to the lake, "count"}, …],
                                    "steps": [[file, first row, next row, count, bytes, first offset, next offset], …]}
+    replays/<id>/rows.json        {"version": 1, "created_ms": of the plan,
+                                   "rows": [of each step a text: which of its rows match, see `packed_rows`]}
     replays/<id>/progress.json    {"version": 1, "number", "id_base": of the target, "next_step", "sent": messages,
                                    "known": of them, those that were there already, "is_done", "updated_ms"}
 
-Both as manifests of `lake.py`. A step is the rows from first to next (excluded) of one file that match the request,
+All as manifests of `lake.py`. rows.json is written before its plan; plans of earlier versions have none, and get one
+before they go on (`planning.py`). A step is the rows from first to next (excluded) of one file that match the request,
 counted and weighed: they are one batch, published under a key made of the replay, the file and the rows. So a step that
 is done twice is published once, and a step whose rows are not what they were when it was planned is noticed. Files of
 the archive never change, and their names are never used again.
 """
 
 import re
-from collections.abc import Mapping
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from queue_engine.pipeline.expression.expressions import Expression, parse_expression
 from queue_engine.pipeline.lake.lake import Lake
@@ -186,6 +193,40 @@ def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
         )
     except (KeyError, TypeError) as exc:
         raise LakeDamagedError(f"the plan of the replay {replay_id} has other fields than it should: {exc}") from exc
+
+
+def write_rows(lake: Lake, replay_id: str, created_ms: int, rows: Sequence[str]) -> None:
+    """Note which rows match, one text of `packed_rows` for each step of the plan of that time. Raises PipelineError
+    without the lock, OSError."""
+    lake.write_manifest(
+        _path(replay_id, "rows.json"), {"version": VERSION, "created_ms": created_ms, "rows": list(rows)}
+    )
+
+
+def read_rows(lake: Lake, plan: ReplayPlan) -> list[str] | None:
+    """One text for each step; None when there are none of this plan. Raises LakeDamagedError, OSError."""
+    told = _read(lake, plan.request.replay_id, "rows.json")
+    if told is None or told.get("created_ms") != plan.created_ms or len(told.get("rows", ())) != len(plan.steps):
+        return None
+    return [str(one) for one in told["rows"]]
+
+
+def packed_rows(step: ReplayStep, rows: Sequence[int]) -> str:
+    """Which rows of a step match: a bit for each row, the first row's first, deflated, as base64; "" for all."""
+    if step.count == step.next_row - step.first_row:
+        return ""
+    bits = np.zeros(step.next_row - step.first_row, np.bool_)
+    bits[np.array(rows) - step.first_row] = True
+    return b64encode(zlib.compress(np.packbits(bits).tobytes())).decode()
+
+
+def unpacked_rows(step: ReplayStep, packed: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """For each row of a step whether it matches."""
+    count = step.next_row - step.first_row
+    if not packed:
+        return np.ones(count, np.bool_)
+    bits = np.frombuffer(zlib.decompress(b64decode(packed)), np.uint8)
+    return np.unpackbits(bits, count=count).astype(np.bool_)
 
 
 def write_progress(lake: Lake, replay_id: str, progress: ReplayProgress, now_ms: int) -> None:

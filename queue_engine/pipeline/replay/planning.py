@@ -1,4 +1,5 @@
-"""The dry run of a replay: Spark finds the rows, and where one batch ends and the next begins.
+"""The dry run of a replay: Spark finds the rows, and where one batch ends and the next begins. Nothing else evaluates
+an expression: the plan notes the rows.
 
 In: files of the archive (archive/step.py tells their columns). Out: one row a step.
 """
@@ -30,8 +31,11 @@ from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayRequest,
     ReplayStep,
+    packed_rows,
     read_progress,
+    read_rows,
     write_plan,
+    write_rows,
 )
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PipelineError, TopicMissingError
@@ -65,23 +69,42 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     paths = [f"{archive.folder}/{one.path}" for one in files]
     found = steps_of(context.spark, [Path(context.lake.within(path)).absolute() for path in paths], request, expression)
     counts = Counter[int]()
-    for step in found:
+    for step, _ in found:
         counts[step.file] += step.count
     # Of the files, those that have any: the plan names no others.
     places = {number: place for place, number in enumerate(sorted(counts))}
+    created_ms = context.clock.time_ns() // NS_PER_MS
+    write_rows(context.lake, request.replay_id, created_ms, [rows for _, rows in found])
     plan = ReplayPlan(
         request=request,
-        created_ms=context.clock.time_ns() // NS_PER_MS,
+        created_ms=created_ms,
         source_number=archive.number,
         source_id_base=archive.id_base,
         target_number=target_number,
         target_id_base=target_id_base,
         channels=channels,
         files=tuple((paths[number], counts[number]) for number in places),
-        steps=tuple(replace(step, file=places[step.file]) for step in found),
+        steps=tuple(replace(step, file=places[step.file]) for step, _ in found),
     )
     write_plan(context.lake, plan)
     return plan
+
+
+def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
+    """Which rows of each step match, as `packed_rows` has them. A plan of an earlier version has not noted that: its
+    rows are found anew, and noted. Raises ExpressionError, PipelineError when its steps are others now, Spark's errors.
+    """
+    rows = read_rows(context.lake, plan)
+    if rows is not None:
+        return rows
+    request = plan.request
+    paths = [Path(context.lake.within(path)).absolute() for path, _ in plan.files]
+    found = steps_of(context.spark, paths, request, request.check())
+    if tuple(step for step, _ in found) != plan.steps:
+        raise PipelineError(f"the rows of the replay {request.replay_id} are not what was planned: plan another one")
+    rows = [rows for _, rows in found]
+    write_rows(context.lake, request.replay_id, plan.created_ms, rows)
+    return rows
 
 
 def _archive_of(context: JobContext, request: ReplayRequest) -> ArchiveManifest:
@@ -114,8 +137,9 @@ def _is_in_time(one: ArchivedFile, request: ReplayRequest) -> bool:
 
 def steps_of(
     spark: SparkSession, paths: Sequence[Path], request: ReplayRequest, expression: Expression | None
-) -> list[ReplayStep]:
-    """The steps of a replay from these files of the archive, in the order of their offsets."""
+) -> list[tuple[ReplayStep, str]]:
+    """The steps of a replay from these files of the archive, in the order of their offsets, each with its rows as
+    `packed_rows` has them."""
     if not paths:
         return []
     frame = (
@@ -124,10 +148,14 @@ def steps_of(
     )
     rate = request.rate_per_s or STEP_ROWS_MAX
     # Of a slow replay a step is a second's worth at most.
-    rows = with_steps(_chosen(frame, request, expression), rows_max=max(min(rate, STEP_ROWS_MAX), 1)).collect()
+    frame = with_steps(_chosen(frame, request, expression), rows_max=max(min(rate, STEP_ROWS_MAX), 1))
     numbers = {path.name: number for number, path in enumerate(paths)}
-    steps = [ReplayStep(numbers[one["file_name"]], *one[1:]) for one in rows]
-    return sorted(steps, key=lambda step: (step.first_offset, step.next_offset))
+    found = []
+    # All rows at once would be more than a small machine has memory for.
+    for file_name, *fields, rows in frame.toLocalIterator():
+        step = ReplayStep(numbers[file_name], *fields)
+        found.append((step, packed_rows(step, rows)))
+    return sorted(found, key=lambda one: (one[0].first_offset, one[0].next_offset))
 
 
 def _chosen(frame: DataFrame, request: ReplayRequest, expression: Expression | None) -> DataFrame:
@@ -163,8 +191,8 @@ def _chosen(frame: DataFrame, request: ReplayRequest, expression: Expression | N
 
 def with_steps(frame: DataFrame, *, rows_max: int, bytes_max: int = STEP_BYTES_MAX) -> DataFrame:
     """In: file_name, row_index, offset, body_bytes, weight. Out: one row a step: file_name, first_row, next_row, count,
-    bytes, first_offset, next_offset; in a step are at most rows_max rows, and fewer than bytes_max bytes before its
-    last one."""
+    bytes, first_offset, next_offset, rows array<long>: each row_index, in any order. In a step are at most rows_max
+    rows, and fewer than bytes_max bytes before its last one."""
     before = Window.partitionBy("file_name").orderBy("row_index")
     weight_before = F.sum("weight").over(before.rowsBetween(Window.unboundedPreceding, -1))
     return (
@@ -183,6 +211,7 @@ def with_steps(frame: DataFrame, *, rows_max: int, bytes_max: int = STEP_BYTES_M
             F.sum("body_bytes").alias("bytes"),
             F.min("offset").alias("first_offset"),
             (F.max("offset") + 1).alias("next_offset"),
+            F.collect_list("row_index").alias("rows"),
         )
         .drop("rows_part", "bytes_part")
     )

@@ -19,6 +19,7 @@ from queue_engine.pipeline.replay.plan import (
     read_progress,
     write_progress,
 )
+from queue_engine.pipeline.replay.planning import matching_rows
 from queue_engine.pipeline.replay.rate_limit import RateLimit
 from queue_engine.pipeline.replay.rows import ReplayRows
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -88,7 +89,8 @@ class _Sending:
         self._written_ns = context.clock.monotonic_ns()
         self._started_ns = context.clock.monotonic_ns()
         self._started_sent = progress.sent
-        self._rows = ReplayRows(context.lake, plan)
+        is_done = progress.next_step == len(plan.steps)
+        self._rows = ReplayRows(context.lake, plan, [] if is_done else matching_rows(context, plan))
         self._limit = RateLimit(context.clock, rate_per_s)
 
     def run(self) -> int:
@@ -123,7 +125,7 @@ class _Sending:
     def _send(self) -> None:
         plan, progress = self._plan, self._progress
         step = plan.steps[progress.next_step]
-        bodies, keys = self._rows.messages(step)
+        bodies, keys = self._rows.messages(progress.next_step)
         self._limit.spend(step.count)
         written = self._context.engine.write(
             plan.request.target,

@@ -1,36 +1,29 @@
 """The messages of a replay's steps, read from the archive's files without Spark.
 
-A step names a range of rows; which of them match is decided by the same request that planned it. What comes out is
-checked against the plan's count and bytes: where it differs, nothing of the step is published.
+A step names a range of rows, and the plan notes which of them match. What comes out is checked against the plan's count
+and bytes: where it differs, nothing of the step is published.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queue_engine.disk.own_files import check_own
-from queue_engine.pipeline.expression.rows import row_predicate
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import ReplayPlan, ReplayStep
-from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
+from queue_engine.pipeline.replay.plan import ReplayPlan, ReplayStep, unpacked_rows
 from queue_engine.vocabulary.errors import PipelineError
-
-_US_PER_MS = 1000
 
 
 class ReplayRows:
     """Reads one step after the other. Holds one row group of one file, so steps are best asked for in order."""
 
-    def __init__(self, lake: Lake, plan: ReplayPlan) -> None:
+    def __init__(self, lake: Lake, plan: ReplayPlan, rows: Sequence[str]) -> None:
+        """rows: for each step of the plan, as `packed_rows` has them."""
         self._lake = lake
         self._plan = plan
-        expression = plan.request.check()
-        self._matches = None if expression is None else row_predicate(expression)
-        self._expression_columns = () if expression is None else sorted(expression.columns - {"topic"})
-        self._columns = sorted({"body", "key", "published_at", *self._expression_columns})
+        self._rows = rows
         self._file: pq.ParquetFile | None = None
         self._file_number = -1
         self._starts: list[int] = []
@@ -43,12 +36,16 @@ class ReplayRows:
         self._file = self._group = None
         self._file_number = self._group_number = -1
 
-    def messages(self, step: ReplayStep) -> tuple[list[bytes], list[bytes]]:
-        """Bodies, and keys (b"" for none). Raises PipelineError when they are not what was planned, OSError."""
+    def messages(self, number: int) -> tuple[list[bytes], list[bytes]]:
+        """Bodies, and keys (b"" for none), of a step by its number. Raises PipelineError when they are not what was
+        planned, OSError."""
+        step = self._plan.steps[number]
         bodies: list[bytes] = []
         keys: list[bytes] = []
+        matches = unpacked_rows(step, self._rows[number])
         for piece in self._pieces(step):
-            chosen = self._chosen(piece)
+            chosen = piece.filter(pa.array(matches[: piece.num_rows]))
+            matches = matches[piece.num_rows :]
             bodies += chosen.column("body").to_pylist()
             keys += [key or b"" for key in chosen.column("key").to_pylist()]
         found = (len(bodies), sum(map(len, bodies)))
@@ -86,27 +83,6 @@ class ReplayRows:
         if number != self._group_number or self._group is None:
             assert self._file is not None
             self._group = None  # two of them at once are not needed
-            self._group = self._file.read_row_group(number, columns=self._columns)
+            self._group = self._file.read_row_group(number, columns=["body", "key"])
             self._group_number = number
         return self._group
-
-    def _chosen(self, table: pa.Table) -> pa.Table:
-        request = self._plan.request
-        times = table.column("published_at").cast(TIMESTAMP)
-        if request.start_time_ms is not None:
-            start = pa.scalar(request.start_time_ms * _US_PER_MS, pa.int64()).cast(TIMESTAMP)
-            table = table.filter(pc.greater_equal(times, start))
-            times = table.column("published_at").cast(TIMESTAMP)
-        if request.end_time_ms is not None:
-            end = pa.scalar(request.end_time_ms * _US_PER_MS, pa.int64()).cast(TIMESTAMP)
-            table = table.filter(pc.less(times, end))
-        if request.key:
-            table = table.filter(pc.equal(table.column("key"), pa.scalar(request.key.encode(), pa.binary())))
-        if self._matches is not None and table.num_rows:
-            rows: list[dict[str, Any]] = (
-                table.select(self._expression_columns).to_pylist()
-                if self._expression_columns
-                else [{} for _ in range(table.num_rows)]
-            )
-            table = table.filter(pa.array([self._matches(row | {"topic": request.topic}) for row in rows]))
-        return table

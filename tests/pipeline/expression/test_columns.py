@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.expression.columns import spark_column
 from queue_engine.pipeline.expression.expressions import parse_expression
-from queue_engine.pipeline.expression.rows import row_predicate
+from tests.pipeline.expression.reference import row_predicate
 from tests.pipeline.expression.test_expressions import HOSTILE
 
 SCHEMA = (

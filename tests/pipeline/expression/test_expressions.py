@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from queue_engine.pipeline.expression.expressions import parse_expression
-from queue_engine.pipeline.expression.rows import row_predicate
 from queue_engine.vocabulary.errors import ExpressionError
+from tests.pipeline.expression.reference import row_predicate
 
 PIPELINE = Path(__file__).resolve().parent.parent.parent.parent / "queue_engine" / "pipeline"
 

@@ -1,7 +1,9 @@
 """Replays from a real archive into a real engine: what was chosen comes again, each message once, and is told apart."""
 
+import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,7 +13,16 @@ from pyspark.sql import SparkSession
 from queue_engine.pipeline.archive.archive import archive_once
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import STEP_BYTES_MAX, ReplayRequest, read_plan, read_progress
+from queue_engine.pipeline.replay.plan import (
+    STEP_BYTES_MAX,
+    ReplayRequest,
+    ReplayStep,
+    packed_rows,
+    read_plan,
+    read_progress,
+    read_rows,
+    unpacked_rows,
+)
 from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.replay import run_replay
 from queue_engine.pipeline.source.log_client import LogClient
@@ -335,3 +346,31 @@ def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: Engi
     assert run_replay(one.context, "slow") == 10
     assert all(0 < wait <= 1 for wait in waits)
     assert one.reports[-1].state == WAITING
+
+
+def test_a_plan_of_an_earlier_version_finishes_with_the_rows_it_meant(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    one = job(spark, lake, engine)
+    plan = plan_replay(one.context, request("earlier", expression="body.kind = 'a' and body.n < 4000"))
+    rows = read_rows(lake, plan)
+    assert rows is not None
+    assert all(rows), "every third message matches"
+    # It noted no rows.
+    os.unlink(lake.within("replays/earlier/rows.json"))
+    expected = [body(n) for n in range(0, 4000, 3)]
+    assert run_replay(one.context, "earlier") == len(expected)
+    assert published(engine, "target-earlier", is_replayed=True) == expected
+    assert read_rows(lake, plan) == rows
+    # Of another plan, they are not taken.
+    assert read_rows(lake, replace(plan, created_ms=plan.created_ms + 1)) is None
+
+
+def test_rows_that_match_are_noted_as_they_are() -> None:
+    rng = random.Random("rows")
+    for share in (1.0, 0.5, 0.01):
+        rows = [5, *(row for row in range(6, 20_000) if rng.random() < share), 20_000]
+        step = ReplayStep(0, 5, 20_001, len(rows), 0, 0, 0)
+        packed = packed_rows(step, rng.sample(rows, len(rows)))
+        assert (packed == "") == (share == 1.0)
+        assert [5 + index for index, matches in enumerate(unpacked_rows(step, packed)) if matches] == rows
