@@ -15,6 +15,7 @@ from queue_engine.vocabulary.errors import (
     InvalidCursorError,
     InvalidStorageError,
     LimitError,
+    OffsetTooHighError,
     TopicChangedError,
 )
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -67,7 +68,7 @@ class CursorActs:
         found = _cursor(store, cursor)
         synced_offset = LogReader(store).synced_offset(store.synced_position)
         if offset > max(synced_offset, found.offset):
-            raise LimitError(
+            raise OffsetTooHighError(
                 f"offset {offset} of {topic} is beyond what is known to be on the disk, which ends at {synced_offset}"
             )
         ticket = store.readers.cursors.move(found, offset)

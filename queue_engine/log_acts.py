@@ -21,7 +21,13 @@ from queue_engine.reading.log_reader import Frames, LogReader, MessagePage
 from queue_engine.reading.record_reader import RecordReader, Records
 from queue_engine.samples.sampler import Sampler
 from queue_engine.stores import Stores
-from queue_engine.vocabulary.errors import InvalidStorageError, LimitError, TopicChangedError, TopicNotFoundError
+from queue_engine.vocabulary.errors import (
+    InvalidStorageError,
+    OffsetTooHighError,
+    OffsetTooLowError,
+    TopicChangedError,
+    TopicNotFoundError,
+)
 from queue_engine.vocabulary.names import is_reserved, is_valid_name
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import Ticket, after
@@ -120,9 +126,9 @@ def resolved(store: LogTopicStore, target: Target) -> int:
         return LogReader(store).offset_at(target.time_ns)
     assert target.offset is not None
     if target.offset > store.end_offset:
-        raise LimitError(f"offset {target.offset} of {store.name} is beyond its end, {store.end_offset}")
+        raise OffsetTooHighError(f"offset {target.offset} of {store.name} is beyond its end, {store.end_offset}")
     if target.is_exact and target.offset < store.oldest_offset:
-        raise LimitError(f"offset {target.offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
+        raise OffsetTooLowError(f"offset {target.offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     return target.offset
 
 
@@ -316,7 +322,7 @@ class LogActs:
 def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
     resolved(store, Target(offset))
     if offset < store.oldest_offset:
-        raise LimitError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
+        raise OffsetTooLowError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     segments = leased_segments(store, offset, segments_max)
     hold, ticket = store.readers.holds.take(name, store.number, offset, ttl_ms)
     next_offset = segments[-1].next_offset if segments else offset

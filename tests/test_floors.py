@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT = {
     "vocabulary": "",
     "protocol": "vocabulary",
+    "wire": "vocabulary",
     "disk": "vocabulary",
     "storage": "vocabulary",
     "commit_log": "vocabulary disk storage",
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
-    "service.http": "vocabulary protocol storage readers reading delivery engine service.admission",
+    "service.http": "vocabulary protocol wire storage readers reading delivery engine service.admission",
     "service": (
         "vocabulary disk commit_log disk_queue delivery engine service.admission service.loop service.tcp service.http"
     ),
@@ -42,7 +43,7 @@ MAY_IMPORT = {
     "pipeline.spark": "vocabulary",
     "pipeline.expression": "vocabulary",
     "pipeline.lake": "vocabulary disk",
-    "pipeline.source": "vocabulary disk commit_log",
+    "pipeline.source": "vocabulary wire disk commit_log",
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
     "pipeline.archive": "vocabulary disk pipeline.lake pipeline.source pipeline.job",

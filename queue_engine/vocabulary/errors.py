@@ -26,10 +26,12 @@ class ProtocolError(PenstockError):
 class RequestError(PenstockError):
     """A caller of the engine named something that is not so; nothing was changed.
 
-    code: the word that the HTTP API answers with, such as "TOPIC_NOT_FOUND".
+    code: the word that the HTTP API answers with, such as "TOPIC_NOT_FOUND". finer_code: one that says more than code,
+    beside it; "" for none.
     """
 
     code = "INVALID_REQUEST"
+    finer_code = ""
 
 
 class InvalidTopicError(RequestError):
@@ -107,6 +109,18 @@ class LimitError(RequestError):
     """A limit would be passed; the text names the value and the limit."""
 
     code = "LIMIT_REACHED"
+
+
+class OffsetTooHighError(LimitError):
+    """The topic has not come to that offset."""
+
+    finer_code = "OFFSET_BEYOND_END"
+
+
+class OffsetTooLowError(LimitError):
+    """The log keeps that offset no more."""
+
+    finer_code = "OFFSET_GONE"
 
 
 class FencedError(RequestError):

@@ -15,31 +15,12 @@ import orjson
 
 from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
 from queue_engine.pipeline.source.wanted_range import WantedRange
-from queue_engine.vocabulary.errors import (
-    BatchConflictError,
-    EngineRefusedError,
-    EngineUnreachableError,
-    LeaseLostError,
-    NotALogTopicError,
-    OffsetBeyondEndError,
-    OffsetGoneError,
-    PipelineError,
-    TopicMissingError,
-    TopicReplacedError,
-)
+from queue_engine.vocabulary.errors import EngineRefusedError, EngineUnreachableError, PipelineError, TopicReplacedError
+from queue_engine.wire.error_answers import JOB_ERRORS, read_error_answer
 
 TIMEOUT_S = 60.0
 RECORDS_BYTES_MAX = 8 << 20
 _MESSAGE_START = struct.Struct(">HI").pack
-
-# The API's word → what it means to a job. LIMIT_REACHED is decided by what was asked.
-_ERRORS: dict[str, type[PipelineError]] = {
-    "TOPIC_NOT_FOUND": TopicMissingError,
-    "INVALID_STORAGE": NotALogTopicError,
-    "TOPIC_CHANGED": TopicReplacedError,
-    "LEASE_NOT_FOUND": LeaseLostError,
-    "BATCH_KEY_CONFLICT": BatchConflictError,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,39 +283,32 @@ class LogClient:
         was_open = self._connection.sock is not None
         try:
             try:
-                return self._asked(method, target, query, body)
+                return self._asked(method, target, body)
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 # An engine closes connections that were idle. Every request here may be made twice.
                 if not was_open:
                     raise
                 self._connection.close()
-                return self._asked(method, target, query, body)
+                return self._asked(method, target, body)
         except (OSError, http.client.HTTPException) as exc:
             self._connection.close()
             raise EngineUnreachableError(f"{method} {self.url}{target} was not answered: {_reason(exc)}") from exc
 
-    def _asked(
-        self, method: str, target: str, query: dict[str, Any], body: bytes | None
-    ) -> tuple[http.client.HTTPResponse, bytes]:
+    def _asked(self, method: str, target: str, body: bytes | None) -> tuple[http.client.HTTPResponse, bytes]:
         self._connection.request(method, target, body=body, headers=self._headers)
         answer = self._connection.getresponse()
         data = answer.read()
         if answer.status != 200:
-            raise self._error(answer.status, target, query, data)
+            raise self._error(answer.status, target, data)
         return answer, data
 
-    def _error(self, status: int, target: str, query: dict[str, Any], data: bytes) -> PipelineError:
-        code, detail = _code_and_detail(data)
-        text = f"{self.url}{target} was refused, {status} {code}"
-        if detail:
-            text += f": {detail}"
-        if code in _ERRORS:
-            return _ERRORS[code](text)
-        if status == 403 and "offset" in query and "is beyond its end" in detail:
-            return OffsetBeyondEndError(text)
-        if status == 403 and "offset" in query and "is gone" in detail:
-            return OffsetGoneError(text)
-        return EngineRefusedError(text, status, code)
+    def _error(self, status: int, target: str, data: bytes) -> PipelineError:
+        answer = read_error_answer(data)
+        text = f"{self.url}{target} was refused, {status} {answer.message}"
+        if answer.detail:
+            text += f": {answer.detail}"
+        meaning = JOB_ERRORS.get(answer.code or answer.message)
+        return meaning(text) if meaning else EngineRefusedError(text, status, answer.message)
 
 
 def _leased(answer: Any) -> LeasedFiles:
@@ -350,16 +324,6 @@ def _leased(answer: Any) -> LeasedFiles:
         answer["end_offset"],
         tuple(SegmentFile(**one) for one in answer["segments"]),
     )
-
-
-def _code_and_detail(data: bytes) -> tuple[str, str]:
-    try:
-        answer = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return data[:200].decode("utf-8", "replace"), ""
-    if not isinstance(answer, dict):
-        return str(answer), ""
-    return str(answer.get("message", "")), str(answer.get("detail", ""))
 
 
 def _reason(exc: Exception) -> str:

@@ -16,11 +16,11 @@ from typing import Protocol, cast
 from urllib.parse import unquote
 
 import h11
-import orjson
 
 from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.framing import check_framing
+from queue_engine.wire.error_answers import ErrorAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -104,10 +104,9 @@ class ConnectionLimits:
     write_timeout_ms: int  # for the client to take what was answered
 
 
-def error_response(status: int, word: str, detail: str = "") -> Response:
-    """An error as nsqd's clients read it: `message` is the word; `detail`, when given, is a sentence for people."""
-    body = {"message": word, "detail": detail} if detail else {"message": word}
-    return Response(status, orjson.dumps(body), JSON)
+def error_response(status: int, word: str, detail: str = "", code: str = "") -> Response:
+    """An error as nsqd's clients read it; see `ErrorAnswer`."""
+    return Response(status, ErrorAnswer(word, detail, code).encoded(), JSON)
 
 
 _CROWDED = error_response(

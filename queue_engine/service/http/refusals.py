@@ -20,19 +20,21 @@ from queue_engine.vocabulary.errors import (
 class Refusal(Exception):
     """A request is answered with an error; caught where requests are handled."""
 
-    def __init__(self, status: int, word: str, detail: str = "") -> None:
+    def __init__(self, status: int, word: str, detail: str = "", code: str = "") -> None:
+        """code: one that says more than the word, which it stands beside."""
         super().__init__(word)
         self.status = status
         self.word = word
         self.detail = detail
+        self.code = code
 
     def response(self) -> Response:
-        return error_response(self.status, self.word, self.detail)
+        return error_response(self.status, self.word, self.detail, self.code)
 
 
 def publish_refusal(error: Exception) -> Refusal:
     if isinstance(error, LimitError):
-        return Refusal(403, error.code, str(error))
+        return Refusal(403, error.code, str(error), error.finer_code)
     if isinstance(error, TopicChangedError | BatchKeyConflictError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, InvalidStorageError):
@@ -51,7 +53,7 @@ def act_refusal(error: Exception) -> Refusal:
     if isinstance(error, ClosedError):
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
-        return Refusal(403, error.code, str(error))
+        return Refusal(403, error.code, str(error), error.finer_code)
     if isinstance(error, TopicChangedError | FencedError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):

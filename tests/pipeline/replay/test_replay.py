@@ -95,7 +95,7 @@ def test_the_dry_run_tells_everything_and_publishes_nothing(
     assert {path for path, _ in plan.files} < {
         f"{archive_of(lake, 'orders').folder}/{f.path}" for f in archive_of(lake, "orders").files
     }
-    assert plan.target_number == one.context.engine.catalog.topic("target-dry").number
+    assert plan.target_number == one.context.engine.topic("target-dry").number
     assert all(step.count <= 1000 for step in plan.steps)
     assert len({plan.key_of(step) for step in plan.steps}) == len(plan.steps)
     assert read_plan(lake, "dry") == plan
@@ -232,7 +232,7 @@ def test_a_target_made_anew_stops_it(spark: SparkSession, engine: EngineProcess,
     plan_replay(one.context, request("anew"))
 
     def anew(state: Any) -> None:
-        if state.done and one.context.engine.catalog.topic("target-anew").end_offset:
+        if state.done and one.context.engine.topic("target-anew").end_offset:
             engine.http("POST", "/topic/delete?topic=target-anew")
             engine.http("POST", "/topic/create?topic=target-anew")
 

@@ -332,7 +332,7 @@ def test_whatever_jobs_do_they_do_with_the_token_and_nothing_without(tmp_path: P
         assert client.records("orders", 0).count == 1
         with LogClient(url_of(engine)) as stranger:
             for refused in (
-                lambda: stranger.acts.create_topic("more"),
+                lambda: stranger.create_topic("more"),
                 lambda: stranger.write("orders", [b"two"], batch_key=b"1" * 16),
                 lambda: stranger.lease("orders", 0, ttl_ms=60_000),
                 lambda: stranger.renew([lease.name], ttl_ms=60_000),

@@ -1,0 +1,61 @@
+"""Every error of the engine that a job tells apart comes out of the API's answer as the job's own."""
+
+import pytest
+
+from queue_engine.service.http.refusals import act_refusal, publish_refusal
+from queue_engine.vocabulary.errors import (
+    BatchConflictError,
+    BatchKeyConflictError,
+    InvalidStorageError,
+    LeaseLostError,
+    LeaseNotFoundError,
+    LimitError,
+    NotALogTopicError,
+    OffsetBeyondEndError,
+    OffsetGoneError,
+    OffsetTooHighError,
+    OffsetTooLowError,
+    PipelineError,
+    RequestError,
+    TopicChangedError,
+    TopicMissingError,
+    TopicNotFoundError,
+    TopicReplacedError,
+)
+from queue_engine.wire.error_answers import JOB_ERRORS, ErrorAnswer, read_error_answer
+
+MEANINGS: dict[type[RequestError], type[PipelineError]] = {
+    TopicNotFoundError: TopicMissingError,
+    InvalidStorageError: NotALogTopicError,
+    TopicChangedError: TopicReplacedError,
+    LeaseNotFoundError: LeaseLostError,
+    BatchKeyConflictError: BatchConflictError,
+    OffsetTooHighError: OffsetBeyondEndError,
+    OffsetTooLowError: OffsetGoneError,
+}
+
+
+@pytest.mark.parametrize("error", MEANINGS)
+def test_an_error_means_to_a_job_what_it_was(error: type[RequestError]) -> None:
+    refusal = publish_refusal if error is BatchKeyConflictError else act_refusal
+    answer = read_error_answer(refusal(error("whatever it says")).response().body)
+    assert JOB_ERRORS[answer.code or answer.message] is MEANINGS[error]
+    assert answer.message == error.code
+
+
+def test_another_limit_means_nothing_of_its_own() -> None:
+    answer = read_error_answer(act_refusal(LimitError("offset 3 is beyond its end, or is gone")).response().body)
+    assert answer == ErrorAnswer("LIMIT_REACHED", "offset 3 is beyond its end, or is gone")
+    assert answer.message not in JOB_ERRORS
+
+
+def test_an_answer_has_only_the_fields_that_say_something() -> None:
+    assert ErrorAnswer("NOT_FOUND").encoded() == b'{"message":"NOT_FOUND"}'
+    assert ErrorAnswer("LIMIT_REACHED", code="OFFSET_GONE").encoded() == (
+        b'{"message":"LIMIT_REACHED","code":"OFFSET_GONE"}'
+    )
+
+
+@pytest.mark.parametrize("data", [b"<html>Bad gateway</html>", b"\xff", b"[1]", b""])
+def test_what_is_no_answer_of_the_engine_s_is_a_message(data: bytes) -> None:
+    assert read_error_answer(data).code == ""
