@@ -29,9 +29,9 @@ from queue_engine.pipeline.lake.lake_lock import LakeHolder, holder_of
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 from queue_engine.pipeline.replay.listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
 from queue_engine.pipeline.spark.worker_limits import WorkerLimits
+from queue_engine.pipeline.worker.pending_work import PendingWork
 from queue_engine.pipeline.worker.process import WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
-from queue_engine.pipeline.worker.work_signs import WorkSigns
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError
 from queue_engine.vocabulary.names import is_valid_name
@@ -257,8 +257,8 @@ def make_pipeline(
         cursors = [cursor for topic in figures.topics for cursor in topic.cursors] if figures else []
         return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
 
-    signs = WorkSigns(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
-    process = WorkerProcess(data_path, engine_url, token=token, find_work=signs.find, limits=limits)
+    work = PendingWork(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
+    process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits)
     return Pipeline(lake_path, process)
 
 

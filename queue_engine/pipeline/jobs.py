@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queue_engine.pipeline.history.samples_bar import SamplesBar
-from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.requests import read_replay_request
 from queue_engine.pipeline.job.state import FAILED, REPLAY_PREFIX, RUNNING, WAITING, JobState, is_job_name
@@ -121,14 +121,9 @@ def run_job(
             thread = JobThread(
                 name,
                 run,
+                JobResources(spark, lake, lambda: LogClient(engine_url, token), clock, reports, read_from),
                 unit=job.unit,
                 first_word=job.first_word,
-                spark=spark,
-                lake=lake,
-                make_engine=lambda: LogClient(engine_url, token),
-                clock=clock,
-                reports=reports,
-                read_from=read_from,
             )
             thread.start()
             while thread.is_running:

@@ -13,16 +13,13 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.error_sentences import sentence_of
-from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.state import CANCELLED, DONE, FAILED, RUNNING, STOPPED, WAITING, JobState
-from queue_engine.pipeline.source.read_options import AUTO
-from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import EngineUnreachableError, LeaseLostError, PenstockError
 
 if TYPE_CHECKING:
-    from queue_engine.pipeline.lake.lake import Lake
     from queue_engine.pipeline.source.log_client import LogClient
 
 logger = logging.getLogger(__name__)
@@ -41,23 +38,18 @@ class JobThread:
     """A job from its start to its end; made anew for each start.
 
     run: does the job until it is done or context.stop is set. first_word: its state before it says one itself.
-    is_retried: after any error; else only while the engine is not there. make_engine: a client for this thread alone.
+    is_retried: after any error; else only while the engine is not there.
     """
 
     def __init__(
         self,
         name: str,
         run: Callable[[JobContext], None],
+        resources: JobResources,
         *,
         unit: str,
         first_word: str = RUNNING,
         is_retried: bool = True,
-        spark: Any,
-        lake: "Lake",
-        make_engine: "Callable[[], LogClient]",
-        clock: Clock,
-        reports: JobReports,
-        read_from: str = AUTO,
         retry_first_s: float = RETRY_FIRST_S,
     ) -> None:
         self.name = name
@@ -65,12 +57,10 @@ class JobThread:
         self._unit = unit
         self._first_word = first_word
         self._is_retried = is_retried
-        self._spark = spark
-        self._lake = lake
-        self._make_engine = make_engine
-        self._clock = clock
-        self._reports = reports
-        self._read_from = read_from
+        self._resources = resources
+        self._spark = resources.spark
+        self._clock = resources.clock
+        self._reports = resources.reports
         self._retry_first_s = retry_first_s
         self._stop = threading.Event()
         self._word_of_stop = WAITING
@@ -133,7 +123,7 @@ class JobThread:
             self._began_ns = began_ns = self._clock.monotonic_ns()
             self._done_first = None
             try:
-                with closing(self._make_engine()) as engine:
+                with closing(self._resources.make_engine()) as engine:
                     self._run_job(self._context(engine))
                 if not self._stop.is_set():
                     self._report(DONE, error="")
@@ -162,12 +152,12 @@ class JobThread:
     def _context(self, engine: "LogClient") -> JobContext:
         return JobContext(
             spark=self._spark,
-            lake=self._lake,
+            lake=self._resources.lake,
             engine=engine,
             clock=self._clock,
             stop=self._stop,
             report=self._take_report,
-            read_from=self._read_from,
+            read_from=self._resources.read_from,
         )
 
     def _take_report(self, state: JobState) -> None:

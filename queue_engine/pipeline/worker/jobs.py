@@ -6,13 +6,11 @@ state only once somebody said so; that is what tells a plan that waits for its a
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from queue_engine.pipeline.job import requests as job_requests
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.reports import JobReports
+from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.requests import JobRequest, take_requests
 from queue_engine.pipeline.job.state import (
     CANCELLED,
@@ -29,13 +27,7 @@ from queue_engine.pipeline.job.state import (
 )
 from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.jobs import Job
-from queue_engine.pipeline.source.read_options import AUTO
-from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import PipelineError
-
-if TYPE_CHECKING:
-    from queue_engine.pipeline.lake.lake import Lake
-    from queue_engine.pipeline.source.log_client import LogClient
 
 logger = logging.getLogger(__name__)
 
@@ -44,34 +36,23 @@ REPLAYS_AT_WORK_MAX = 2
 CANCEL_IN_SPARK_AFTER_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the threads of all jobs get. spark: None where no job needs it."""
-
-    spark: Any
-    lake: "Lake"
-    lake_path: Path
-    make_engine: "Callable[[], LogClient]"
-    clock: Clock
-    read_from: str = AUTO
-
-
 class WorkerJobs:
     """All jobs of a worker. One thread calls everything here, a few times a second `tick`."""
 
-    def __init__(self, around: Surroundings, jobs: Mapping[str, Job], *, plan: Callable[[JobContext, str], None]):
+    def __init__(self, resources: JobResources, jobs: Mapping[str, Job], *, plan: Callable[[JobContext, str], None]):
         """jobs: by name; the one called "replay" is for every replay-<id>. plan: the dry run of a replay by its id."""
-        self._around = around
+        self._resources = resources
+        self._lake_path = Path(resources.lake.path)
         self._jobs = jobs
         self._plan = plan
-        self.reports = JobReports(around.lake_path, around.clock)
+        self.reports = resources.reports
         self._threads: dict[str, JobThread] = {}
         self._turns: list[str] = []  # replays that wait for their turn, in order
         self._again: set[str] = set()  # to be started once they have ended, as they were asked to
 
     def start(self) -> None:
         """Begin what was not stopped, and go on with the replays that were under way."""
-        states = read_states(self._around.lake_path)
+        states = read_states(self._lake_path)
         for sentence in states.broken:
             logger.warning("job state passed over: %s", sentence)
         for state in states.by_name.values():
@@ -86,7 +67,7 @@ class WorkerJobs:
 
     def tick(self) -> None:
         """Do what is asked, give replays their turn, cancel what does not end by itself, write what is due."""
-        for request in take_requests(self._around.lake_path):
+        for request in take_requests(self._lake_path):
             self._obey(request)
         for name in [name for name in self._again if not self._is_running(name)]:
             self._again.discard(name)
@@ -108,9 +89,9 @@ class WorkerJobs:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for all of them after `stop`; whether all ended. States are then written."""
-        deadline_ns = self._around.clock.monotonic_ns() + int(timeout_s * 1e9)
+        deadline_ns = self._resources.clock.monotonic_ns() + int(timeout_s * 1e9)
         ended = [
-            thread.join((deadline_ns - self._around.clock.monotonic_ns()) / 1e9) for thread in self._threads.values()
+            thread.join((deadline_ns - self._resources.clock.monotonic_ns()) / 1e9) for thread in self._threads.values()
         ]
         self.reports.flush(is_last=True)
         return all(ended)
@@ -207,15 +188,10 @@ class WorkerJobs:
         thread = self._threads[name] = JobThread(
             name,
             run,
+            self._resources,
             unit=unit,
             first_word=first_word,
             is_retried=is_retried,
-            spark=self._around.spark,
-            lake=self._around.lake,
-            make_engine=self._around.make_engine,
-            clock=self._around.clock,
-            reports=self.reports,
-            read_from=self._around.read_from,
         )
         thread.start()
 

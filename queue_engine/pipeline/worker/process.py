@@ -1,6 +1,6 @@
 """The worker as the server sees it: a child process that is started when there is work, and ended with the server.
 
-The thread here looks every two seconds whether there is anything to do (work_signs.py) and starts the worker then. One
+The thread here looks every two seconds whether work is pending (pending_work.py) and starts the worker then. A worker
 that ends by itself is started again after 1 s, then 2 s … 5 min; a run of ten minutes wipes the slate. What it said
 last, or what is missing on this machine, is in `state`. This module knows nothing of Spark.
 """

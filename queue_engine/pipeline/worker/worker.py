@@ -30,7 +30,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from queue_engine.pipeline.job.context import JobResources
 from queue_engine.pipeline.job.error_sentences import sentence_of
+from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.jobs import (
     JOBS,
     add_common_options,
@@ -43,7 +45,7 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.spark.secret_variables import take_token
 from queue_engine.pipeline.spark.worker_limits import NICE, add_option
 from queue_engine.pipeline.worker import state as worker_state
-from queue_engine.pipeline.worker.jobs import Surroundings, WorkerJobs
+from queue_engine.pipeline.worker.jobs import WorkerJobs
 from queue_engine.pipeline.worker.log import WorkerLog
 from queue_engine.pipeline.worker.state import WorkerState, write_worker_state
 from queue_engine.vocabulary.clock import SystemClock
@@ -207,15 +209,10 @@ def _hold(
         return EXIT_FAILED, sentence
     ending.take_signals()
     ending.is_ready = True
-    around = Surroundings(
-        spark=spark,
-        lake=lake,
-        lake_path=lake_path,
-        make_engine=lambda: LogClient(given.engine_url, token),
-        clock=SystemClock(),
-        read_from=given.read_from,
-    )
-    jobs = WorkerJobs(around, JOBS, plan=plan_requested_replay)
+    clock = SystemClock()
+    reports = JobReports(lake_path, clock)
+    resources = JobResources(spark, lake, lambda: LogClient(given.engine_url, token), clock, reports, given.read_from)
+    jobs = WorkerJobs(resources, JOBS, plan=plan_requested_replay)
     status, sentence = 0, ""
     try:
         jobs.start()

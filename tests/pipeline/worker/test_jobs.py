@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.requests import ask_for_replay, has_requests, put_request, read_replay_request
 from queue_engine.pipeline.job.state import JobState, read_state, write_state
@@ -15,7 +15,7 @@ from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.jobs import Job, job_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.worker.jobs import REPLAYS_AT_WORK_MAX, Surroundings, WorkerJobs
+from queue_engine.pipeline.worker.jobs import REPLAYS_AT_WORK_MAX, WorkerJobs
 from queue_engine.vocabulary.clock import Clock, SystemClock
 from queue_engine.vocabulary.errors import EngineUnreachableError, PipelineError
 from tests.support.clock import ManualClock
@@ -53,14 +53,10 @@ class Jobs:
 def working(lake_path: Path, jobs: Jobs) -> Iterator[WorkerJobs]:
     lake = Lake(str(lake_path))
     with lake.lock():
-        around = Surroundings(
-            spark=None,
-            lake=lake,
-            lake_path=lake_path,
-            make_engine=lambda: LogClient("http://127.0.0.1:1"),
-            clock=SystemClock(),
-        )
-        worker = WorkerJobs(around, jobs.by_name, plan=jobs.plan)
+        clock = SystemClock()
+        reports = JobReports(lake_path, clock)
+        resources = JobResources(None, lake, lambda: LogClient("http://127.0.0.1:1"), clock, reports)
+        worker = WorkerJobs(resources, jobs.by_name, plan=jobs.plan)
         worker.start()
         try:
             yield worker
@@ -83,13 +79,9 @@ def job_thread(
     return JobThread(
         name,
         run,
+        JobResources(None, Lake(str(lake_path)), lambda: LogClient("http://127.0.0.1:1"), clock, reports),
         unit="messages",
         is_retried=is_retried,
-        spark=None,
-        lake=Lake(str(lake_path)),
-        make_engine=lambda: LogClient("http://127.0.0.1:1"),
-        clock=clock,
-        reports=reports,
         retry_first_s=retry_first_s,
     )
 

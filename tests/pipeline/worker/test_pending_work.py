@@ -7,12 +7,12 @@ import pytest
 from queue_engine.pipeline.job.requests import put_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
-from queue_engine.pipeline.worker.work_signs import HISTORY_LAG_MAX_S, WorkSigns
+from queue_engine.pipeline.worker.pending_work import HISTORY_LAG_MAX_S, PendingWork
 from tests.support.clock import ManualClock
 
 
 class Engine:
-    """What signs ask of it."""
+    """What is asked of it."""
 
     depth = 0
     has_samples = True
@@ -29,8 +29,8 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def signs(tmp_path: Path, clock: ManualClock, engine: Engine) -> WorkSigns:
-    return WorkSigns(tmp_path, clock, archive_depth=lambda: engine.depth, has_samples=lambda: engine.has_samples)
+def work(tmp_path: Path, clock: ManualClock, engine: Engine) -> PendingWork:
+    return PendingWork(tmp_path, clock, archive_depth=lambda: engine.depth, has_samples=lambda: engine.has_samples)
 
 
 def write_history(lake_path: Path, end_s: int) -> None:
@@ -39,60 +39,60 @@ def write_history(lake_path: Path, end_s: int) -> None:
         lake.write_manifest(HISTORY_MANIFEST, {"version": 1, "files": [{"path": "minutes/a.parquet", "end_s": end_s}]})
 
 
-def test_a_server_that_lives_for_a_moment_has_no_work(signs: WorkSigns, clock: ManualClock) -> None:
-    assert signs.find() == ""
+def test_a_server_that_lives_for_a_moment_has_no_work(work: PendingWork, clock: ManualClock) -> None:
+    assert work.find() == ""
     clock.advance(ms=(HISTORY_LAG_MAX_S - 1) * 1000)
-    assert signs.find() == ""
+    assert work.find() == ""
     clock.advance(ms=2000)
-    assert signs.find() == "the history is behind"
+    assert work.find() == "the history is behind"
 
 
-def test_a_history_that_is_up_to_date_is_no_work(signs: WorkSigns, clock: ManualClock, tmp_path: Path) -> None:
+def test_a_history_that_is_up_to_date_is_no_work(work: PendingWork, clock: ManualClock, tmp_path: Path) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
     now_s = clock.time_ns() // 1_000_000_000
     write_history(tmp_path, now_s - HISTORY_LAG_MAX_S + 1)
-    assert signs.find() == ""
+    assert work.find() == ""
     clock.advance(ms=2000)
-    assert signs.find() == "the history is behind"
+    assert work.find() == "the history is behind"
 
 
 def test_no_samples_or_a_stopped_rollup_need_no_history(
-    signs: WorkSigns, clock: ManualClock, engine: Engine, tmp_path: Path
+    work: PendingWork, clock: ManualClock, engine: Engine, tmp_path: Path
 ) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
     engine.has_samples = False
-    assert signs.find() == ""
+    assert work.find() == ""
     engine.has_samples = True
     write_state(tmp_path, JobState("rollup", "stopped"))
-    assert signs.find() == ""
+    assert work.find() == ""
 
 
 def test_a_damaged_history_is_work_for_the_job_that_can_tell(
-    signs: WorkSigns, clock: ManualClock, tmp_path: Path
+    work: PendingWork, clock: ManualClock, tmp_path: Path
 ) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
     (tmp_path / "history").mkdir()
     (tmp_path / "history" / "manifest.json").write_text("{broken")
-    assert signs.find() == "the history is behind"
+    assert work.find() == "the history is behind"
 
 
 def test_messages_to_archive_are_work_unless_somebody_stopped_the_archive(
-    signs: WorkSigns, engine: Engine, tmp_path: Path
+    work: PendingWork, engine: Engine, tmp_path: Path
 ) -> None:
     engine.depth = 1
-    assert signs.find() == "messages wait to be archived"
+    assert work.find() == "messages wait to be archived"
     write_state(tmp_path, JobState("archive", "stopped"))
-    assert signs.find() == ""
+    assert work.find() == ""
 
 
 @pytest.mark.parametrize("state", ["waiting", "running", "failed", "stopped", "done", "cancelled"])
-def test_a_replay_to_go_on_with_is_work(signs: WorkSigns, tmp_path: Path, state: str) -> None:
+def test_a_replay_to_go_on_with_is_work(work: PendingWork, tmp_path: Path, state: str) -> None:
     write_state(tmp_path, JobState("replay-7f3a", state))
-    assert signs.find() == ("replay-7f3a is to go on" if state in ("waiting", "running") else "")
+    assert work.find() == ("replay-7f3a is to go on" if state in ("waiting", "running") else "")
 
 
-def test_a_request_is_work_until_it_is_taken(signs: WorkSigns, tmp_path: Path) -> None:
+def test_a_request_is_work_until_it_is_taken(work: PendingWork, tmp_path: Path) -> None:
     put_request(tmp_path, "stop_job", job="archive")
-    assert signs.find() == "a request waits"
+    assert work.find() == "a request waits"
     assert len(list(take_requests(tmp_path))) == 1
-    assert signs.find() == ""
+    assert work.find() == ""

@@ -14,7 +14,7 @@ from queue_engine.vocabulary.errors import PipelineError
 HISTORY_LAG_MAX_S = 300
 
 
-class WorkSigns:
+class PendingWork:
     """Looks at the lake's small files and at the engine's newest figures; for one thread, every few seconds.
 
     archive_depth: how many messages the cursors named `archive` have before them. has_samples: whether the engine
