@@ -1,12 +1,10 @@
 // Puts a frame's words into the page. Cells change in place; rows move only while nobody is using their table.
 const REORDER_EVERY_MS = 5_000;
 const SAY_EVERY_MS = 15_000;
-const SPARK_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz";
-const SPARK_WIDTH = 118;
-const SPARK_HEIGHT = 24;
 
 const root = document.getElementById("content");
 const reorderedAt = new Map();
+const shown = new WeakMap(); // element → the HTML that was put into it last
 let saidAt = performance.now();
 let saidMeaning = null;
 
@@ -19,7 +17,7 @@ export function applyFrame(frame) {
   }
   if (showsGone) return;
   setText(root.querySelector("[data-subtitle]"), frame.subtitle);
-  applyChips(root.querySelector("[data-chips]"), frame.chips);
+  setHtml(root.querySelector("[data-chips]"), frame.chips);
   applyMeaning(frame.meaning);
   for (const [name, figure] of Object.entries(frame.strip)) applyFigure(name, figure);
   for (const [name, table] of Object.entries(frame.tables)) applyTable(name, table);
@@ -63,10 +61,39 @@ function setTone(element, prefix, tone) {
   if (wanted) element.classList.add(wanted);
 }
 
-// A cell is its text, or [text, title, tone].
+// The server escapes what goes into it (screens/cells.py).
+function setHtml(element, html) {
+  if (!element || shown.get(element) === html) return;
+  shown.set(element, html);
+  const wanted = document.createElement("template");
+  wanted.innerHTML = html;
+  match(element, wanted.content);
+}
+
+// Elements that stay what they are stay the same: a focus, a pointer or an open dialog's opener does not lose them.
+function match(place, wanted) {
+  const nodes = [...wanted.childNodes];
+  nodes.forEach((node, index) => {
+    const old = place.childNodes[index];
+    if (!old) {
+      place.append(node);
+    } else if (old.nodeName !== node.nodeName) {
+      old.replaceWith(node);
+    } else if (node.nodeType === Node.TEXT_NODE) {
+      if (old.data !== node.data) old.data = node.data;
+    } else {
+      for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      match(old, node);
+    }
+  });
+  while (place.childNodes.length > nodes.length) place.lastChild.remove();
+}
+
+// A cell is its HTML, or [HTML, tone, title].
 function setCell(element, cell) {
-  const [text, title, tone] = Array.isArray(cell) ? cell : [cell, "", ""];
-  setText(element, text);
+  const [html, tone = "", title = ""] = Array.isArray(cell) ? cell : [cell];
+  setHtml(element, html);
   setTitle(element, title);
   setTone(element, "tone-", tone);
 }
@@ -100,22 +127,6 @@ function applyMeaning(meaning) {
   setText(anchor, link);
 }
 
-function applyChips(place, chips) {
-  if (!place) return;
-  const sign = JSON.stringify(chips);
-  if (place.dataset.sign === sign) return;
-  place.dataset.sign = sign;
-  place.replaceChildren(
-    ...chips.map(([text, tone, title]) => {
-      const chip = document.createElement("span");
-      chip.className = tone ? `chip chip-${tone}` : "chip";
-      chip.textContent = text;
-      setTitle(chip, title);
-      return chip;
-    }),
-  );
-}
-
 function applyTable(name, { keys, columns }) {
   const table = root.querySelector(`[data-table="${name}"]`);
   if (!table) return;
@@ -134,7 +145,7 @@ function applyTable(name, { keys, columns }) {
     delete row.dataset.gone;
     for (const column of names) {
       const cell = row.querySelector(`[data-cell="${column}"]`);
-      if (cell) applyCell(cell, columns[column][index]);
+      if (cell) setCell(cell, columns[column][index]);
     }
   });
   const isInUse = table.matches(":hover, :focus-within") || document.querySelector("dialog[open]") || hasSelection(table);
@@ -165,92 +176,4 @@ function reorder(name, body, keys) {
     const row = rows.get(key);
     if (row && body.rows[index] !== row) body.insertBefore(row, body.rows[index] ?? null);
   });
-}
-
-function applyCell(cell, value) {
-  if (cell.classList.contains("state")) {
-    applyChips(cell, value);
-  } else if (cell.classList.contains("name")) {
-    applyName(cell, value);
-  } else if (cell.classList.contains("spark-cell")) {
-    applySpark(cell.firstElementChild, value);
-  } else if (cell.classList.contains("progress-cell")) {
-    applyProgress(cell, value);
-  } else if (cell.classList.contains("action-cell")) {
-    applyAction(cell, value);
-  } else {
-    setCell(cell, value);
-  }
-}
-
-// A bar without a total is not known, and not shown.
-function applyProgress(cell, [done, total, text, title]) {
-  const bar = cell.querySelector("progress");
-  bar.hidden = !total;
-  if (total && bar.max !== total) bar.max = total;
-  if (bar.value !== done) bar.value = done;
-  setText(cell.querySelector("span"), text);
-  setTitle(cell, title);
-}
-
-function applyName(cell, [text, href, parent]) {
-  const link = cell.querySelector("a");
-  if (link.getAttribute("href") === href) return;
-  link.setAttribute("href", href);
-  link.replaceChildren();
-  if (parent) {
-    const small = document.createElement("small");
-    small.textContent = `${parent} /`;
-    link.append(small, " ");
-  }
-  link.append(text);
-}
-
-function applyAction(cell, [text, href, title]) {
-  const sign = `${text} ${href} ${title}`;
-  if (cell.dataset.sign === sign) return;
-  cell.dataset.sign = sign;
-  if (!text) {
-    cell.replaceChildren();
-    return;
-  }
-  const current = cell.firstElementChild;
-  if (href && current?.tagName === "A") {
-    // The same element, so that a focus on it stays.
-    if (current.getAttribute("href") !== href) current.setAttribute("href", href);
-    setText(current, text);
-    return;
-  }
-  const button = document.createElement(href ? "a" : "span");
-  button.className = "button button-small";
-  button.textContent = text;
-  if (href) {
-    button.href = href;
-    button.dataset.dialog = "";
-  } else {
-    button.setAttribute("aria-disabled", "true");
-    button.title = title;
-  }
-  cell.replaceChildren(button);
-}
-
-// A sparkline is a letter a bucket: "0" lowest, "z" highest, "." not known.
-function applySpark(svg, [letters, tone]) {
-  setTone(svg, "spark-", tone);
-  if (svg.dataset.letters === letters) return;
-  svg.dataset.letters = letters;
-  const step = SPARK_WIDTH / Math.max(1, letters.length - 1);
-  const rise = (SPARK_HEIGHT - 2) / (SPARK_LETTERS.length - 1);
-  let path = "";
-  let isDrawing = false;
-  [...letters].forEach((letter, index) => {
-    const level = SPARK_LETTERS.indexOf(letter);
-    if (level < 0) {
-      isDrawing = false;
-      return;
-    }
-    path += `${isDrawing ? "L" : "M"}${Math.round(index * step)} ${(SPARK_HEIGHT - 1 - level * rise).toFixed(1)}`;
-    isDrawing = true;
-  });
-  svg.firstElementChild.setAttribute("d", path);
 }

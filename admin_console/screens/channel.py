@@ -10,10 +10,11 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import Reading
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
+from admin_console.screens.cells import Cell
 from admin_console.screens.diagnosis import channel_meaning
 from admin_console.screens.links import act_cell
 from admin_console.screens.overview import depth_note
-from admin_console.screens.parts import Cell, Column, Empty, Figure, Table
+from admin_console.screens.parts import Column, Empty, Figure, Table
 from admin_console.screens.vitals import chips_of, diagnosis_of
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from admin_console.screens.cells import Cell, Chip, StateCell
 from admin_console.screens.links import act_cell
-from admin_console.screens.parts import Cell, Chip, Column, Empty, StateCell, Table
+from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from admin_console.gateway.pipeline import JOB_SENTENCES
+from admin_console.screens.cells import Cell, Chip, ProgressCell, StateCell
 from admin_console.screens.links import act_cell
-from admin_console.screens.parts import Cell, Chip, Column, Empty, Meaning, ProgressCell, StateCell, Table
+from admin_console.screens.parts import Column, Empty, Meaning, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -42,13 +43,13 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
     return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, ""), title),)
 
 
-def progress_cell(state: "JobState | None") -> ProgressCell:
+def progress_cell(label: str, state: "JobState | None") -> ProgressCell:
     """The bar of a job, counted in its unit."""
     if state is None or not state.total:
-        return ProgressCell(0, 0, units.UNKNOWN)
+        return ProgressCell(label, 0, 0, units.UNKNOWN)
     done = min(state.done, state.total)
-    noun = f" {state.unit}"
-    return ProgressCell(done, state.total, f"{units.share(done, state.total)}", f"{done:,} of {state.total:,}{noun}")
+    title = f"{done:,} of {state.total:,} {state.unit}"
+    return ProgressCell(label, done, state.total, units.share(done, state.total), title)
 
 
 def rate_cell(state: "JobState | None") -> Cell:
@@ -106,7 +107,7 @@ def job_table(view: "PipelineView", role: Role) -> Table:
                 (
                     Cell(name, JOB_SENTENCES[name]),
                     StateCell(job_chips(state, view)),
-                    progress_cell(state),
+                    progress_cell("Progress", state),
                     _lag(state),
                     rate_cell(state),
                     error_cell(state, view),

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from admin_console.permissions.table import ACTS
-from admin_console.screens.parts import ActionCell, NameCell
+from admin_console.screens.cells import ActionCell, NameCell
 from admin_console.vocabulary.roles import Role
 
 

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from admin_console.hub.hub import Reading
-from admin_console.screens.parts import Cell, Column, Empty, Table
+from admin_console.screens.cells import Cell
+from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import TOTAL, Reading
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
+from admin_console.screens.cells import Cell, SparkCell, StateCell
 from admin_console.screens.diagnosis import overview_meaning
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
 from admin_console.screens.log_panel import log_table
-from admin_console.screens.parts import Cell, Column, Empty, Figure, SparkCell, StateCell, Table
-from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_letters
+from admin_console.screens.parts import Column, Empty, Figure, Table
+from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -199,7 +200,7 @@ def _urgent_table(reading: Reading | None, urgent: list[Diagnosis], role: Role, 
                     requeued_cell(diagnosis),
                     timeouts_cell(diagnosis),
                     oldest_cell(diagnosis),
-                    SparkCell(spark_letters(reading.rings_of(*key)), diagnosis.tone),
+                    SparkCell(spark_levels(reading.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=stats.paused),
                 ),
             )

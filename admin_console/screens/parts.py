@@ -1,7 +1,6 @@
 """The parts a screen is made of. Each knows its place in the template (attributes) and on the wire (`wire()`).
 
-Texts are formatted here and nowhere else, so that the page's first paint and every later frame agree.
-Wire forms are as small as they can be said: a cell without title and tone is its text alone.
+Texts are formatted before they come here, so that the page's first paint and every later frame agree.
 """
 
 from collections.abc import Sequence
@@ -12,119 +11,10 @@ from typing import Any
 import orjson
 from django.template.loader import render_to_string
 
+from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
 from admin_console.vocabulary import units
 
-# A sparkline travels as one letter a bucket: "0" lowest to the last letter highest, "." not known.
-SPARK_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-SPARK_GAP = "."
-SPARK_WIDTH = 118
-SPARK_HEIGHT = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A text, with the exact value in its title and a tone ("danger", "warning", "held", "ok", "muted") for state."""
-
-    text: str
-    title: str = ""
-    tone: str = ""
-
-    def wire(self) -> Any:
-        return [self.text, self.title, self.tone] if self.title or self.tone else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class NameCell:
-    """A link to a thing's own page; `parent` stands before it where the list mixes topics."""
-
-    text: str
-    href: str
-    parent: str = ""
-
-    def wire(self) -> Any:
-        return [self.text, self.href, self.parent]
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A state in a word or two."""
-
-    text: str
-    tone: str = ""
-    title: str = ""
-
-    def wire(self) -> Any:
-        return [self.text, self.tone, self.title]
-
-
-@dataclass(frozen=True, slots=True)
-class StateCell:
-    chips: tuple[Chip, ...] = ()
-
-    def wire(self) -> Any:
-        return [chip.wire() for chip in self.chips]
-
-
-@dataclass(frozen=True, slots=True)
-class SparkCell:
-    """The last fifteen minutes of one gauge as letters."""
-
-    letters: str
-    tone: str = ""
-
-    @property
-    def path(self) -> str:
-        """The SVG path: a line through what is known, broken where nothing is known."""
-        commands: list[str] = []
-        is_drawing = False
-        step = SPARK_WIDTH / max(1, len(self.letters) - 1)
-        rise = (SPARK_HEIGHT - 2) / (len(SPARK_LETTERS) - 1)
-        for index, letter in enumerate(self.letters):
-            if letter == SPARK_GAP:
-                is_drawing = False
-                continue
-            y = SPARK_HEIGHT - 1 - SPARK_LETTERS.index(letter) * rise
-            commands.append(f"{'L' if is_drawing else 'M'}{index * step:.0f} {y:.1f}")
-            is_drawing = True
-        return "".join(commands)
-
-    def wire(self) -> Any:
-        return [self.letters, self.tone]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressCell:
-    """A bar from 0 to `total` and words beside it; no bar where `total` is 0, which means not known."""
-
-    done: int
-    total: int
-    text: str
-    title: str = ""
-
-    def wire(self) -> Any:
-        return [self.done, self.total, self.text, self.title]
-
-
-@dataclass(frozen=True, slots=True)
-class ActionCell:
-    """The row's one likely act. Without `href` it is shown disabled, and the title says why."""
-
-    text: str = ""
-    href: str = ""
-    title: str = ""
-
-    def wire(self) -> Any:
-        return [self.text, self.href, self.title]
-
-
-AnyCell = Cell | NameCell | StateCell | SparkCell | ProgressCell | ActionCell
-_BLANK: dict[str, AnyCell] = {
-    "name": NameCell("", ""),
-    "state": StateCell(),
-    "spark": SparkCell(""),
-    "progress": ProgressCell(0, 0, ""),
-    "action": ActionCell(),
-}
+NOTHING = Cell("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +29,12 @@ class Column:
 
     @property
     def css(self) -> str:
-        kinds = {"number": "number", "spark": "spark-cell", "progress": "progress-cell", "action": "action-cell"}
-        return kinds.get(self.kind, "")
+        return f"{self.kind}-cell" if self.kind in ("spark", "progress", "action") else self.kind
+
+    @property
+    def has_label(self) -> bool:
+        """Whether a cell repeats the heading where a narrow window has none."""
+        return self.kind not in ("name", "state", "action")
 
     @property
     def is_quiet(self) -> bool:
@@ -153,7 +47,7 @@ class Row:
     """One thing: its key (stable while it lives) and a cell for every column."""
 
     key: str
-    cells: tuple[tuple[Column, AnyCell], ...]
+    cells: tuple[tuple[Column, BaseCell], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +77,7 @@ class Table:
         name: str,
         caption: str,
         columns: Sequence[Column],
-        rows: Sequence[tuple[str, Sequence[AnyCell]]],
+        rows: Sequence[tuple[str, Sequence[BaseCell]]],
         empty: Empty,
     ) -> "Table":
         """Join every row's cells to the columns, in order."""
@@ -198,7 +92,7 @@ class Table:
     @property
     def blank_row(self) -> Row:
         """What the page makes new rows from."""
-        return Row("", tuple((column, _BLANK.get(column.kind, Cell(""))) for column in self.columns))
+        return Row("", tuple((column, NOTHING) for column in self.columns))
 
     def wire(self) -> Any:
         return {
@@ -217,7 +111,7 @@ class Figure:
     name: str
     label: str
     value: Cell
-    note: Cell = Cell("")
+    note: Cell = NOTHING
 
     def wire(self) -> Any:
         return [self.value.wire(), self.note.wire()]
@@ -287,6 +181,10 @@ class Screen:
         return orjson.dumps(self.subscription).decode()
 
     @property
+    def chips_html(self) -> str:
+        return StateCell(self.chips).html
+
+    @property
     def age_text(self) -> str:
         if not self.has_figures:
             return "no figures yet"
@@ -300,7 +198,7 @@ class Screen:
                 "t": self.taken_at_ms,
                 "second": self.second,
                 "subtitle": self.subtitle,
-                "chips": [chip.wire() for chip in self.chips],
+                "chips": self.chips_html,
                 "meaning": self.meaning.wire() if self.meaning else None,
                 "strip": {figure.name: figure.wire() for figure in self.strip},
                 "legends": {graph.name: graph.wire() for graph in self.graphs},

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from admin_console.hub.hub import Reading
+from admin_console.screens.cells import ActionCell, Cell, Chip, NameCell, ProgressCell, StateCell
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.screens.jobs import (
     error_cell,
@@ -14,19 +15,7 @@ from admin_console.screens.jobs import (
     trouble,
 )
 from admin_console.screens.links import act_cell, topic_cell, url_of
-from admin_console.screens.parts import (
-    ActionCell,
-    Cell,
-    Chip,
-    Column,
-    Empty,
-    Figure,
-    Meaning,
-    NameCell,
-    ProgressCell,
-    StateCell,
-    Table,
-)
+from admin_console.screens.parts import Column, Empty, Figure, Meaning, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.units import moment
@@ -292,12 +281,12 @@ def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None
     rows = topic.rows if topic else 0
     words = f"{units.number(rows)} messages"
     if cursor is None:
-        return ProgressCell(0, 0, words)
+        return ProgressCell("Archived", 0, 0, words)
     total = rows + cursor.depth
     return (
-        ProgressCell(rows, total, words, f"{rows:,} archived, {cursor.depth:,} to archive")
+        ProgressCell("Archived", rows, total, words, f"{rows:,} archived, {cursor.depth:,} to archive")
         if total
-        else ProgressCell(0, 0, words)
+        else ProgressCell("Archived", 0, 0, words)
     )
 
 
@@ -347,7 +336,7 @@ def _replay_table(view: "PipelineView", role: Role) -> Table:
                     NameCell(replay.replay_id, url_of("replay", replay.replay_id)),
                     StateCell(replay_chips(replay, view)),
                     Cell(f"{asked.topic} → {asked.target}" if asked else units.UNKNOWN),
-                    progress_cell(replay.run_job),
+                    progress_cell("Published", replay.run_job),
                     rate_cell(replay.run_job),
                     error_cell(replay.run_job or replay.plan_job, view),
                     replay_action(replay, role),

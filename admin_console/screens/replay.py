@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from admin_console.screens.cells import Cell, NameCell, StateCell
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
-from admin_console.screens.parts import Cell, Column, Empty, Figure, Meaning, NameCell, StateCell, Table
+from admin_console.screens.parts import Column, Empty, Figure, Meaning, Table
 from admin_console.screens.pipeline import replay_chips
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -117,7 +118,7 @@ def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
     job = replay.run_job or replay.plan_job
     row = (
         StateCell(replay_chips(replay, view)),
-        progress_cell(job),
+        progress_cell("Published", job),
         rate_cell(job),
         Cell(units.duration(_left_s(replay))),
         error_cell(job, view),

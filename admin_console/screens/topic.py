@@ -6,12 +6,13 @@ from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import Reading
 from admin_console.screens import graphs
+from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_meaning
 from admin_console.screens.links import channel_cell, pause_cell
 from admin_console.screens.overview import depth_note, growth_cell
-from admin_console.screens.parts import Cell, Chip, Column, Empty, Figure, SparkCell, StateCell, Table
-from admin_console.screens.vitals import chips_of, diagnosis_of, spark_letters
+from admin_console.screens.parts import Column, Empty, Figure, Table
+from admin_console.screens.vitals import chips_of, diagnosis_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -193,7 +194,7 @@ def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Ro
                     ),
                     Cell(units.number(channel.message_count), units.exact(channel.message_count)),
                     Cell(units.number(channel.client_count)),
-                    SparkCell(spark_letters(reading.rings_of(*key)), diagnosis.tone),
+                    SparkCell(spark_levels(reading.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=channel.paused),
                 ),
             )

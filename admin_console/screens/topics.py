@@ -7,10 +7,11 @@ from urllib.parse import urlencode
 
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.hub.hub import TOTAL, Reading
+from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.links import pause_cell, topic_cell, url_of
 from admin_console.screens.overview import first_run
-from admin_console.screens.parts import Cell, Chip, Column, Empty, SparkCell, StateCell, Table
-from admin_console.screens.vitals import chips_of, diagnosis_of, peak_depth, spark_letters
+from admin_console.screens.parts import Column, Empty, Table
+from admin_console.screens.vitals import chips_of, diagnosis_of, peak_depth, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -212,7 +213,7 @@ def _cells(reading: Reading, line: Line, role: Role) -> tuple[Any, ...]:
         _quiet(units.rate(line.finished_s)),
         Cell(units.number(line.channels)),
         _quiet(units.number(line.clients)),
-        SparkCell(spark_letters(reading.rings_of(line.name)), tone),
+        SparkCell(spark_levels(reading.rings_of(line.name)), tone),
         pause_cell(line.name, "", role, is_paused=line.stats.paused),
     )
 

@@ -9,7 +9,7 @@ from admin_console.diagnosis.findings import RANK
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import Reading
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
-from admin_console.screens.parts import SPARK_GAP, SPARK_LETTERS, Chip
+from admin_console.screens.cells import SPARK_TOP, Chip
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
@@ -68,11 +68,11 @@ def age_s(reading: Reading, published_ns: int | None) -> float | None:
     return None if published_ns is None else max(0.0, (reading.snapshot.taken_at_ns - published_ns) / 1e9)
 
 
-def spark_letters(rings: Rings | None) -> str:
-    """A sparkline as letters, drawn from 0 up so that a flat full queue does not look empty."""
+def spark_levels(rings: Rings | None) -> tuple[int | None, ...]:
+    """A sparkline, drawn from 0 up so that a flat full queue does not look empty."""
     if rings is None:
-        return SPARK_GAP * SPARK_BUCKETS
+        return (None,) * SPARK_BUCKETS
     values = rings.spark_values()
     top = max((value for value in values if not isnan(value)), default=0.0)
-    scale = (len(SPARK_LETTERS) - 1) / top if top > 0 else 0.0
-    return "".join(SPARK_GAP if isnan(value) else SPARK_LETTERS[round(value * scale)] for value in values)
+    scale = SPARK_TOP / top if top > 0 else 0.0
+    return tuple(None if isnan(value) else round(value * scale) for value in values)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from admin_console.hub.hub import Reading
+from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
-from admin_console.screens.parts import Cell
 from queue_engine.engine import Engine
 from queue_engine.service.http.metrics import metrics_text
 from queue_engine.service.http.stats import stats_json

@@ -5,12 +5,12 @@ import pytest
 
 from admin_console.hub.hub import Hub, Reading
 from admin_console.screens.build import Request, build_screen
+from admin_console.screens.cells import spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.diagnosis import channel_meaning
-from admin_console.screens.parts import SPARK_GAP, SparkCell
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
-from admin_console.screens.vitals import all_diagnoses, chips_of, spark_letters
+from admin_console.screens.vitals import all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
@@ -199,8 +199,8 @@ def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
 
 
 def test_sparkline_breaks_where_nothing_is_known() -> None:
-    assert spark_letters(None) == SPARK_GAP * 60
-    assert SparkCell("0z.z").path == "M0 23.0L39 1.0M118 1.0"
+    assert spark_levels(None) == (None,) * 60
+    assert spark_path((0, 35, None, 35, 35, 35, 34)) == "m0 35 1 -35 m2 0 2 0 1 1"
 
 
 def test_page_without_figures_shows_dashes_and_never_zero() -> None:
@@ -264,7 +264,7 @@ def test_buttons_say_why_a_viewer_may_not() -> None:
         table = build_screen(Request("overview", role), reading).tables["urgent"]
         action = {column.name: cell for column, cell in table.rows[0].cells}["action"]
         assert action.href == href
-        assert ("operator" in action.title) == (role == Role.VIEWER)
+        assert ("operator" in action.reason) == (role == Role.VIEWER)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,164 @@
+"""The cells of tables. A cell's HTML is made here and nowhere else: the page and its frames carry the same.
+
+On the wire a cell is its HTML, or [HTML, tone, title] where its <td> has a tone or a title.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+
+from django.utils.html import format_html
+
+SPARK_TOP = 35  # of a sparkline's levels, from 0
+
+
+# typed: a text and the same text as HTML are equal.
+@lru_cache(maxsize=8_192, typed=True)
+def _element(template: str, *values: object) -> str:
+    """`template` with the values escaped, except those that this function made. Most are the same every second."""
+    return format_html(template, *values)
+
+
+class BaseCell:
+    """tone: "danger", "warning", "held", "ok" or "muted", for state. title: what the pointer shows, the exact value."""
+
+    __slots__ = ()
+    tone: str = ""
+    title: str = ""
+
+    @property
+    @abstractmethod
+    def html(self) -> str:
+        """What is inside the <td>, escaped."""
+
+    def wire(self) -> str | list[str]:
+        if self.title:
+            return [self.html, self.tone, self.title]
+        return [self.html, self.tone] if self.tone else self.html
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(BaseCell):
+    """A text."""
+
+    text: str
+    title: str = ""
+    tone: str = ""
+
+    @property
+    def html(self) -> str:
+        return escape(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class NameCell(BaseCell):
+    """A link to a thing's own page; `parent` stands before it where the list mixes topics."""
+
+    text: str
+    href: str
+    parent: str = ""
+
+    @property
+    def html(self) -> str:
+        parent = _element("<small>{} /</small> ", self.parent) if self.parent else ""
+        return _element('<a href="{}">{}{}</a>', self.href, parent, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A state in a word or two."""
+
+    text: str
+    tone: str = ""
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        tone = f" chip-{self.tone}" if self.tone else ""
+        title = _element(' title="{}"', self.title) if self.title else ""
+        return _element('<span class="chip{}"{}>{}</span>', tone, title, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class StateCell(BaseCell):
+    chips: tuple[Chip, ...] = ()
+
+    @property
+    def html(self) -> str:
+        return "".join(chip.html for chip in self.chips)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCell(BaseCell):
+    """The last fifteen minutes of one gauge as levels from 0 to SPARK_TOP, None where it is not known."""
+
+    levels: tuple[int | None, ...]
+    stroke: str = ""  # a tone
+
+    @property
+    def html(self) -> str:
+        return _element(
+            '<svg{} viewBox="0 -2 {} {}" preserveAspectRatio="none" aria-hidden="true"><path d="{}"/></svg>',
+            _element(' class="spark-{}"', self.stroke) if self.stroke else "",
+            len(self.levels) - 1,
+            SPARK_TOP + 4,
+            spark_path(self.levels),
+        )
+
+
+@lru_cache(maxsize=2_048)
+def spark_path(levels: tuple[int | None, ...]) -> str:
+    """The SVG path, relative: a line through what is known, broken where nothing is known."""
+    steps: list[str] = []
+    is_drawing = False
+    last_x = last_y = 0
+    for x, level in enumerate(levels):
+        if level is None:
+            is_drawing = False
+            continue
+        y = SPARK_TOP - level
+        if is_drawing and y == last_y and level in levels[x + 1 : x + 2]:
+            continue  # inside a level piece of the line
+        steps.append(f"{'' if is_drawing else 'm'}{x - last_x} {y - last_y}")
+        is_drawing, last_x, last_y = True, x, y
+    return " ".join(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressCell(BaseCell):
+    """A bar from 0 to `total`, called `label`, and words beside it; no bar where `total` is 0: it is not known."""
+
+    label: str
+    done: int
+    total: int
+    text: str
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        bar = '<progress aria-label="{}" max="{}" value="{}"></progress>'
+        return _element(
+            "{}<span>{}</span>",
+            _element(bar, self.label, self.total, self.done) if self.total else "",
+            self.text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCell(BaseCell):
+    """The row's one likely act, if there is one. Without `href` it is shown disabled, and `reason` says why."""
+
+    text: str = ""
+    href: str = ""
+    reason: str = ""
+
+    @property
+    def html(self) -> str:
+        if not self.text:
+            return ""
+        if self.href:
+            return _element('<a class="button button-small" href="{}" data-dialog>{}</a>', self.href, self.text)
+        return _element(
+            '<span class="button button-small" aria-disabled="true" title="{}">{}</span>', self.reason, self.text
+        )
