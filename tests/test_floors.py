@@ -75,7 +75,7 @@ CONSOLE_MAY_IMPORT = {
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
-    "views": "vocabulary database pacing figures accounts audit gateway answers hub screens history",
+    "views": "vocabulary database pacing figures accounts audit gateway answers hub permissions screens history",
     "console": "vocabulary accounts audit permissions security live views",
     "management": "vocabulary",
     "management.commands": "vocabulary database pacing figures accounts audit gateway hub views console management",

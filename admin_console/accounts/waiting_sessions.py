@@ -5,6 +5,7 @@ A session that waits goes to the database with its next save that the disk takes
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,6 +62,10 @@ WAITING = WaitingSessions()
 
 class SessionStore(db.SessionStore):
     """One session. Django finds it by its settings: SESSION_ENGINE."""
+
+    # Of Django's class, whose annotations leave them out.
+    _get_session: Callable[..., dict[str, object]]
+    _session_cache: dict[str, object]
 
     def load(self) -> dict[str, object]:
         waiting = WAITING.get(self.session_key)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from django.db import DatabaseError, connection
 
@@ -19,6 +20,7 @@ from admin_console.audit.counted import CountedActs
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_waiting_room
+from admin_console.database.base import DatabaseWrapper
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 
@@ -153,7 +155,7 @@ class AuditWriter:
                 self._refused(CONDITION.reason)
                 return
             try:
-                connection.close_if_file_moved()
+                cast(DatabaseWrapper, connection).close_if_file_moved()
                 append([row.row() if isinstance(row, HttpAct) else row for row in batch])
             except Exception as exc:
                 connection.close()

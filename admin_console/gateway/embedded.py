@@ -50,7 +50,8 @@ class EmbeddedGateway:
         return self._runner.snapshot
 
     def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
-        return self._ask("figures.now", topic=topic, channel=channel, include_clients=bool(channel))
+        found: EngineSnapshot = self._ask("figures.now", topic=topic, channel=channel, include_clients=bool(channel))
+        return found
 
     def watch(self, topic: str, channel: str) -> None:
         self._runner.watch(topic, channel)

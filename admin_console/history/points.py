@@ -9,9 +9,12 @@ Recorded windows and live seconds weigh by the seconds they cover, so a bucket m
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from admin_console.gateway.history import value_ms_of
 from admin_console.history.store import BUCKET_COUNT, Column, Floats, Rows
+
+Slots = npt.NDArray[np.int64]
 
 PERCENTILES = (("p50", 50), ("p95", 95), ("p99", 99))
 
@@ -28,15 +31,13 @@ class Points:
     def times(self) -> list[int]:
         return [self.first_s + index * self.step_s for index in range(self.count)]
 
-    def slots(self, seconds: Column) -> Column:
+    def slots(self, seconds: Column) -> Slots:
         """The bucket of each second."""
-        found: Column = (seconds - self.first_s) // self.step_s
-        return found
+        return ((seconds - self.first_s) // self.step_s).astype(np.int64, copy=False)
 
-    def sums(self, slots: Column, values: Floats) -> Floats:
+    def sums(self, slots: Slots, values: Floats) -> Floats:
         """The sum of the values of each bucket."""
-        summed: Floats = np.bincount(slots, weights=values, minlength=self.count)
-        return summed
+        return np.bincount(slots, weights=values, minlength=self.count).astype(np.float64, copy=False)
 
 
 class LinePoints:
@@ -133,6 +134,6 @@ def percentiles(points: Points, counts: Rows) -> dict[str, Floats]:
 def floats(column: Column) -> Floats:
     """A column of numbers as duckdb gives it, NaN where it is null."""
     if isinstance(column, np.ma.MaskedArray):
-        filled: Floats = column.astype(np.float64).filled(np.nan)
+        filled: Floats = np.ma.filled(column.astype(np.float64), np.nan)
         return filled
     return column.astype(np.float64)

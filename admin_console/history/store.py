@@ -82,7 +82,7 @@ class HistoryStore:
         self, what: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
     ) -> Rows | None:
         for is_last_try in (False, True):
-            asked = dict(values)
+            asked: dict[str, object] = dict(values)
             reads = self._reads(where, parts, columns, asked)
             if not reads:
                 return None
@@ -103,7 +103,7 @@ class HistoryStore:
 
     def _reads(self, where: str, parts: Sequence[Part], columns: str, values: dict[str, object]) -> list[str]:
         """A SELECT for all files of a part that count from the same window on; its values go into `values`."""
-        reads = []
+        reads: list[str] = []
         for part in parts:
             starts: dict[int, list[str]] = {}
             for path, from_s in self._source.files(part.level, part.first_s, part.end_s):

@@ -174,8 +174,8 @@ class Hub:
                 rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), growth)
             for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
                 total_gauges[index] += value
-            for index, value in enumerate(growth):
-                total_growth[index] += value
+            for index, change in enumerate(growth):
+                total_growth[index] += change
         names = {topic.topic_name for topic in snapshot.topics}
         total_growth[4] += sum(depth for name, depth in moved.items() if name not in names)
         total = self._rings(TOTAL)

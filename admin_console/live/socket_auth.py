@@ -1,7 +1,7 @@
 """Who holds a socket: read from its cookie when it opens, and every few seconds while it is open."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -32,7 +32,7 @@ class SocketUser:
     role: Role
 
 
-def session_key_of(scope: dict[str, Any]) -> str:
+def session_key_of(scope: Mapping[str, Any]) -> str:
     """The session's key in a socket's cookie; "" when there is none."""
     for name, value in scope["headers"]:
         if name == b"cookie":
@@ -45,7 +45,7 @@ def session_key_of(scope: dict[str, Any]) -> str:
     return ""
 
 
-async def allowed_user(scope: dict[str, Any]) -> SocketUser | None:
+async def allowed_user(scope: Mapping[str, Any]) -> SocketUser | None:
     """The user behind a socket's cookie, if he may hold a socket at this path now; else None.
 
     None means: no session, session over, user disabled, password changed, role too small, or path unknown. Reads the

@@ -12,7 +12,7 @@ _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection
 _CHUNKED_1_0 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class BoundedRequest(WebRequest):  # type: ignore[misc]
+class BoundedRequest(WebRequest):
     """Refuses a body that is announced too large at once, a chunked one when it becomes so, and chunks of HTTP/1.0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

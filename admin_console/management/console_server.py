@@ -19,7 +19,7 @@ KILL_S = 0.5
 WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
 
 
-class ConsoleServer(Server):  # type: ignore[misc]
+class ConsoleServer(Server):
     """Serves one ASGI application on one address. After `run`, `failure` tells why it never listened, else ""."""
 
     def __init__(
@@ -77,7 +77,8 @@ class ConsoleServer(Server):  # type: ignore[misc]
         return defer.Deferred.fromFuture(asyncio.ensure_future(self._drain()))
 
     async def _drain(self) -> None:
-        requests, sockets = [], []
+        requests: list[asyncio.Task[None]] = []
+        sockets: list[asyncio.Task[None]] = []
         for protocol, details in self.connections.items():
             # A connection that waits for its next request has no application.
             task = details.get("application_instance")

@@ -57,12 +57,14 @@ def _response(status: str, sentence: str) -> bytes:
     return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
-class GuardedConnection(ProtocolWrapper, TimeoutMixin):  # type: ignore[misc]
+class GuardedConnection(ProtocolWrapper, TimeoutMixin):
     """One connection. The requests on it say how far they are."""
 
-    def __init__(self, factory: "GuardedConnections", wrapped: Any) -> None:
+    transport: Any  # Twisted's interfaces do not have all of a TCP connection's methods
+
+    def __init__(self, factory: Any, wrapped: Any) -> None:
         super().__init__(factory, wrapped)
-        self._limits = factory.limits
+        self._limits: ConnectionLimits = factory.limits
         self._phase = _Phase.HEAD
         self._has_received = False
         self._written = 0  # bytes handed to the transport
@@ -93,7 +95,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):  # type: ignore[misc]
         if self._phase is not _Phase.CLOSING:
             super().dataReceived(data)
 
-    def connectionLost(self, reason: Any) -> None:
+    def connectionLost(self, reason: Any = None) -> None:
         self.setTimeout(None)
         del self.transport.writeSomeData  # a cycle
         super().connectionLost(reason)
@@ -159,7 +161,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):  # type: ignore[misc]
         self.loseConnection()
 
 
-class GuardedConnections(WrappingFactory):  # type: ignore[misc]
+class GuardedConnections(WrappingFactory):
     """Makes them, and refuses one too many: 503, so that a browser shows why."""
 
     protocol = GuardedConnection
@@ -197,8 +199,10 @@ class GuardedConnections(WrappingFactory):  # type: ignore[misc]
             self._next_line_s = now_s + REFUSED_LOG_INTERVAL_S
 
 
-class _Refusal(Protocol, TimeoutMixin):  # type: ignore[misc]
+class _Refusal(Protocol, TimeoutMixin):
     """Says why, and closes."""
+
+    transport: Any
 
     def __init__(self, factory: GuardedConnections) -> None:
         self._guard = factory

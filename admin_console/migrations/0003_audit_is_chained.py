@@ -8,6 +8,8 @@ import hashlib
 import json
 
 from django.db import migrations, models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.state import StateApps
 
 _SELECT = """
 SELECT id, act_id, phase, at_ms, actor, role, address, via, action, topic, channel, detail, reason, verdict, message,
@@ -36,7 +38,7 @@ BEGIN SELECT RAISE(ABORT, 'audit rows are added at the end only'); END;
 """
 
 
-def chain(apps, schema_editor):
+def chain(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """The form of admin_console/audit/chain.py, version 1, written out: it stays when that one changes."""
     previous, last_id = "0" * 64, 0
     with schema_editor.connection.cursor() as cursor:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from django.http import HttpRequest
+
 from admin_console.accounts.models import User
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.table import ANYONE, LEAST_ROLES
@@ -58,3 +60,11 @@ class WhyNot:
     @property
     def _role(self) -> str:
         return self._user.role if self._user else "nobody"
+
+
+class CheckedRequest(HttpRequest):
+    """A request as a view gets it that is not for everybody."""
+
+    user: User
+    may: Allowed
+    why_not: WhyNot

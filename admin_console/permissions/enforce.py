@@ -1,7 +1,7 @@
 """Every request is checked against the table before its view runs."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -11,7 +11,7 @@ from admin_console.accounts.models import User
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
 from admin_console.hub.changes import CHANGES
-from admin_console.permissions.allowed import Allowed, WhyNot, may_use
+from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
 from admin_console.permissions.table import ACTS
 
 
@@ -26,8 +26,8 @@ class EnforcePermissions:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         user = _user(request)
-        request.may = Allowed(user)
-        request.why_not = WhyNot(user)
+        checked = cast(CheckedRequest, request)
+        checked.may, checked.why_not = Allowed(user), WhyNot(user)
         response = self._get_response(request)
         match = request.resolver_match
         if request.method == "POST" and match is not None and match.view_name in ACTS:
@@ -35,8 +35,9 @@ class EnforcePermissions:
         return response
 
     def process_view(
-        self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, request: CheckedRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponse | None:
+        assert request.resolver_match is not None, "a view is called for a path that it was found by"
         url_name = request.resolver_match.view_name
         user = _user(request)
         if may_use(user, url_name):

@@ -89,7 +89,7 @@ def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ..
     depth = in_flight = ready = deferred = None
     if reading is not None:
         channels = [each.vitals.stats for each in urgent]
-        depth = sum(one.depth for one in (*reading.snapshot.topics, *channels))
+        depth = sum(topic.depth for topic in reading.snapshot.topics) + sum(one.depth for one in channels)
         in_flight = sum(one.in_flight_count for one in channels)
         deferred = sum(one.deferred_count for one in channels)
         ready = sum(one.ready_count for one in channels)

@@ -177,7 +177,7 @@ def _lines(reading: Reading) -> list[Line]:
 def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
     if line.stats.paused:
         return (Chip("❚❚ paused", "held", "No message goes on to the channels until somebody resumes the topic"),)
-    chips = []
+    chips: list[Chip] = []
     gravest = max(
         (diagnosis_of(reading, line.stats, channel) for channel in line.stats.channels),
         key=lambda each: each.level,

@@ -22,6 +22,7 @@ from admin_console.accounts.throttle import throttle
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
 from admin_console.pacing.pace import PACE
+from admin_console.permissions.allowed import CheckedRequest
 
 PASSWORD_LENGTH_MAX = 1024  # more than anybody types, less than an attacker would like hashed
 
@@ -90,7 +91,7 @@ def _login_page(request: HttpRequest, *, name: str = "", error: str = "", status
 
 
 @require_POST
-def log_out(request: HttpRequest) -> HttpResponse:
+def log_out(request: CheckedRequest) -> HttpResponse:
     """End the session."""
     record_event(request, "log_out", detail=request.user.username)
     logout(request)
@@ -99,7 +100,7 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 @sensitive_post_parameters("current", "new", "again")
 @require_http_methods(["GET", "POST"])
-def change_password(request: HttpRequest) -> HttpResponse:
+def change_password(request: CheckedRequest) -> HttpResponse:
     """Change one's own password; ends one's other sessions."""
     if request.method == "GET":
         return render(request, "accounts/password.html", {"errors": []})

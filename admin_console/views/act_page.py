@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -114,7 +115,7 @@ class ActPage(View):
 
     # What all acts do.
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             return super().dispatch(request, *args, **kwargs)
         except NotThereError as exc:
@@ -169,7 +170,7 @@ class ActPage(View):
         if is_in_dialog and result.verdict == FAILED:
             return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_url()):
-            sentence = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
+            sentence: str = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
         else:
             sentence = result.message
         if is_done:

@@ -38,8 +38,8 @@ class Place:
 
 def chrome(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `chrome` with the header's contents; little of it for somebody who is not logged in."""
-    user = getattr(request, "user", None)
-    is_signed_in = bool(user is not None and user.is_authenticated)
+    found = getattr(request, "user", None)
+    user = found if found is not None and found.is_authenticated else None
     environment = getattr(settings, "PENSTOCK_ENVIRONMENT", "")
     match = request.resolver_match
     here = match.view_name if match else ""
@@ -47,9 +47,9 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     may = getattr(request, "may", None)
     return {
         "chrome": {
-            "signed_in": is_signed_in,
-            "user_name": user.get_username() if is_signed_in else "",
-            "role": getattr(user, "role", "") if is_signed_in else "",
+            "signed_in": user is not None,
+            "user_name": user.get_username() if user else "",
+            "role": getattr(user, "role", ""),
             "environment": environment,
             "environment_is_production": environment.lower().startswith("prod"),
             "places": [
@@ -62,7 +62,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "password_url": _url("password"),
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
-            "notices": notices() if is_signed_in else [],
+            "notices": notices() if user else [],
             "plotly_url": plotly_url(),
             "plotly_styles": plotly_style_ids(),
         }

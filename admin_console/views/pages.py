@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.template.loader import render_to_string
 
 from admin_console.figures.frames import frames_json
@@ -17,6 +17,7 @@ from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
 from admin_console.hub.hub import Reading, get_hub
+from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.made_pages import Rendered, answer
@@ -42,36 +43,36 @@ _ACTS = {
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
-def overview(request: HttpRequest) -> HttpResponse:
+def overview(request: CheckedRequest) -> HttpResponse:
     return _page(request, Request("overview", _role(request)))
 
 
-def topics(request: HttpRequest) -> HttpResponse:
+def topics(request: CheckedRequest) -> HttpResponse:
     asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "sort", "number")}
     return _page(request, Request("topics", _role(request), **asked))
 
 
-def topic(request: HttpRequest, topic: str) -> HttpResponse:
+def topic(request: CheckedRequest, topic: str) -> HttpResponse:
     return _page(request, Request("topic", _role(request), topic=topic))
 
 
-def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
+def channel(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
     return _page(request, Request("channel", _role(request), topic=topic, channel=channel))
 
 
-def pipeline(request: HttpRequest) -> HttpResponse:
+def pipeline(request: CheckedRequest) -> HttpResponse:
     return _page(request, Request("pipeline", _role(request)))
 
 
-def replay(request: HttpRequest, replay: str) -> HttpResponse:
+def replay(request: CheckedRequest, replay: str) -> HttpResponse:
     return _page(request, Request("replay", _role(request), replay=replay[:FIELD_LENGTH_MAX]))
 
 
-def _role(request: HttpRequest) -> Role:
+def _role(request: CheckedRequest) -> Role:
     return Role(request.user.role)
 
 
-def _page(request: HttpRequest, asked: Request) -> HttpResponse:
+def _page(request: CheckedRequest, asked: Request) -> HttpResponse:
     gateway = get_gateway()
     if asked.page == "channel":
         gateway.watch(asked.topic, asked.channel)
@@ -82,7 +83,7 @@ def _page(request: HttpRequest, asked: Request) -> HttpResponse:
 
 
 def _rendered(
-    request: HttpRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
+    request: CheckedRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
 ) -> Rendered:
     """filled: goes before what the page has in its template's context."""
     reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
@@ -103,10 +104,10 @@ def _rendered(
     if screen.graphs:
         context["frames"] = frames_json(asked.page)
     if screen.flags.get("gone"):
-        html = render_to_string("pages/gone.html", context | filled, request)
+        html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)
     context["why_not"] = request.why_not.line(_ACTS[asked.page])
-    html = render_to_string(f"pages/{asked.page}.html", context | filled, request)
+    html = render_to_string(f"pages/{asked.page}.html", {**context, **filled}, request)
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
 
 

@@ -233,9 +233,9 @@ class Serving:
         from admin_console.management.console_server import ConsoleServer
         from admin_console.management.guarded_connection import ConnectionLimits
 
-        reactor = importlib.import_module("twisted.internet.reactor")
+        reactor: Any = importlib.import_module("twisted.internet.reactor")
         # Twisted's timers go by the wall clock: set back by an hour, what was due at once would be due in an hour.
-        reactor.seconds = time.monotonic  # type: ignore[attr-defined]
+        reactor.seconds = time.monotonic
 
         self._reactor = reactor
         set_gateway(EmbeddedGateway(self._runner, self._options))
