@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 from playwright.sync_api import Locator, Page
-from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.support.processes.server import ServerProcess
 from tests.support.topology import written
@@ -84,16 +83,20 @@ def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
 
 
 def double_click(page: Page, graph: str) -> None:
-    """Leave a graph's zoom by two clicks: again, where a busy machine makes them two single ones."""
-    area, address = page.locator(f'[data-graph="{graph}"] .nsewdrag').first, page.url
+    """Click twice into a graph: again, where a busy machine makes them two single clicks."""
+    area = page.locator(f'[data-graph="{graph}"] .nsewdrag').first
+    page.evaluate(
+        """(graph) => {
+          window.isDoubleClicked = false;
+          const plot = document.querySelector(`[data-graph="${graph}"] .js-plotly-plot`);
+          plot.once("plotly_doubleclick", () => { window.isDoubleClicked = true; });
+        }""",
+        graph,
+    )
 
     def is_heard() -> bool:
         area.dblclick()
-        try:
-            page.wait_for_function("(address) => location.href !== address", arg=address, timeout=1_000)
-        except PlaywrightTimeoutError:
-            return False
-        return True
+        return bool(page.evaluate("window.isDoubleClicked"))
 
     wait_for("the two clicks to be heard", is_heard, timeout_s=LIVE_TIMEOUT_S)
 
