@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.history.compaction import EARLY_S, compact
 from queue_engine.pipeline.history.manifest import FRESH, read_history
-from queue_engine.pipeline.history.percentiles import percentiles_ms
 from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
 from queue_engine.pipeline.history.schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
+from tests.pipeline.history.percentiles import percentiles_ms
 from tests.support.lakes.engine_samples import (
     COUNTERS,
     GAUGES,
