@@ -8,6 +8,9 @@ from admin_console.live.socket_auth import SocketUser
 from admin_console.vocabulary.roles import Role
 from tests.support.waiting import wait_for_async
 
+# A look's thread closes the connection that an earlier test has left open there.
+pytestmark = pytest.mark.django_db
+
 ADA = SocketUser(user_id=1, username="ada", role=Role.VIEWER)
 
 
