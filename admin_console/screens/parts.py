@@ -1,6 +1,6 @@
 """The parts a screen is made of. Each knows its place in the template (attributes) and on the wire (`wire()`).
 
-Texts are formatted before they come here, so that the page's first paint and every later frame agree.
+Figures become text by `vocabulary/units.py`, in screens and here, so that the page and every later frame agree.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The commit log: what all topics share, written once, in the order it came.
 
 What is appended gathers until the turn's `commit` makes one group of it: one write and, under the policy `always`,
-one sync, away from the engine's thread, while the next group gathers. How far the log has come is four positions:
+one sync: on the engine's thread while syncs are short (sync_place.py), else on the sync thread, while the next group
+gathers. How far the log has come is four positions:
 
     synced_end <= written_end <= end        visible_end: synced_end under `always`, else written_end
 
@@ -760,7 +761,7 @@ class CommitLog:
 def _may_be_inline(group: LogGroup) -> bool:
     """Whether the engine's thread may write and sync a group: it is small, fills no segment, and has zeros under it.
 
-    Closing a full segment and meeting the filler would mean waiting for the disk thread.
+    Closing a full segment, and writing where zeros are still to come, can wait for `penstock-disk`, which writes them.
     """
     if len(group.pieces) != 1 or group.size > INLINE_BYTES_MAX:
         return False

@@ -12,6 +12,9 @@ short, and measures each of them:
 A disk whose every sync takes 5 ms is tried on the engine's thread once, and then left to the sync thread, whose own
 syncs show that another try is of no use. A disk that is slow now and then holds up the engine for one sync in ten
 seconds at most.
+
+`_may_be_inline` in commit_log.py adds conditions: only a group of one piece, at most 1 MiB, that does not fill its
+segment and has zeros ahead of it is synced on the engine's thread.
 """
 
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -25,8 +28,8 @@ INLINE_BYTES_MAX = 1 << 20
 
 
 class SyncPlace:
-    """Chooses by the syncs it was told of. Belongs to the engine's thread, but for `note_on_thread`, which the sync
-    thread calls, one job at a time."""
+    """Chooses by how long the latest syncs took. Belongs to the engine's thread, but for `note_on_thread`, which
+    the sync thread calls, one job at a time."""
 
     def __init__(self) -> None:
         self._is_inline = False

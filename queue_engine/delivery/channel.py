@@ -1,7 +1,9 @@
 """A channel: one backlog shared out among its consumers, what they hold, and what became of it.
 
+`expire` puts messages that time out, and deferred ones that are due, back into the backlog.
+
 A call that fails unexpectedly fences the channel (`fences.py`): it sends nothing and times nothing out until `retry`.
-What then happens to each command stands in the README of this package's parent.
+What then happens to each command: see Fences in queue_engine/README.md.
 """
 
 from collections.abc import Callable

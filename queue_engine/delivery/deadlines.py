@@ -1,4 +1,4 @@
-"""Which channel has something due first: what the scan loop asks instead of picking channels at random."""
+"""A heap of channels by their earliest deadline: the scan loop takes them in this order instead of at random."""
 
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar

@@ -1,4 +1,5 @@
-"""Slow disk work leaves the engine's thread: one worker does it, in order, and answers through the loop."""
+"""Slow disk work leaves the engine's thread. Each `Background` does its jobs in order and answers through the loop; the
+engine has three (`Backgrounds`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ class Background(Protocol):
     """Runs jobs one after the other away from the engine's thread."""
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """Run `job` later on the worker; then `done(error or None)` on the engine's thread.
+        """Run `job` later on the background's thread; then `done(error or None)` on the engine's thread.
 
         Jobs run in the order they were given. A job touches only what it was given and what it guards by a
         lock; `done` may touch anything of the engine's.

@@ -45,7 +45,8 @@ class NameNotSyncedError(OSError):
 class Files:
     """File operations by descriptor and by path. Descriptors are never inherited by child processes.
 
-    One instance serves the engine's thread and its worker. `budget` and the kept listing belong to the former.
+    One instance serves the engine's thread and all threads that it hands work to. `budget` and the kept listing
+    belong to the engine's thread.
     """
 
     def __init__(self, budget: DescriptorBudget | None = None) -> None:

@@ -1,10 +1,10 @@
-"""One boolean expression over the columns of messages, as people write it: what replay and questions choose by.
+"""One boolean expression over the columns of messages, as people write it: a replay chooses messages by it.
 
     body.amount >= 100 and (key like 'eu-%' or body.customer.kind in ('trial', 'free')) and not replayed
 
 Read by a parser of our own into nodes of nodes.py, and by nothing else: Spark's SQL can run programs and
-read files, so no text of a person's reaches it. columns.py makes a Spark column of the nodes,
-rows.py a Python function; both mean the same. From loosest to tightest:
+read files, so no text of a person's reaches it. columns.py makes a Spark column of the nodes.
+From loosest to tightest:
 
     or · and · not · = != < <= > >= [not] in (…) [not] like '…' [not] between … and … is [not] null · + - · * / · -x
 

@@ -5,7 +5,7 @@
     POST /cursor/delete?topic=T&cursor=C                                        JSON: what it gave up
     GET  /cursor/list[?topic=T]                                                 JSON: "cursors", and those that "ended"
 
-Who may read bodies may do this (`log.py`). Every answer is given when what it tells is durable.
+Who may read bodies may do this (`rules.py`). Every answer is given when what it tells is durable.
 """
 
 from collections.abc import Callable

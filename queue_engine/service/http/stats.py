@@ -1,10 +1,19 @@
 """The engine's figures as nsqd tells them: `/stats` in JSON and in text.
 
 Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
-not have stands beside its keys: a topic's `storage` and `cursors`, `oldest_age_ms` (of the oldest unfinished message:
-waiting, in flight, or deferred and due, then since it is due; null for none, or unknown), a channel's `finish_count`,
-`disconnect_count` and `ready_count`, a client's `timeout_count` and `msg_timeout`, `connection_count`, and `log`:
-the figures of the log that topics of that kind share, null where there is none.
+not have stands beside its keys:
+
+- topic and channel: `oldest_age_ms` (of the oldest unfinished message: waiting, in flight, or deferred and due, then
+  since it is due; null for none, or unknown), `disk_bytes` (of its files, or the part of the log that is kept for it;
+  null for unknown), `fenced` (why it stopped until an operator retries it), `unreadable` (what of it the disk can't
+  read or write; retried by itself), `dropped_count` (messages of an ephemeral one for which there was no room)
+- topic alone: `storage`, `cursors`
+- channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
+  messages wait)
+- client: `timeout_count`, `msg_timeout`
+- the whole: `connection_count`, and `log`: the figures of the log that topics of that kind share (`LogStats`), null
+  where there is none
+
 What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd
 gives when it is off.
 """
