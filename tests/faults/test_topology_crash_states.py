@@ -29,6 +29,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow(reason="tries thousands of crash states")
 def test_a_start_finds_what_is_in_force_after_an_end_at_any_step() -> None:
     assert explore(STATES, 1).states == STATES
 

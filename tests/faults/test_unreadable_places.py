@@ -24,6 +24,8 @@ from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow(reason="starts real servers")
+
 SEGMENT_BYTES = 4 << 20
 SIZES = ("--max-msg-size=150000", "--max-body-size=200000")
 BODY = b"x" * 100_000
@@ -563,7 +565,6 @@ def test_a_server_lives_with_an_unreadable_segment(tmp_path: Path, monkeypatch: 
         assert json.loads(server.http("GET", "/stats?format=json"))["health"] == "OK"
 
 
-@pytest.mark.slow(reason="starts a real server twice")
 def test_a_start_with_an_unreadable_segment_names_it_tells_the_loss_and_starts_without_it(tmp_path: Path) -> None:
     """The real server; a directory in a file's place can be opened, and not read."""
     (tmp_path / "data").mkdir()

@@ -494,6 +494,7 @@ def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @settings(max_examples=600, deadline=None)
 @given(scripts, st.lists(st.integers(0, 10**6), max_size=12))
+@pytest.mark.slow(reason="reads random scripts at many splits")
 def test_any_script_at_any_splits_reads_as_the_plain_parser_reads_it(script: bytes, cuts: list[int]) -> None:
     expected, error, left = parse_all(script, LIMITS)
     found, found_error, found_left = outcome(pieces_of(script, cuts))

@@ -18,6 +18,8 @@ from admin_console.audit.chain import COLUMNS, GENESIS, hash_of
 from admin_console.audit.head_file import Head
 from tests.support.processes.server import ROOT
 
+pytestmark = pytest.mark.slow(reason="starts processes")
+
 TABLE = "admin_console_auditrow"
 DATABASE = "console.sqlite3"
 REPLACED = (

@@ -46,6 +46,7 @@ def named(data_path: Path) -> int:
     return int(json.loads((data_path / "audit-head").read_text())["id"])
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_the_newest_hash_goes_to_a_private_file_every_minute(keeper: AuditKeeper, data_path: Path) -> None:
     keeper.run_once(START_MS)
     path = data_path / "audit-head"

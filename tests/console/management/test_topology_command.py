@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes.server import ROOT, ServerProcess
+
+pytestmark = pytest.mark.slow(reason="starts real servers")
 
 
 def topology(directory: Path, verb: str) -> subprocess.CompletedProcess[str]:

@@ -77,6 +77,7 @@ def state_of(engine: Engine) -> dict[str, Any]:
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
 @pytest.mark.parametrize("operation", ["write", "sync_data"])
+@pytest.mark.slow(reason="ends at every act")
 def test_what_the_disk_refuses_changes_nothing_now_and_after_a_kill(tmp_path: Path, act: Act, operation: str) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = prepared(tmp_path, files, clock)
@@ -143,6 +144,7 @@ def test_emptying_a_topic_with_its_channels_is_refused_as_a_whole(tmp_path: Path
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+@pytest.mark.slow(reason="ends at every act")
 def test_what_was_answered_is_so_after_a_kill(tmp_path: Path, act: Act) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = prepared(tmp_path, files, clock)
@@ -183,6 +185,7 @@ def held_of(engine: Engine) -> HeldBackground:
 
 
 @pytest.mark.parametrize("act", DROPPING_ACTS.values(), ids=DROPPING_ACTS.keys())
+@pytest.mark.slow(reason="ends at every act")
 def test_what_a_topic_had_passed_on_and_an_act_dropped_does_not_come_again_after_a_kill(
     tmp_path: Path, act: Act
 ) -> None:
@@ -383,6 +386,7 @@ def with_cursor(directory: Path, files: FaultyFiles, clock: ManualClock) -> Engi
 
 @pytest.mark.parametrize("act", JOURNAL_ACTS.values(), ids=JOURNAL_ACTS.keys())
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.slow(reason="ends at every act")
 def test_what_the_journal_can_not_take_changes_nothing_now_and_after_a_kill(
     tmp_path: Path, act: Act, fault: tuple[str, int, int]
 ) -> None:
@@ -412,6 +416,7 @@ def test_what_the_journal_can_not_take_changes_nothing_now_and_after_a_kill(
 
 
 @pytest.mark.parametrize("act", JOURNAL_ACTS.values(), ids=JOURNAL_ACTS.keys())
+@pytest.mark.slow(reason="ends at every act")
 def test_what_the_journal_took_is_so_after_a_kill(tmp_path: Path, act: Act) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = with_cursor(tmp_path, files, clock)

@@ -13,6 +13,8 @@ from queue_engine.delivery.channel import RUN_BYTES_MAX
 from tests.support.nsq_socket import Message, NsqSocket, mpub_body, sized
 from tests.support.processes.engine_process import EngineProcess
 
+pytestmark = pytest.mark.slow(reason="starts real servers")
+
 BODIES = sorted(bytes([65 + number]) * (RUN_BYTES_MAX + (36 << 10)) for number in range(4))
 TIMEOUT_S = 30.0
 

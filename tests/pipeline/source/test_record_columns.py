@@ -183,6 +183,7 @@ def log_of(records: Sequence[tuple[int, list[tuple[bytes, bytes, int]], bool, bo
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=12), st.integers(1, 20), st.integers(20, 600), st.data())
+@pytest.mark.slow(reason="decodes thousands of records")
 def test_every_row_is_what_decode_record_says(
     records: list[tuple[int, list[tuple[bytes, bytes, int]], bool, bool, bool]],
     rows_max: int,
@@ -205,6 +206,7 @@ def test_every_row_is_what_decode_record_says(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=8), st.lists(st.integers(0, 1 << 20), min_size=1, max_size=4))
+@pytest.mark.slow(reason="decodes thousands of records")
 def test_whatever_is_damaged_nothing_altered_comes_and_the_rest_is_accounted_for(
     records: list[tuple[int, list[tuple[bytes, bytes, int]], bool, bool, bool]], flips: list[int]
 ) -> None:

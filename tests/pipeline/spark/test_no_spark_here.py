@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.processes.server import ROOT
 
+pytestmark = pytest.mark.slow(reason="starts processes")
+
 FOREIGN = ("pyspark", "py4j", "pyarrow", "pandas")
 
 

@@ -109,6 +109,7 @@ def test_no_byte_can_change_unnoticed_and_only_the_message_that_has_it_is_lost(v
 
 @pytest.mark.parametrize("block_bytes", [1, 50, 4_096])
 @pytest.mark.parametrize("sizes", [[7] * 40, [300] * 20, [9_000, 3, 0, 5_000], [10_000]])
+@pytest.mark.slow(reason="damages every block")
 def test_no_block_costs_more_than_the_messages_that_it_touches(sizes: list[int], block_bytes: int) -> None:
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     keys = [b"key%d" % index for index in range(len(sizes))]

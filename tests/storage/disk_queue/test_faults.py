@@ -165,10 +165,12 @@ def check_flips(tmp_path: Path, made: dict[str, bytes], expected: list[bytes], o
                         assert taken == others, case
 
 
+@pytest.mark.slow(reason="flips every byte")
 def test_a_flipped_byte_in_any_place_hurts_its_own_message_alone(tmp_path: Path) -> None:
     check_flips(tmp_path, text_files(tmp_path), TEXTS[1:], {})
 
 
+@pytest.mark.slow(reason="flips every byte")
 def test_a_flipped_byte_among_stored_messages_hurts_its_own_message_alone(tmp_path: Path) -> None:
     # Bodies full of zeros look like lengths: the worst there is for finding the next message.
     chance = random.Random(7)

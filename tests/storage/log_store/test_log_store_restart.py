@@ -175,6 +175,7 @@ def test_all_that_is_derived_may_be_gone(bench: Bench) -> None:
     assert next(everything(backlog)) == b"x"
 
 
+@pytest.mark.slow(reason="does random work for many lives")
 def test_random_work_with_kills_in_between_loses_nothing_and_repeats_nothing_settled(tmp_path: Path) -> None:
     for seed in range(6):
         bench = Bench(tmp_path / str(seed), segment_bytes=4_096)

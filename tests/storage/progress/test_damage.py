@@ -181,6 +181,7 @@ def test_after_a_kill_a_hole_below_what_was_synced_is_damage(store: Store) -> No
     assert audit.progress.is_settled(22)
 
 
+@pytest.mark.slow(reason="cuts files at every byte")
 def test_after_a_kill_a_torn_end_is_no_damage(store: Store) -> None:
     store.merge()
     store.rest()
