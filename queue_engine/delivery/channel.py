@@ -90,7 +90,7 @@ class Channel:
 
     @property
     def in_flight_count(self) -> int:
-        """What consumers hold, and what a fence keeps from going back."""
+        """Messages that consumers hold, and those that a fence stranded."""
         return len(self._in_flight) + sum(len(ids) for _, ids in self._stranded)
 
     # Fences.
@@ -371,7 +371,7 @@ class Channel:
         return moved
 
     def tidy(self) -> None:
-        """Let go of what only costs memory. Called every few seconds."""
+        """Free memory that is not needed. Called every few seconds."""
         try:
             self._in_flight.shed()
             self.backlog.tidy()
@@ -399,7 +399,7 @@ class Channel:
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
     def forget_in_flight(self) -> None:
-        """What is in flight is in flight no more; the backlog is told apart what becomes of it."""
+        """Empty the in-flight table; the caller tells the backlog what becomes of the messages."""
         for delivery, ids in self._in_flight.pop_all():
             delivery.consumer.in_flight_count -= len(ids)
 
@@ -466,7 +466,7 @@ class Channel:
         return count
 
     def _put_back(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
-        """What was popped waits again; what fails on the way is stranded with all behind it."""
+        """Put popped messages back into the backlog; from the first that fails on, they are stranded until `retry`."""
         count = at = 0
         try:
             for at, (delivery, ids) in enumerate(popped):  # noqa: B007  (needed where it fails)

@@ -59,7 +59,7 @@ class Fences:
         logger.error("%s is fenced: %s", one.title, one.fence.reason, exc_info=error)
 
     def lift(self, one: Fenced) -> None:
-        """It goes on, or is deleted."""
+        """Remove the fence of `one`, which goes on or is deleted."""
         if one.fence is not None:
             one.fence = None
             self._fenced.pop(one, None)
@@ -75,6 +75,6 @@ class Fences:
 
 
 def refusal(one: Fenced) -> FencedError:
-    """What is answered to who asks a fenced topic or channel for something."""
+    """The error that a request to a fenced topic or channel is answered with."""
     assert one.fence is not None
     return FencedError(f"{one.title} is fenced until an operator lets it try again: {one.fence.reason}")

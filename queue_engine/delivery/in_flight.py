@@ -103,7 +103,7 @@ class InFlightTable:
         return delivery
 
     def _hold(self, delivery: Delivery, run: Run) -> None:
-        """What is kept for a delivery is the frames of `run` now."""
+        """From now on the delivery keeps the frames of `run`."""
         delivery.run = run
         size = len(run.frames)
         if size > delivery.bytes:
@@ -322,7 +322,7 @@ class InFlightTable:
         return ids
 
     def shed(self) -> None:
-        """Let go of the bytes of messages that are finished, where a run is held for a few others. Call it now
+        """Free the bytes of finished messages of runs that are held for a few others. Call it now
         and then: FIN does not look, since most runs are finished as a whole before long."""
         for _, _, delivery in self._heap:
             run = delivery.run

@@ -304,7 +304,7 @@ class Topic:
         self.store.set_flowing(False)
 
     def resume(self) -> None:
-        """It is clear: let it flow unless the topic is paused."""
+        """The act is settled: let messages flow again unless the topic is paused."""
         if not self.paused:
             self.unpause()
 

@@ -152,7 +152,7 @@ class Workload:
                 self._recovered(topic)
 
     def _stall(self, one: Topic | Channel, error: StorageError) -> None:
-        """The disk refused: it is tried again soon, and then less and less often. Each reason is logged once."""
+        """The disk refused: try again soon, then at growing intervals. Each reason is logged once."""
         known = self._failures.get(one)
         if known is None or str(known) != str(error):
             logger.error("%s waits for the disk error=%s", one.title, error)

@@ -1,4 +1,4 @@
-"""Batch keys: which batches were written once and are not written again, long after their segments are gone.
+"""Batch keys: a batch written under a key is not written again, also after its segment was removed.
 
     log/batch_keys                                             big-endian
 
@@ -169,11 +169,11 @@ class BatchKeys:
         self._under_way[_place.pack(topic_number, key)] = digest, batch
 
     def forget(self, topic_number: int, key: bytes) -> None:
-        """It was not."""
+        """The batch was rejected: its key is free again."""
         self._under_way.pop(_place.pack(topic_number, key), None)
 
     def put(self, record: KeyedRecord, digest: bytes) -> None:
-        """The log has this record, visibly."""
+        """This record with a key is visible in the log."""
         place = record.place
         self._under_way.pop(place, None)
         had = self._known.get(place)
@@ -260,7 +260,7 @@ class BatchKeys:
             self._is_to_replace = True
 
     def _sync_file(self) -> None:
-        """Whether what a process that ended wrote was synced, nobody knows."""
+        """Sync the file: whether the process before this one synced its last entries is unknown."""
         fd = self._files.open(self.path, os.O_RDWR)
         try:
             if self._torn_at is not None:

@@ -51,7 +51,7 @@ class Checkpointer:
         self._are_queues_known = True  # no sync of theirs has failed
 
     def soon(self) -> None:
-        """What the last one tells is not so any more."""
+        """Write the next checkpoint soon: the last one is not true any more."""
         self._position = -1
         self._at_ns = 0
 

@@ -1,7 +1,7 @@
-"""How much of the log a pipeline cursor may keep: near the limit it is told, beyond it messages are given up, told too.
+"""What a pipeline cursor may keep of the log: a warning near the limit, and beyond it the cursor is moved on.
 
-A cursor that nobody moves would fill the disk. Which offset it is moved to is found by the log's own headers and not by
-units of consume queues alone, which may be wrong; while the log can't tell, nothing is given up.
+A cursor that its reader does not move would fill the disk. The log's own headers say which offset it is moved to, not
+units of consume queues alone, which may be wrong; while these headers can't be read, nothing is given up.
 """
 
 import logging

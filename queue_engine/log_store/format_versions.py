@@ -1,7 +1,7 @@
-"""Whether a log's directory was written by a newer version of Penstock: looked at before anything in it is changed.
+"""Refuses a log's directory that a newer version of Penstock wrote, before anything in it is changed.
 
 Each file states the version of its format where this module's decoders find it; README.md beside this file lists them.
-A file that is damaged, or can't be read, states nothing here, and is met by whoever reads it.
+A damaged or unreadable file has no version here; the module that reads it later reports it.
 """
 
 import os

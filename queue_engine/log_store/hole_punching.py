@@ -31,7 +31,7 @@ SEGMENTS_A_LOOK = 4
 class HolePuncher:
     """Looks for such segments now and then. Belongs to the engine's thread.
 
-    is_punching: the worker is at it; no segment may be removed. topics: all topics of the log, by number.
+    is_punching: the worker punches holes now; no segment may be removed. topics: all topics of the log, by number.
     """
 
     def __init__(self, log_files: LogFiles, topics: Mapping[int, LogTopicStore]) -> None:
@@ -67,7 +67,7 @@ class HolePuncher:
                 return
 
     def _holes_of(self, segment: SegmentInfo, topics: list[LogTopicStore]) -> Ranges | None:
-        """What nobody needs of a segment; None when that is too little, or when it can't be told for sure."""
+        """The parts of a segment that nothing needs; None when they are too small, or when that is uncertain."""
         records: Ranges = []
         count = 0
         for topic in topics:

@@ -33,7 +33,7 @@ class KeptFrom:
 
 
 class ConfirmedFrom(KeptFrom):
-    """The same by the log's own word: for what is given up when it is too much."""
+    """The same, confirmed by the log's own headers: for cursors, whose messages are given up beyond a limit."""
 
     __slots__ = ()
 

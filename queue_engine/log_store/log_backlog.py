@@ -1,4 +1,4 @@
-"""One channel's view of a `log` topic: a cursor over the consume queue, and what became of what it passed.
+"""One channel's view of a `log` topic: a cursor over the consume queue, and the state of each message.
 
 An offset of the channel is in one of these places, and every move is one call:
 
@@ -10,8 +10,8 @@ An offset of the channel is in one of these places, and every move is one call:
     in flight   sent; belongs to delivery
     settled     done for good
 
-What has to outlive the process is noted in the progress journal before a message leaves, and at the end of the turn
-for what needs no such hurry. An ephemeral channel has no journal.
+The progress journal has a delivery before the message leaves, and everything else at the end of the turn at the
+latest. An ephemeral channel has no journal.
 """
 
 from collections import deque
@@ -106,7 +106,7 @@ class LogBacklog:
         return True
 
     def detach(self) -> None:
-        """The channel was deleted: nothing that is still done to it is noted."""
+        """The channel was deleted: write nothing more of it to the journal."""
         self._journal = None
 
     # What a restart finds.
@@ -640,7 +640,7 @@ class LogBacklog:
         return self._journal.prepare_empty([self.number], self._clamped(offset))
 
     def skip_before(self, offset: int) -> None:
-        """All before `offset` is done; what was done behind it stays so. What is in flight was taken from its
+        """Settle all before `offset`; what is settled behind it stays settled. What is in flight was taken from its
         consumers before, and comes again."""
         offset = self._clamped(offset)
         self.progress.emptied(offset)

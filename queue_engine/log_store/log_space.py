@@ -1,4 +1,4 @@
-"""The log's space: which segments go, or give back what nobody needs of them."""
+"""The log's space: removes segments that are not needed, and punches holes into those of which little is."""
 
 import contextlib
 import logging

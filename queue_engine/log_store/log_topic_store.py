@@ -126,7 +126,7 @@ class LogTopicStore(LogTopic):
         return self._kept_for_cursors.setdefault(cursor.name, ConfirmedFrom()).bytes_from(self, cursor.offset)
 
     def forget_before(self, position: int) -> None:
-        """The log before `position` is about to go: nothing of it is needed. Raises StorageError."""
+        """Forget the messages before `position`: the log is about to be removed up to there. Raises StorageError."""
         queue = self.queue
         first = self.first_offset_at(position, queue.oldest_offset, self.hold_offset)
         try:

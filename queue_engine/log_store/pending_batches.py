@@ -41,7 +41,7 @@ class PendingBatches:
             self._on_work()
 
     def became_visible(self, visible_end: int) -> None:
-        """The log may be read up to there: the consume queues learn of it, then the tickets are done."""
+        """The log may be read up to `visible_end`: the consume queues note the batches, then tickets are resolved."""
         line = self.line
         while line and line[0][0] <= visible_end:
             _, topic, first, batch, position, size, dues_ns, ticket = line.popleft()
@@ -50,7 +50,7 @@ class PendingBatches:
             ticket.resolve()
 
     def log_failed(self, error: StorageError) -> None:
-        """The log took nothing of what waits: its offsets are given again."""
+        """The log failed: every waiting batch is rejected, and its offsets are given again."""
         line, self.line = self.line, deque()
         for _, topic, first, *_ in reversed(line):
             topic.next_offset = min(topic.next_offset, first)

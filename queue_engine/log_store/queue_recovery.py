@@ -1,4 +1,4 @@
-"""A start's consume queues: from the checkpoint where all that it tells is borne out, otherwise anew from the log.
+"""A start's consume queues: from the checkpoint where log and files confirm it, otherwise made anew from the log.
 
 Batch keys of what is read anew are found on the way.
 """
@@ -144,7 +144,7 @@ class QueueRecovery:
         return known
 
     def _remove_checkpoint(self) -> None:
-        """It is gone when this returns, also after a power cut. Raises OSError."""
+        """Remove the checkpoint durably. Raises OSError."""
         self._files.unlink(os.path.join(self._log_directory, CHECKPOINT_NAME))
         self._files.sync_directory(self._log_directory)
 

@@ -35,7 +35,7 @@ class ChannelProgress:
     # What happens.
 
     def delivered(self, first: int, count: int, made: int) -> None:
-        """These were sent; `made` deliveries with this one."""
+        """These offsets were sent; `made` counts their deliveries, this one included."""
         self._mark(first, count, made)
         if self.deferred:
             for offset in range(first, first + count):
@@ -108,7 +108,7 @@ class ChannelProgress:
         return True
 
     def level(self) -> None:
-        """Raise the floor over what is settled behind it, after pages were filled from elsewhere."""
+        """Raise the floor over the settled offsets that follow it, after index segments were added to the pages."""
         self._raise_floor(self.floor)
 
     def _mark(self, first: int, count: int, made: int) -> None:
@@ -171,7 +171,7 @@ class ChannelProgress:
                     pages.pop(number, None)
 
     def become(self, other: "ChannelProgress") -> None:
-        """Stand where `other` does, which is given up."""
+        """Take over the progress of `other`, which is not used any more."""
         self.floor, self.cursor, self.epoch = other.floor, other.cursor, other.epoch
         self.pages, self.many, self.deferred = other.pages, other.many, other.deferred
 

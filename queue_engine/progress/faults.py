@@ -1,4 +1,4 @@
-"""What the disk did to the progress journal since the start, for people to see after it went on."""
+"""Errors of the disk that the progress journal met since the start: pages show them after the journal has recovered."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""The progress journal: what all channels did, written once a turn, and merged into index segments now and then.
+"""The progress journal: what all channels did, and its merges into index segments.
+
+Entries are written before a delivery leaves, and at each turn's end.
 
 It is RabbitMQ's: entries go to the journal first; what was delivered and settled before the next merge never reaches a
 segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
@@ -456,7 +458,7 @@ class ProgressJournal:
             self.merge()
 
     def merge(self) -> None:
-        """Begin a new journal, have the old one synced, and have the worker put what it told into index segments."""
+        """Begin a new journal; the old one is synced, and the worker puts its entries into index segments."""
         if self._is_merging or self._is_syncing or self._file is None:
             return
         self._write()
@@ -536,7 +538,7 @@ class ProgressJournal:
         return StorageError(f"the progress of channels in {self._directory} can't be written: {error}")
 
     def _break(self, error: Exception) -> None:
-        """What the disk holds of the journal is unknown from here on: nothing is written to it any more."""
+        """The journal met an error of the disk: what it holds there is unknown, so nothing more is written to it."""
         logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
         self.faults.note(error, self._clock.time_ns())
         self.error = self._failure(error)

@@ -83,7 +83,7 @@ def encode_block(entries: list[bytes], *, number: int, salt: int, at: int) -> by
 
 @dataclass(slots=True)
 class JournalContent:
-    """What a journal's bytes tell. entries: of all blocks that hold, in order. first_hole: where the first block stands
+    """A journal's content. entries: of all blocks that hold, in order. first_hole: where the first block stands
     that does not hold, the journal's end when all do, 0 when not even the header holds. hole_bytes: of blocks that do
     not hold and have one behind them that does. end: behind the last block that holds. salt: as the header tells.
     is_header_whole: whether that holds."""
@@ -180,7 +180,7 @@ def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[b
 
 
 def apply(entry: Entry, progress: ChannelProgress) -> None:
-    """Let a channel's progress go through what an entry tells."""
+    """Apply an entry to a channel's progress."""
     op, made, _, first, count, value = entry
     if op == DELIVER:
         progress.delivered(first, count, made)

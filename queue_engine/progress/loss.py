@@ -1,7 +1,7 @@
 """What damage to channels' progress costs: how many finished messages each channel delivers again.
 
 A clean stop wrote down how many messages each channel had left. What is more now is delivered again, to the message.
-After any other end nobody knows how many there were: then it is at most what the damaged segment told to be finished,
+After any other end that number is unknown: then it is at most what the damaged segment told to be finished,
 or, where the journal or the floors are damaged, at most what the channel has left now.
 """
 

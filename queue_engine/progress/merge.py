@@ -1,4 +1,4 @@
-"""One merge: what journals told is put into floors and index segments, and the journals go.
+"""One merge: puts the journals' entries into floors and index segments, then removes the journals.
 
 In this order, so that a crash at any step leaves what can be read: changed segments replaced, floors replaced, the old
 journals removed, segments without content removed. Where the new floors lie above what old segments tell, they are
@@ -118,7 +118,7 @@ class ProgressMerge:
         files.sync_directory(there.directory)
 
     def settle(self, *, is_done: bool) -> None:
-        """It was run, or failed: what there is now."""
+        """`run` has ended, well or not: note which files there are now."""
         there = self._there
         there.floors_journal = self._floors_journal
         for channel, index, _ in self._written:

@@ -1,10 +1,10 @@
-"""Index segments that can't be read: set aside, unchanged, until they can be, or an operator removes them.
+"""Index segments that can't be read: set aside unchanged, until they can be read or an operator removes them.
 
     log/progress/CHANNEL/00000007.index.unread0       as 00000007.index was, when a start could not read it
 
-What it tells is missing in its channel's progress, so that channel is fenced: it would deliver what was finished. What
-the channel does meanwhile goes to the journal, and to a segment of the old name. Once the file can be read, what it
-tells is added, and it goes with the merge that writes that down.
+The channel's progress lacks what the file has, so the channel is fenced: it would deliver finished messages. What the
+channel does meanwhile goes to the journal, and to a segment of the old name. Once the file can be read, its content is
+added to the progress, and the merge that writes it removes the file.
 """
 
 import os
@@ -99,8 +99,8 @@ class UnreadIndexes:
     def set_aside(
         self, unread: Mapping[int, Unread], reasons: Mapping[int, StorageError], on_disk: dict[int, set[int]]
     ) -> None:
-        """A start could not read these, by channel: nothing is to be written over them. on_disk: the segments of each
-        channel, from which they are taken. Raises OSError."""
+        """Rename files that a start could not read, by channel, so that nothing overwrites them. on_disk: the segments
+        of each channel, from which they are taken. Raises OSError."""
         self._reasons |= reasons
         for channel, paths in unread.items():
             for path, index in paths.items():
@@ -110,11 +110,11 @@ class UnreadIndexes:
                     on_disk[channel].discard(index)
 
     def note(self, reasons: Mapping[int, StorageError]) -> None:
-        """Of these channels all is unknown, and of no other."""
+        """The progress of exactly these channels is unknown."""
         self._reasons = dict(reasons)
 
     def reason(self, channel: int) -> StorageError | None:
-        """Why the progress of a channel is not all known; None when it is."""
+        """Why part of a channel's progress is unknown; None when all is known."""
         return self._reasons.get(channel)
 
     def read_again(self, channel: int, progress: ChannelProgress) -> set[int]:
