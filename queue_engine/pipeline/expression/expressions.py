@@ -2,23 +2,27 @@
 
     body.amount >= 100 and (key like 'eu-%' or body.customer.kind in ('trial', 'free')) and not replayed
 
-Read by a parser of our own into nodes of nodes.py, and by nothing else: Spark's SQL can run programs and
-read files, so no text of a person's reaches it. columns.py makes a Spark column of the nodes.
-From loosest to tightest:
+It is the condition of SQL's WHERE, parsed by sqlglot and read into the nodes of `nodes.py`. Spark's SQL can run
+programs and read files, so no text of a person's reaches Spark: `columns.py` makes a Spark column of the nodes. From
+loosest to tightest:
 
     or · and · not · = != < <= > >= [not] in (…) [not] like '…' [not] between … and … is [not] null · + - · * / · -x
 
 A column is one of COLUMNS; `body.a.b`, or json("a.b") where a name has other characters than letters, digits and _, is
 a field of the body's JSON. Constants: 12.5, 'text' (a quote inside is doubled), true, false; a text beside a time is
 read as one, '2026-11-20T10:00:00Z' or '2026-11-20' (UTC). A field of the JSON is compared as what the other side is.
+
+sqlglot parses a text in pieces, one for each pair of parentheses; in the piece around it, a name stands for them. So a
+text that is nested too deeply is refused before it is parsed, no text makes sqlglot recurse, and its own functions and
+its subqueries can't be reached. Nodes that are not in _ALLOWED are refused by name.
 """
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NoReturn
+
+from sqlglot import ParseError, Parser, Token, TokenType, exp
 
 from queue_engine.pipeline.expression.nodes import (
     COLUMNS,
@@ -39,8 +43,7 @@ from queue_engine.pipeline.expression.nodes import (
     Some,
     like_pattern,
 )
-from queue_engine.pipeline.expression.tokens import Token, tokens_of
-from queue_engine.vocabulary.errors import ExpressionError
+from queue_engine.pipeline.expression.tokens import NAME, refuse, shown, token_at, tokens_of
 
 DEPTH_MAX = 50
 LIST_MAX = 1000
@@ -61,9 +64,42 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], Kind]] = {
     "hour": (("time",), "number"),
     "date": (("time",), "text"),
 }
-_WORDS = frozenset({"and", "or", "not", "in", "like", "is", "null", "between", "true", "false"})
-_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
 _ORDERED = ("<", "<=", ">", ">=")
+_SUMS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-"}
+_PRODUCTS: dict[type[exp.Expr], str] = {exp.Mul: "*", exp.Div: "/"}
+_OPERANDS = {TokenType.VAR, TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER}
+# What may stand before these; sqlglot takes them elsewhere, too, and recurses for each.
+_BEFORE = {
+    TokenType.PLUS: _OPERANDS,
+    TokenType.NOT: {*_OPERANDS, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IS},
+}
+_TERMS = {exp.Neg, exp.Column, exp.Literal, *_SUMS, *_PRODUCTS}
+# Every node of sqlglot's that is taken, with the arguments that it has; those of _OPTIONAL may be there, no others.
+_TWO = {"this", "expression"}
+_ALLOWED: dict[type[exp.Expr], set[str]] = {
+    exp.Or: _TWO,
+    exp.And: _TWO,
+    exp.Not: {"this"},
+    **dict.fromkeys(_COMPARISONS, _TWO),
+    exp.In: {"this", "field"},
+    exp.Like: _TWO,
+    exp.Between: {"this", "low", "high"},
+    exp.Is: _TWO,
+    **dict.fromkeys((*_SUMS, *_PRODUCTS), _TWO),
+    exp.Neg: {"this"},
+    exp.Column: {"this"},
+    exp.Identifier: {"this"},
+    exp.Literal: {"this"},
+}
+_OPTIONAL = {"negate", "quoted", "is_string"}
 _PATH = re.compile(r"[\w :/@$-]+(\.[\w :/@$-]+)*")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -82,298 +118,318 @@ class Expression:
 
 def parse_expression(text: str) -> Expression:
     """Raises ExpressionError that names the word it stopped at, its place, and what may stand there."""
-    parser = _Parser(tokens_of(text))
-    root = parser.whole()
-    return Expression(text, root, frozenset(parser.columns))
+    reader = _Reader(text)
+    root = reader.whole(tokens_of(text))
+    return Expression(text, root, frozenset(reader.columns))
 
 
-class _Parser:
-    """One function per level of precedence, each leaves the first word that is not its own."""
+@dataclass(slots=True)
+class _Parentheses:
+    """What stands between two parentheses. depth: of expressions inside one another. pieces: one each comma."""
 
-    def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._depth = 0
+    start: int
+    depth: int
+    function: Token | None = None
+    pieces: list[list[Token]] = field(default_factory=lambda: [[]])
+
+
+class _Reader:
+    """Reads one expression."""
+
+    def __init__(self, text: str) -> None:
         self.columns: set[str] = set()
+        self._text = text
+        self._parser = Parser()
+        self._nested: dict[str, _Parentheses] = {}  # by the name that stands for it in the piece around it
 
-    def whole(self) -> Node:
-        if self._peek().kind == "end":
-            self._refuse(self._peek(), "the expression is empty")
-        root = self._as(self._expression(), "boolean", self._tokens[0])
-        if self._peek().kind != "end":
-            self._refuse(self._peek(), f"{self._peek().shown} is left over; expected and, or, a comparison or the end")
-        return root
+    def whole(self, tokens: list[Token]) -> Node:
+        piece = self._pieces(tokens)
+        if not piece:
+            refuse(0, "the expression is empty")
+        tree = self._tree(piece)
+        return self._as(self._node(tree), "boolean", _start(tree))
 
-    def _peek(self) -> Token:
-        return self._tokens[self._at]
+    # Pieces.
 
-    def _take(self) -> Token:
-        token = self._tokens[self._at]
-        self._at += token.kind != "end"
-        return token
+    def _pieces(self, tokens: list[Token]) -> list[Token]:
+        """The outermost piece; the others are in _nested. Raises ExpressionError when one is too deep or not closed."""
+        open_ = [_Parentheses(0, 1)]
+        prefixes = 0  # of not and - that stand before this word
+        for token in tokens:
+            inner = open_[-1]
+            piece = inner.pieces[-1]
+            if inner.depth + prefixes > DEPTH_MAX:
+                refuse(token.start, f"more than {DEPTH_MAX} expressions inside one another")
+            if token.token_type == TokenType.L_PAREN:
+                is_call = bool(piece) and piece[-1].token_type == TokenType.VAR
+                open_.append(_Parentheses(token.start, inner.depth + prefixes + 1, piece.pop() if is_call else None))
+            elif token.token_type == TokenType.R_PAREN and len(open_) > 1:
+                open_.pop()
+                name = f"({len(self._nested)}"
+                self._nested[name] = inner
+                start = inner.start if inner.function is None else inner.function.start
+                open_[-1].pieces[-1].append(token_at(start, TokenType.VAR, name, token.end - start))
+            elif token.token_type == TokenType.COMMA and len(open_) > 1:
+                inner.pieces.append([])
+                if len(inner.pieces) > LIST_MAX:
+                    refuse(token.start, f"a list holds {LIST_MAX} at most")
+            elif token.token_type == TokenType.END:
+                if len(open_) > 1:
+                    place = f"the '(' at character {inner.start + 1}"
+                    refuse(token.start, f"the end stands where ')' is expected for {place}")
+            else:
+                before = piece[-1].token_type if piece else TokenType.AND
+                if before not in _BEFORE.get(token.token_type, {before}):
+                    refuse(token.start, f"{shown(token)} stands where a column, a constant or '(' is expected")
+                piece.append(token)
+            prefixes = prefixes + 1 if token.token_type in (TokenType.NOT, TokenType.DASH) else 0
+        return open_[0].pieces[0]
 
-    def _take_word(self, word: str) -> bool:
-        found = self._peek().is_word(word)
-        self._at += found
-        return found
+    def _tree(self, piece: list[Token]) -> exp.Expr:
+        """A piece as sqlglot parses it: nodes of _ALLOWED alone."""
+        token = piece[0]
+        trees: list[exp.Expr | None] = []
+        try:
+            trees = self._parser.parse_into(exp.Condition, piece, self._text)
+        except ParseError as exc:
+            token = next((one for one in piece if one.col == exc.errors[0]["col"]), piece[-1])
+        tree = trees[0] if len(trees) == 1 else None
+        if tree is None:
+            refuse(token.start, f"{shown(token)} can't be read here: an operand or an operator is missing")
+        for node in tree.walk():
+            given = {name for name, value in node.args.items() if value is not None and value is not False}
+            if type(node) not in _ALLOWED or given - _OPTIONAL != _ALLOWED[type(node)]:
+                refuse(piece[0].start, f"SQL's {node.key.upper()} is none of what can be said here")
+        return tree
 
-    def _take_sign(self, sign: str, where: str) -> None:
-        if not self._peek().is_sign(sign):
-            self._refuse(self._peek(), f"{self._peek().shown} stands where {sign!r} is expected {where}")
-        self._at += 1
+    def _only(self, nested: _Parentheses) -> exp.Expr:
+        [piece, *more] = nested.pieces
+        if more or not piece:
+            refuse(nested.start, "one expression is expected between these parentheses")
+        return self._tree(piece)
 
-    def _refuse(self, token: Token, sentence: str) -> NoReturn:
-        raise ExpressionError(f"character {token.at}: {sentence}")
+    # Nodes, the loosest first.
 
-    def _deeper(self, read: "Callable[[], Node]") -> Node:
-        if self._depth == DEPTH_MAX:
-            self._refuse(self._peek(), f"more than {DEPTH_MAX} expressions inside one another")
-        self._depth += 1
-        node = read()
-        self._depth -= 1
+    def _node(self, tree: exp.Expr) -> Node:
+        kind = type(tree)
+        if kind in (exp.Or, exp.And):
+            operands = [self._as(self._node(one), "boolean", _start(one)) for one in _flat(tree, {kind})]
+            return (Some if kind is exp.Or else Every)(tuple(operands))
+        if kind is exp.Not:
+            return Not(self._as(self._node(tree.this), "boolean", _start(tree.this)))
+        if kind in _TERMS:
+            return self._term(tree)
+        left = self._term(tree.this)
+        at = self._operator_at(tree.this)
+        match tree:
+            case exp.Is():
+                if _name(tree.expression).lower() != f"{NAME}null":
+                    refuse(_start(tree.expression), "null is expected after is")
+                return IsNull(left)
+            case exp.In():
+                return self._membership(left, tree.args["field"], at)
+            case exp.Like():
+                like = Like(self._as(left, "text", _start(tree.this)), self._pattern(tree.expression))
+                return Not(like) if tree.args.get("negate") else like
+            case exp.Between():
+                low, high = tree.args["low"], tree.args["high"]
+                and_at = self._operator_at(low)
+                if self._text[and_at : and_at + 3].lower() != "and":
+                    refuse(and_at, "and is expected after between")
+                over = self._compared(">=", at, left, self._term(low))
+                return Every((over, self._compared("<=", at, left, self._term(high))))
+        return self._compared(_COMPARISONS[kind], at, left, self._term(tree.expression))
+
+    def _term(self, tree: exp.Expr) -> Node:
+        """What stands beside an operator that compares."""
+        match tree:
+            case exp.Neg():
+                operand = self._as(self._term(tree.this), "number", _start(tree.this))
+                if isinstance(operand, Constant) and isinstance(operand.value, float):
+                    return Constant(-operand.value, "number")
+                return Arithmetic("-", Constant(0.0, "number"), operand)
+            case exp.Literal():
+                return Constant(tree.this, "text") if tree.is_string else self._number(tree)
+            case exp.Column():
+                return self._named(tree)
+        for operators in (_SUMS, _PRODUCTS):
+            if type(tree) in operators:
+                return self._chain(tree, operators)
+        refuse(
+            _start(tree), f"SQL's {tree.key.upper()} stands where a column, a constant, a function or '(' is expected"
+        )
+
+    def _chain(self, tree: exp.Expr, operators: dict[type[exp.Expr], str]) -> Node:
+        signs = []
+        while type(tree) in operators:
+            signs.append(tree)
+            tree = tree.this
+        if len(signs) > DEPTH_MAX:
+            refuse(_start(tree), f"more than {DEPTH_MAX} of {' or '.join(operators.values())} in one sum or product")
+        node = self._as(self._term(tree), "number", _start(tree))
+        for sign in reversed(signs):
+            right = self._as(self._term(sign.expression), "number", _start(sign.expression))
+            node = Arithmetic(operators[type(sign)], node, right)
         return node
 
-    # The levels, loosest first.
+    def _named(self, tree: exp.Expr) -> Node:
+        """What a name stands for: a column, a constant, or what is nested."""
+        name, at = _name(tree), _start(tree)
+        if nested := self._nested.get(name):
+            return self._call(nested, nested.function) if nested.function else self._node(self._only(nested))
+        if not name:
+            refuse(at, 'a text stands in single quotes; double ones are for json("…") alone')
+        first, *path = (part.strip() for part in name.removeprefix(NAME).split("."))
+        column = first.lower()
+        if not path and column in ("true", "false"):
+            return Constant(column == "true", "boolean")
+        if not path and column == "null":
+            refuse(at, "null is compared by: is null, is not null")
+        if column not in COLUMNS:
+            refuse(at, f"there is no column {first!r}; columns are {', '.join(COLUMNS)}, body.<field>")
+        if path and column != "body":
+            refuse(at, f"{first!r} has no fields; body has")
+        self.columns.add(column)
+        return JsonField(tuple(path)) if path else Column(column, COLUMNS[column])
 
-    def _expression(self) -> Node:
-        return self._deeper(lambda: self._series("or", lambda: self._series("and", self._negation, Every), Some))
-
-    def _series(self, word: str, read: "Callable[[], Node]", join: "type[Every] | type[Some]") -> Node:
-        begin = self._peek()
-        first = read()
-        if not self._peek().is_word(word):
-            return first
-        operands = [self._as(first, "boolean", begin)]
-        while self._take_word(word):
-            begin = self._peek()
-            operands.append(self._as(read(), "boolean", begin))
-        return join(tuple(operands))
-
-    def _negation(self) -> Node:
-        if not self._peek().is_word("not"):
-            return self._comparison()
-        self._at += 1
-        begin = self._peek()
-        return Not(self._as(self._deeper(self._negation), "boolean", begin))
-
-    def _comparison(self) -> Node:
-        begin = self._peek()
-        left = self._sum()
-        token = self._peek()
-        if token.is_sign(*_COMPARISONS):
-            self._at += 1
-            right = self._sum()
-            return self._compared(token, left, right)
-        if self._take_word("is"):
-            is_negated = self._take_word("not")
-            if not self._take_word("null"):
-                self._refuse(self._peek(), f"{self._peek().shown} stands where null is expected after is")
-            return _negated(IsNull(left), is_negated)
-        is_negated = token.is_word("not")
-        self._at += is_negated
-        word = self._peek()
-        if self._take_word("in"):
-            return _negated(self._membership(left, word), is_negated)
-        if self._take_word("like"):
-            return _negated(Like(self._as(left, "text", begin), self._pattern()), is_negated)
-        if self._take_word("between"):
-            low = self._sum()
-            if not self._take_word("and"):
-                self._refuse(self._peek(), f"{self._peek().shown} stands where and is expected after between")
-            high = self._sum()
-            over = self._compared(Token("sign", ">=", word.at), left, low)
-            return _negated(Every((over, self._compared(Token("sign", "<=", word.at), left, high))), is_negated)
-        if is_negated:
-            self._refuse(word, f"{word.shown} stands where in, like or between is expected after not")
-        return left
-
-    def _sum(self) -> Node:
-        return self._chain(("+", "-"), lambda: self._chain(("*", "/"), self._signed))
-
-    def _chain(self, signs: tuple[str, ...], read: "Callable[[], Node]") -> Node:
-        begin = self._peek()
-        node = read()
-        length = 0
-        while self._peek().is_sign(*signs):
-            token = self._take()
-            # Each sign puts what stands before it one level deeper.
-            length += 1
-            if length > DEPTH_MAX:
-                self._refuse(token, f"more than {DEPTH_MAX} of {' or '.join(signs)} in one sum or product")
-            left = self._as(node, "number", begin)
-            begin = self._peek()
-            node = Arithmetic(token.text, left, self._as(read(), "number", begin))
-            begin = token
-        return node
-
-    def _signed(self) -> Node:
-        if not self._peek().is_sign("-"):
-            return self._primary()
-        token = self._take()
-        operand = self._as(self._deeper(self._signed), "number", token)
-        if isinstance(operand, Constant) and isinstance(operand.value, float):
-            return Constant(-operand.value, "number")
-        return Arithmetic("-", Constant(0.0, "number"), operand)
-
-    def _primary(self) -> Node:
-        token = self._take()
-        if token.is_sign("("):
-            node = self._expression()
-            self._take_sign(")", f"for the '(' at character {token.at}")
-            return node
-        if token.kind == "number":
-            return self._number(token)
-        if token.kind == "text":
-            return Constant(token.text, "text")
-        if token.kind == "quoted":
-            self._refuse(token, 'a text stands in single quotes; double ones are for json("…") alone')
-        if token.kind != "name":
-            self._refuse(token, f"{token.shown} stands where a column, a constant, a function or '(' is expected")
-        name = token.text.lower()
-        if name in ("true", "false"):
-            return Constant(name == "true", "boolean")
-        if name == "null":
-            self._refuse(token, "null is compared by: is null, is not null")
-        if self._peek().is_sign("("):
-            return self._call(token, name)
-        if name in _WORDS:
-            self._refuse(token, f"{token.shown} stands where a column, a constant, a function or '(' is expected")
-        if name not in COLUMNS:
-            self._refuse(token, f"there is no column {token.shown}; columns are {', '.join(COLUMNS)}, body.<field>")
-        self.columns.add(name)
-        path: list[str] = []
-        while self._peek().is_sign("."):
-            self._at += 1
-            field = self._take()
-            if name != "body":
-                self._refuse(token, f"{token.shown} has no fields; body has")
-            if field.kind != "name":
-                self._refuse(field, f'{field.shown} stands where a name is expected after the dot; see also json("…")')
-            path.append(field.text)
-        return JsonField(tuple(path)) if path else Column(name, COLUMNS[name])
-
-    def _number(self, token: Token) -> Constant:
-        value = float(token.text)
-        if token.text.isdigit() and value >= WHOLE_MAX:
-            self._refuse(token, f"{token.text} is not under {WHOLE_MAX}: from there on whole numbers are not exact")
+    def _number(self, tree: exp.Expr) -> Constant:
+        text, at = tree.name, _start(tree)
+        value = float(text)
+        if text.isdigit() and value >= WHOLE_MAX:
+            refuse(at, f"{text} is not under {WHOLE_MAX}: from there on whole numbers are not exact")
         if math.isinf(value):
-            self._refuse(token, f"{token.text} is larger than any number can be")
+            refuse(at, f"{text} is larger than any number can be")
         return Constant(value, "number")
 
-    def _call(self, token: Token, name: str) -> Node:
+    def _call(self, nested: _Parentheses, function: Token) -> Node:
+        name = function.text.removeprefix(NAME).lower()
         if name not in FUNCTIONS:
-            self._refuse(token, f"there is no function {token.shown}; functions are {', '.join(FUNCTIONS)}")
-        self._at += 1
+            refuse(function.start, f"there is no function {shown(function)}; functions are {', '.join(FUNCTIONS)}")
         wanted, kind = FUNCTIONS[name]
+        if len(nested.pieces) != len(wanted) or not all(nested.pieces):
+            refuse(nested.start, f"{name} takes {len(wanted)}")
+        trees = [self._tree(piece) for piece in nested.pieces]
         if name == "json":
-            path = self._path()
-            self._take_sign(")", "after the path of json")
             self.columns.add("body")
-            return JsonField(path)
-        arguments: list[Node] = []
-        for index, want in enumerate(wanted):
-            if index:
-                self._take_sign(",", f"in {name}, which takes {len(wanted)}")
-            begin = self._peek()
-            argument = self._expression()
-            if want == "literal":
-                if not (isinstance(argument, Constant) and argument.kind == "text"):
-                    self._refuse(begin, f"the last of {name} is a text in single quotes")
-                arguments.append(argument)
-            elif (want == "text or bytes" and argument.kind == "bytes") or (
-                want == "text or json" and argument.kind == "json"
-            ):
-                arguments.append(argument)
-            else:
-                arguments.append(self._as(argument, "time" if want == "time" else "text", begin))
-        self._take_sign(")", f"after {name}, which takes {len(wanted)}")
+            return self._path(trees[0])
+        arguments = [self._argument(name, want, tree) for want, tree in zip(wanted, trees, strict=True)]
         return arguments[0] if name == "text" else Call(name, tuple(arguments), kind)
 
-    def _path(self) -> tuple[str, ...]:
-        token = self._take()
-        if token.kind not in ("quoted", "text"):
-            self._refuse(token, f'{token.shown} stands where the path of json is expected, such as "a.b"')
-        if not _PATH.fullmatch(token.text):
-            self._refuse(token, f"{token.shown} is no path: letters, digits, _ - : / @ $ and spaces, dots between")
-        return tuple(token.text.split("."))
+    def _argument(self, name: str, want: str, tree: exp.Expr) -> Node:
+        node = self._node(tree)
+        if want == "literal":
+            if not (isinstance(node, Constant) and node.kind == "text"):
+                refuse(_start(tree), f"the last of {name} is a text in single quotes")
+            return node
+        if (want, node.kind) in (("text or bytes", "bytes"), ("text or json", "json")):
+            return node
+        return self._as(node, "time" if want == "time" else "text", _start(tree))
 
-    def _pattern(self) -> str:
-        token = self._take()
-        if token.kind != "text":
-            self._refuse(token, f"{token.shown} stands where a text in single quotes is expected after like")
-        if (count := token.text.count("%")) > WILDCARDS_MAX:
-            self._refuse(token, f"the pattern has {count} %, {WILDCARDS_MAX} are allowed")
+    def _path(self, tree: exp.Expr) -> JsonField:
+        if not tree.is_string and (not isinstance(tree, exp.Column) or _name(tree)):
+            refuse(_start(tree), 'the path of json is expected, such as "a.b"')
+        if not _PATH.fullmatch(tree.name):
+            refuse(_start(tree), f"{tree.name!r} is no path: letters, digits, _ - : / @ $ and spaces, dots between")
+        return JsonField(tuple(tree.name.split(".")))
+
+    def _pattern(self, tree: exp.Expr) -> str:
+        at = _start(tree)
+        if not tree.is_string:
+            refuse(at, "a text in single quotes is expected after like")
+        if (count := tree.name.count("%")) > WILDCARDS_MAX:
+            refuse(at, f"the pattern has {count} %, {WILDCARDS_MAX} are allowed")
         try:
-            return like_pattern(token.text)
+            return like_pattern(tree.name)
         except ValueError:
-            self._refuse(token, "in a pattern \\ stands before %, _ or another \\ only")
+            refuse(at, "in a pattern \\ stands before %, _ or another \\ only")
 
-    def _membership(self, left: Node, word: Token) -> Node:
-        self._take_sign("(", "after in")
+    def _membership(self, left: Node, tree: exp.Expr, at: int) -> Node:
+        nested = self._nested.get(_name(tree))
+        if nested is None or nested.function or not all(nested.pieces):
+            refuse(at, "a list of constants in parentheses is expected after in")
         options: list[Constant] = []
         value = left
-        while True:
-            token = self._peek()
-            option = self._signed()
+        for piece in nested.pieces:
+            option = self._node(self._tree(piece))
             if not isinstance(option, Constant):
-                self._refuse(token, "the list of in holds constants")
-            pair = self._compared(Token("sign", "=", word.at), left, option)
-            assert isinstance(pair, Comparison)
+                refuse(piece[0].start, "the list of in holds constants")
+            pair = self._compared("=", at, left, option)
             assert isinstance(pair.right, Constant)
             if options and pair.right.kind != options[0].kind:
-                self._refuse(token, "the list of in holds constants of one kind")
+                refuse(piece[0].start, "the list of in holds constants of one kind")
             value = pair.left
             options.append(pair.right)
-            if len(options) > LIST_MAX:
-                self._refuse(token, f"the list of in holds {LIST_MAX} at most")
-            if not self._peek().is_sign(","):
-                break
-            self._at += 1
-        self._take_sign(")", "after the list of in")
         return Membership(value, tuple(options))
+
+    def _operator_at(self, left: exp.Expr) -> int:
+        """Where the operator behind an operand begins."""
+        at = max(place["end"] for place in _places(left))
+        while self._text[at : at + 1].isspace():
+            at += 1
+        return at
 
     # Kinds.
 
-    def _compared(self, operator: Token, left: Node, right: Node) -> Node:
+    def _compared(self, operator: str, at: int, left: Node, right: Node) -> Comparison:
         kinds = {left.kind, right.kind}
         loose = kinds & {"bytes", "json"}
         firm = kinds - loose
         if not firm:
             # Two that could be several things are taken as what both can be.
             if "json" in loose and len(loose) == 1:
-                self._refuse(operator, "two fields of the JSON are compared by: number(…) or text(…) on both sides")
+                refuse(at, "two fields of the JSON are compared by: number(…) or text(…) on both sides")
             kind: Kind = "text"
         elif "time" in firm:
             kind = "time"
         else:
             kind = left.kind if left.kind in firm else right.kind
-        left = self._as(left, kind, operator)
-        right = self._as(right, kind, operator)
-        if kind == "boolean" and operator.text in _ORDERED:
-            self._refuse(operator, f"true and false are compared by = and !=, not {operator.text}")
-        return Comparison(operator.text, left, right)
+        left = self._as(left, kind, at)
+        right = self._as(right, kind, at)
+        if kind == "boolean" and operator in _ORDERED:
+            refuse(at, f"true and false are compared by = and !=, not {operator}")
+        return Comparison(operator, left, right)
 
-    def _as(self, node: Node, kind: Kind, where: Token) -> Node:
+    def _as(self, node: Node, kind: Kind, at: int) -> Node:
         """The node as one of `kind`. Raises ExpressionError where it can't be one."""
         if node.kind == kind:
             return node
         if (node.kind == "json" and kind in ("text", "number", "boolean")) or (node.kind == "bytes" and kind == "text"):
             return As(node, kind)
         if kind == "time" and isinstance(node, Constant) and isinstance(node.value, str):
-            return Constant(self._time(node.value, where), "time")
-        self._refuse(where, f"a {kind} is expected here, and this is a {node.kind}")
-
-    def _time(self, text: str, where: Token) -> int:
-        try:
-            if not _TIME.fullmatch(text):
-                raise ValueError(text)
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=UTC) if "T" not in text else moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            self._refuse(where, f"{text!r} is no time; they look like '2026-11-20T10:00:00Z' or '2026-11-20' (UTC)")
-        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-        return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+            return Constant(_time_us(node.value, at), "time")
+        refuse(at, f"a {kind} is expected here, and this is a {node.kind}")
 
 
-def _negated(node: Node, is_negated: bool) -> Node:
-    return Not(node) if is_negated else node
+def _time_us(text: str, at: int) -> int:
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError(text)
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if "T" not in text else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        refuse(at, f"{text!r} is no time; they look like '2026-11-20T10:00:00Z' or '2026-11-20' (UTC)")
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _flat(tree: exp.Expr, kinds: set[type[exp.Expr]]) -> list[exp.Expr]:
+    """The operands of a series, in order: sqlglot nests them to the left."""
+    operands = []
+    while type(tree) in kinds:
+        operands.append(tree.expression)
+        tree = tree.this
+    return [tree, *reversed(operands)]
+
+
+def _name(tree: exp.Expr) -> str:
+    """Of a column that is not quoted; else ""."""
+    return "" if not isinstance(tree, exp.Column) or tree.this.quoted else tree.name
+
+
+def _places(tree: exp.Expr) -> list[dict[str, int]]:
+    """Of the names, texts and numbers of a tree: the only nodes that have one."""
+    return [node.meta for node in tree.walk() if "start" in node.meta]
+
+
+def _start(tree: exp.Expr) -> int:
+    return min(place["start"] for place in _places(tree))

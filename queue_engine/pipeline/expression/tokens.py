@@ -1,69 +1,76 @@
-"""The words of a boolean expression, each with the place where it stands."""
+"""The words of a boolean expression, each with the place where it stands, as tokens for sqlglot's parser.
+
+They are all that a person can write: the parser sees nothing that is refused here, such as comments and brackets. It
+sees no word of SQL either but those of _WORDS: it takes every other one for a name.
+"""
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import NoReturn
+
+from sqlglot import Token, Tokenizer, TokenType
 
 from queue_engine.vocabulary.errors import ExpressionError
 
 LENGTH_MAX = 2000  # characters
 
-TokenKind = Literal["name", "number", "text", "quoted", "sign", "end"]
-
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
-    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:[ \t\r\n]*\.[ \t\r\n]*[A-Za-z_][A-Za-z0-9_]*)*)
     |(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_]))
     |(?P<text>'(?:[^'\x00-\x1f\x7f]|'')*')
     |(?P<quoted>"[^"\x00-\x1f\x7f]*")
-    |(?P<sign><=|>=|!=|[=<>(),.+*/-])""",
+    |(?P<comment>--|/\*)
+    |(?P<sign><=|>=|!=|[=<>(),+*/-])""",
     re.VERBOSE,
 )
-_COMMENTS = ("--", "/*")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """text: as written; of texts, what stands between the quotes. at: where it begins, the first character is 1."""
-
-    kind: TokenKind
-    text: str
-    at: int
-
-    @property
-    def shown(self) -> str:
-        return "the end" if self.kind == "end" else repr(self.text)
-
-    def is_sign(self, *signs: str) -> bool:
-        return self.kind == "sign" and self.text in signs
-
-    def is_word(self, word: str) -> bool:
-        return self.kind == "name" and self.text.lower() == word
+# Before every name, so that the parser takes it for nothing else: `if`, `date` and `case` have meanings there. null,
+# true and false are names to it, too: it keeps the places of names, texts and numbers, and of nothing else.
+NAME = "n_"
+_WORDS = frozenset({"AND", "OR", "NOT", "IN", "LIKE", "IS", "BETWEEN"})
+_TYPES = Tokenizer.SINGLE_TOKENS | Tokenizer.KEYWORDS
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All words of `text`, and one of kind "end" behind them. Raises ExpressionError."""
+    """All words of `text`, and one of type END behind them. Raises ExpressionError."""
     if len(text) > LENGTH_MAX:
         raise ExpressionError(f"the expression has {len(text)} characters, {LENGTH_MAX} are allowed")
     tokens = []
     at = 0
     while at < len(text):
-        if text.startswith(_COMMENTS, at):
-            raise ExpressionError(f"character {at + 1}: {text[at : at + 2]!r} begins no comment here; there are none")
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ExpressionError(f"character {at + 1}: {_refused(text, at)}")
-        kind = match.lastgroup
+            refuse(at, _refused(text, at))
         word = match[0]
-        if kind == "text":
-            tokens.append(Token("text", word[1:-1].replace("''", "'"), at + 1))
-        elif kind == "quoted":
-            tokens.append(Token("quoted", word[1:-1], at + 1))
-        elif kind != "space":
-            tokens.append(Token(kind, word, at + 1))  # type: ignore[arg-type]  # the groups are called like the kinds
+        match match.lastgroup:
+            case "comment":
+                refuse(at, f"{word!r} begins no comment here; there are none")
+            case "name":
+                type_ = _TYPES[word.upper()] if word.upper() in _WORDS else TokenType.VAR
+                tokens.append(token_at(at, type_, word if type_ != TokenType.VAR else NAME + word, len(word)))
+            case "number":
+                tokens.append(token_at(at, TokenType.NUMBER, word))
+            case "text":
+                tokens.append(token_at(at, TokenType.STRING, word[1:-1].replace("''", "'"), len(word)))
+            case "quoted":
+                tokens.append(token_at(at, TokenType.IDENTIFIER, word[1:-1], len(word)))
+            case "sign":
+                tokens.append(token_at(at, _TYPES[word], word))
         at = match.end()
-    tokens.append(Token("end", "", len(text) + 1))
-    return tokens
+    return [*tokens, token_at(len(text), TokenType.END, "")]
+
+
+def token_at(start: int, type_: TokenType, text: str, length: int | None = None) -> Token:
+    """sqlglot's errors name a token by its last column: here that is its first character, and 1 for the first."""
+    return Token(type_, text, 1, start + 1, start, start + (len(text) if length is None else length))
+
+
+def shown(token: Token) -> str:
+    return "the end" if token.token_type == TokenType.END else repr(token.text.removeprefix(NAME))
+
+
+def refuse(at: int, sentence: str) -> NoReturn:
+    """at: index of the character; people count from 1."""
+    raise ExpressionError(f"character {at + 1}: {sentence}")
 
 
 def _refused(text: str, at: int) -> str:

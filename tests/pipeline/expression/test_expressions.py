@@ -1,7 +1,9 @@
 """What a person's expression may say, what it means for one message, and that nothing else gets past the parser."""
 
 import json
+import random
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -297,6 +299,50 @@ def test_an_error_names_the_word_its_place_and_what_is_allowed(text: str, senten
     with pytest.raises(ExpressionError) as refused:
         parse_expression(text)
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic = 'a' 'b'",
+        "* = offset",
+        "offset is not null is null",
+        "+ offset = 1",
+        "offset between symmetric 1 and 2",
+        # Names that stand for parentheses, and for null, within.
+        '("(0")',
+        '(true) and "(0"',
+        "('a') = key and topic in '(0'",
+        'topic is "n_null"',
+        # For each of them the parser recurses.
+        "true" + " = not true" * 190,
+        "true" + " = -" * 490 + "1",
+        "true" + " and" + " +" * 900 + " 1",
+    ],
+)
+def test_what_the_parser_takes_beyond_the_list_of_nodes_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        parse_expression(text)
+
+
+def test_fields_may_be_called_like_words_of_sql() -> None:
+    odd = message({"if": 1, "case": 2, "date": 3, "and": 4, "interval": {"select": 5}})
+    text = "body.if = 1 and body.case = 2 and body.date = 3 and body.and = 4 and body.interval . select = 5"
+    assert row_predicate(parse_expression(text))(odd)
+
+
+def test_words_in_any_order_are_read_or_refused() -> None:
+    words = (
+        "and or not in like is null between true = < ( ) , + - * / 1 'a' \"a\" topic offset body.a lower( json( hour( "
+        * 2
+    )
+    words += (
+        "if case interval date symmetric distinct from select exists any cast values array struct next prior escape at"
+    )
+    rng = random.Random("words")
+    for _ in range(4_000):
+        with suppress(ExpressionError):
+            parse_expression(" ".join(rng.choice(words.split()) for _ in range(rng.randint(1, 12))))
 
 
 def test_what_the_limits_allow_is_read_and_answered() -> None:
