@@ -54,8 +54,9 @@ def fill_up(server: ServerProcess) -> int:
     return count
 
 
-def kill_and_drain(server: ServerProcess, count: int) -> None:
-    """With `count` messages on a full disk: kill it, start it, and make room."""
+def kill_and_drain(server: ServerProcess, count: int, *, is_reserve_gone: bool = False) -> None:
+    """With `count` messages on a full disk: kill it, start it, and make room. is_reserve_gone: others have taken the
+    room that the server gave up for acts; then emptying is refused, and finished messages make room."""
     server.kill9()
     server.start()
     there = segments(server)
@@ -75,12 +76,27 @@ def kill_and_drain(server: ServerProcess, count: int) -> None:
         for _ in range(5):
             client.finish(client.read_message())
     assert server.channel_stats("orders", "billing")["depth"] >= count - 20
-    for act in ("/channel/pause", "/channel/unpause", "/channel/empty"):
+    for act in ("/channel/pause", "/channel/unpause"):
         assert answer(server, "POST", f"{act}?topic=orders&channel=billing") == (200, "")
+    emptied = answer(server, "POST", "/channel/empty?topic=orders&channel=billing")
+    if is_reserve_gone:
+        assert emptied[0] == 500
+        assert "No space left on device" in emptied[1]
+        finish_all(server)
+    else:
+        assert emptied == (200, "")
     assert server.channel_stats("orders", "billing")["depth"] == 0
     wait_for("room for a message", lambda: publish(server)[0] == 200, timeout_s=ROOM_TIMEOUT_S, every_s=0.2)
     assert answer(server, "GET", "/ping") == (200, "OK")
     assert answer(server, "POST", "/topic/delete?topic=orders") == (200, "")
+
+
+def finish_all(server: ServerProcess) -> None:
+    depth = server.channel_stats("orders", "billing")["depth"]
+    with NsqSocket(server.tcp_port) as client:
+        client.subscribe("orders", "billing", rdy=100)
+        for _ in range(depth):
+            client.finish(client.read_message())
 
 
 def _fill(path: Path, left_bytes: int) -> None:
@@ -101,7 +117,7 @@ def main() -> None:
                     count = fill_up(server)
                     if left_bytes is not None:
                         _fill(Path(directory), left_bytes)
-                    kill_and_drain(server, count)
+                    kill_and_drain(server, count, is_reserve_gone=left_bytes == 0)
             finally:
                 subprocess.run(["umount", directory], check=True)
         print(f"{mib} MiB, filled with {count} messages, {left_bytes} bytes left by others: started and drained")
