@@ -10,7 +10,7 @@ let saidMeaning = null;
 
 export function applyFrame(frame) {
   // What is gone has another page, and so has what came back: each page stays while it is the right one.
-  const showsGone = !root.querySelector("[data-strip], [data-table]");
+  const showsGone = !root.querySelector("[data-stats], [data-table]");
   if (Boolean(frame.flags.gone) !== showsGone || (isFirstRun() && frame.flags.first_run === false)) {
     reloadOnce();
     return;
@@ -18,8 +18,8 @@ export function applyFrame(frame) {
   if (showsGone) return;
   setText(root.querySelector("[data-subtitle]"), frame.subtitle);
   setHtml(root.querySelector("[data-chips]"), frame.chips);
-  applyMeaning(frame.meaning);
-  for (const [name, figure] of Object.entries(frame.strip)) applyFigure(name, figure);
+  applyBanner(frame.banner);
+  for (const [name, stat] of Object.entries(frame.stats)) applyStat(name, stat);
   for (const [name, table] of Object.entries(frame.tables)) applyTable(name, table);
   for (const [name, text] of Object.entries(frame.texts)) {
     const element = root.querySelector(`[data-text="${name}"]`);
@@ -98,27 +98,27 @@ function setCell(element, cell) {
   setTone(element, "tone-", tone);
 }
 
-function applyFigure(name, [value, note]) {
-  const place = root.querySelector(`[data-figure="${name}"]`);
+function applyStat(name, [value, note]) {
+  const place = root.querySelector(`[data-stat="${name}"]`);
   if (!place) return;
   setCell(place.querySelector(".value"), value);
   setCell(place.querySelector(".note"), note);
 }
 
-function applyMeaning(meaning) {
-  const place = root.querySelector("[data-meaning]");
+function applyBanner(banner) {
+  const place = root.querySelector("[data-banner]");
   if (!place) return;
-  place.hidden = !meaning;
-  const title = meaning ? meaning[1] : "";
+  place.hidden = !banner;
+  const title = banner ? banner[1] : "";
   // Said aloud rarely, and only when what is wrong has changed.
   if (title !== saidMeaning && performance.now() - saidAt > SAY_EVERY_MS) {
     if (saidMeaning !== null) setText(document.getElementById("live-summary"), title || "All is well again.");
     saidAt = performance.now();
     saidMeaning = title;
   }
-  if (!meaning) return;
-  const [tone, , text, href, link] = meaning;
-  setTone(place, "meaning-", tone);
+  if (!banner) return;
+  const [tone, , text, href, link] = banner;
+  setTone(place, "banner-", tone);
   setText(place.querySelector("strong"), title);
   setText(place.querySelector("span"), text);
   const anchor = place.querySelector("a");

@@ -35,7 +35,7 @@ class DatabaseCondition:
         self._place = Place.DISK
         self._reason = ""
         self._incidents: list[Notice] = []
-        self.damage_seen = threading.Event()  # an error said so; the keeper looks at the file
+        self.damage_seen = threading.Event()  # an error said so; the thread of opening.py looks at the file
 
     def saw(self, error: sqlite3.Error) -> None:
         """Called with every error of the database."""

@@ -1,7 +1,7 @@
 """The live socket of a page: log-in checked at connect and again while open, newest frame only, paced by the browser.
 
     browser → {"subscribe": {"page": "channel", "topic": "orders", "channel": "billing"}}
-    server  → {"seq": 17, "t": 1763683200000, "strip": {…}, "tables": {…}, "points": {…}, …}   a frame a second
+    server  → {"seq": 17, "t": 1763683200000, "stats": {…}, "tables": {…}, "points": {…}, …}   a frame a second
     browser → {"ack": 17}
 
 At most two frames are on their way unacknowledged; of what comes meanwhile only the newest is kept. A browser that

@@ -11,10 +11,10 @@ from admin_console.hub.hub import Reading
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell
-from admin_console.screens.diagnosis import channel_meaning
+from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell
 from admin_console.screens.overview import depth_note
-from admin_console.screens.parts import Column, Empty, Figure, Table
+from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.vitals import chips_of, diagnosis_of
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -48,7 +48,7 @@ _IN_FLIGHT_COLUMNS = (
     Column("deadline", "Times out in"),
     Column("action", "Act", "action"),
 )
-_FIGURES = (
+_STATS = (
     ("depth", "Depth"),
     ("in_flight", "In flight"),
     ("deferred", "Deferred"),
@@ -73,7 +73,7 @@ def parts(
     if reading is None or topic is None or stats is None:
         return common | {
             "flags": {"gone": reading is not None},
-            "strip": tuple(Figure(figure, label, Cell(units.UNKNOWN)) for figure, label in _FIGURES),
+            "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN)) for stat, label in _STATS),
             "tables": {
                 "clients": _client_table(None, role, topic_name, name),
                 "in_flight": _in_flight_table(None, None, role, topic_name, name),
@@ -83,8 +83,8 @@ def parts(
     return common | {
         "subtitle": _subtitle(stats),
         "chips": chips_of(diagnosis),
-        "meaning": channel_meaning(diagnosis),
-        "strip": _strip(diagnosis, reading.rings_of(topic_name, name)),
+        "banner": channel_banner(diagnosis),
+        "stats": _stats(diagnosis, reading.rings_of(topic_name, name)),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name),
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
@@ -122,7 +122,7 @@ def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
     return units.number(count)
 
 
-def _strip(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Figure, ...]:
+def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
     vitals = diagnosis.vitals
     stats = vitals.stats
     notes = {
@@ -155,7 +155,7 @@ def _strip(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Figure, ...]:
             ),
         ),
     }
-    return tuple(Figure(name, label, *notes[name]) for name, label in _FIGURES)
+    return tuple(Stat(name, label, *notes[name]) for name, label in _STATS)
 
 
 def _due_note(stats: "ChannelStats") -> Cell:

@@ -7,11 +7,11 @@ from admin_console.diagnosis import words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import TONES, WARNING
 from admin_console.hub.hub import Reading
-from admin_console.screens.parts import Meaning
+from admin_console.screens.parts import Banner
 from admin_console.vocabulary import units
 
 
-def channel_meaning(diagnosis: Diagnosis) -> Meaning | None:
+def channel_banner(diagnosis: Diagnosis) -> Banner | None:
     """The gravest state of a channel, since when it is in it, and what else is seen; None when it is in none."""
     if not diagnosis.states:
         return None
@@ -23,28 +23,26 @@ def channel_meaning(diagnosis: Diagnosis) -> Meaning | None:
         text += f" Also: {'; '.join(also)}."
     if finding.kind.begins_after_s:
         text += f" Seen since {units.clock(gravest.begun_s)} UTC."
-    return Meaning(TONES[finding.level], finding.title, text)
+    return Banner(TONES[finding.level], finding.title, text)
 
 
-def overview_meaning(
-    reading: Reading, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]
-) -> Meaning | None:
+def overview_banner(reading: Reading, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]) -> Banner | None:
     """The gravest thing there is, in one sentence with a link to it; None when all is well."""
     health = reading.snapshot.health
     if health != "OK":
-        return Meaning(
+        return Banner(
             "danger", "The engine is not well.", f"{health.removeprefix('NOK - ')}. Publishing may be refused."
         )
     grave = [diagnosis for diagnosis in urgent if diagnosis.level >= WARNING]
     if not grave:
         return None
     worst = grave[0].vitals
-    cause = channel_meaning(grave[0])
+    cause = channel_banner(grave[0])
     if cause is None:
         return None
     others = f" {units.plural(len(grave) - 1, 'more channel')} to look at below." if len(grave) > 1 else ""
     name = f"{worst.topic_name}/{worst.channel_name}"
-    return Meaning(
+    return Banner(
         cause.tone,
         f"{name}: {cause.title[0].lower()}{cause.title[1:]}",
         cause.text + others,
@@ -53,31 +51,31 @@ def overview_meaning(
     )
 
 
-def topic_meaning(reading: Reading, name: str) -> Meaning | None:
+def topic_banner(reading: Reading, name: str) -> Banner | None:
     """What holds a topic back: a pause, or nobody to give its messages to."""
     topic = reading.topics[name]
     depth = f"the depth at the topic itself is {units.number(topic.depth)}"
     if topic.fenced:
-        return Meaning(
+        return Banner(
             "danger",
             "Fenced: something failed in this topic, and it stopped.",
             f"{words.sentence(topic.fenced)} Publishes to it are refused, and {depth}; its channels deliver what "
             "they have. The server's log has the details. Let it try again when the cause is gone.",
         )
     if topic.unreadable:
-        return Meaning(
+        return Banner(
             "danger",
             "Not readable: the disk refuses something of this topic.",
             f"{words.sentence(topic.unreadable)} It is tried again by itself, and everything else goes on.",
         )
     if topic.paused:
-        return Meaning(
+        return Banner(
             "held",
             f"Paused{_since(reading.paused_since.get((name, '')))}: no message goes on to the channels.",
             f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
         )
     if not topic.channels and topic.depth:
-        return Meaning(
+        return Banner(
             "warning",
             "The topic has no channel: no consumer receives its messages.",
             f"{words.sentence(depth)} The first channel that is created gets them all.",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from admin_console.gateway.pipeline import JOB_SENTENCES
 from admin_console.screens.cells import Cell, Chip, ProgressCell, StateCell
 from admin_console.screens.links import act_cell
-from admin_console.screens.parts import Column, Empty, Meaning, Table
+from admin_console.screens.parts import Banner, Column, Empty, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -66,7 +66,7 @@ def error_cell(state: "JobState | None", view: "PipelineView") -> Cell:
     return Cell(f"{state.error} {again[0].upper()}{again[1:]}." if again else state.error, "", "warning")
 
 
-def trouble(view: "PipelineView") -> Meaning | None:
+def trouble(view: "PipelineView") -> Banner | None:
     """The sentence about the jobs that failed, or are tried again; None where all is well."""
     found = jobs_in_trouble(view)
     if not found:
@@ -74,7 +74,7 @@ def trouble(view: "PipelineView") -> Meaning | None:
     worst = found[0]
     more = f" {len(found) - 1} more failed." if len(found) > 1 else ""
     again = _again(worst)
-    return Meaning("warning", f"The job {worst.job} failed{f'; it is {again}' if again else ''}.", worst.error + more)
+    return Banner("warning", f"The job {worst.job} failed{f'; it is {again}' if again else ''}.", worst.error + more)
 
 
 def jobs_in_trouble(view: "PipelineView") -> "list[JobState]":

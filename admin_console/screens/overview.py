@@ -14,10 +14,10 @@ from admin_console.hub.hub import TOTAL, Reading
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell, StateCell
-from admin_console.screens.diagnosis import overview_meaning
+from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
 from admin_console.screens.log_panel import log_table
-from admin_console.screens.parts import Column, Empty, Figure, Table
+from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -49,8 +49,8 @@ def parts(reading: Reading | None, role: Role, http_address: str) -> dict[str, A
     urgent = all_diagnoses(reading) if reading else []
     return {
         "subtitle": _subtitle(reading),
-        "meaning": overview_meaning(reading, urgent, lambda *names: url_of("channel", *names)) if reading else None,
-        "strip": _strip(reading, urgent),
+        "banner": overview_banner(reading, urgent, lambda *names: url_of("channel", *names)) if reading else None,
+        "stats": _stats(reading, urgent),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
         "tables": {
@@ -84,7 +84,7 @@ def _subtitle(reading: Reading | None) -> str:
     )
 
 
-def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ...]:
+def _stats(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
     rings = reading.rings.get(TOTAL) if reading else None
     depth = in_flight = ready = deferred = None
     if reading is not None:
@@ -105,32 +105,32 @@ def _strip(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Figure, ..
             f"{units.share(worst.vitals.timeouts_min, timeouts)} on {name}", tone=worst.tone_of(TIMING_OUT)
         )
     return (
-        Figure(
+        Stat(
             "waiting",
             "Depth",
             Cell(units.number(depth), units.exact(depth)),
             depth_note(rings, "waiting", depth),
         ),
-        Figure(
+        Stat(
             "published",
             "Published",
             Cell(units.rate(rings.rate("messages") if rings else None)),
             _average(rings, "messages"),
         ),
-        Figure(
+        Stat(
             "finished",
             "Finished",
             Cell(units.rate(rings.rate("finished") if rings else None)),
             _average(rings, "finished"),
         ),
-        Figure(
+        Stat(
             "in_flight",
             "In flight",
             Cell(units.number(in_flight), units.exact(in_flight)),
             Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
         ),
-        Figure("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
-        _oldest_figure(reading, urgent),
+        Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
+        _oldest_stat(reading, urgent),
     )
 
 
@@ -157,9 +157,9 @@ def _average(rings: Any, name: str) -> Cell:
     return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
-def _oldest_figure(reading: Reading | None, urgent: list[Diagnosis]) -> Figure:
+def _oldest_stat(reading: Reading | None, urgent: list[Diagnosis]) -> Stat:
     if reading is None:
-        return Figure("oldest", "Oldest message", Cell(units.UNKNOWN))
+        return Stat("oldest", "Oldest message", Cell(units.UNKNOWN))
     health = reading.snapshot.health
     ages = [
         (each.vitals.oldest_s, f"{each.vitals.topic_name}/{each.vitals.channel_name}")
@@ -174,10 +174,10 @@ def _oldest_figure(reading: Reading | None, urgent: list[Diagnosis]) -> Figure:
     oldest = max(ages, default=None)
     value = Cell(units.duration(oldest[0] if oldest else None))
     if health != "OK":
-        return Figure("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
+        return Stat("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
     if oldest is None:
-        return Figure("oldest", "Oldest message", value, Cell("none unfinished · engine OK"))
-    return Figure("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
+        return Stat("oldest", "Oldest message", value, Cell("none unfinished · engine OK"))
+    return Stat("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
 
 
 def _urgent_table(reading: Reading | None, urgent: list[Diagnosis], role: Role, http_address: str) -> Table:

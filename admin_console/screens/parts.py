@@ -105,8 +105,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One of the strip's figures: the value large, its context small underneath."""
+class Stat:
+    """A number on a page: the value large, its context small underneath."""
 
     name: str
     label: str
@@ -118,7 +118,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class Banner:
     """One sentence where something is wrong: what, since when, why, what can be done."""
 
     tone: str
@@ -167,8 +167,8 @@ class Screen:
     version: str
     subtitle: str = ""
     chips: tuple[Chip, ...] = ()
-    meaning: Meaning | None = None
-    strip: tuple[Figure, ...] = ()
+    banner: Banner | None = None
+    stats: tuple[Stat, ...] = ()
     graphs: tuple[Graph, ...] = ()
     tables: dict[str, Table] = field(default_factory=dict)
     points: dict[str, float | None] = field(default_factory=dict)  # this second's value of every graph column
@@ -199,8 +199,8 @@ class Screen:
                 "second": self.second,
                 "subtitle": self.subtitle,
                 "chips": self.chips_html,
-                "meaning": self.meaning.wire() if self.meaning else None,
-                "strip": {figure.name: figure.wire() for figure in self.strip},
+                "banner": self.banner.wire() if self.banner else None,
+                "stats": {stat.name: stat.wire() for stat in self.stats},
                 "legends": {graph.name: graph.wire() for graph in self.graphs},
                 "tables": {name: table.wire() for name, table in self.tables.items()},
                 "points": self.points,

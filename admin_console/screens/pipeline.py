@@ -15,7 +15,7 @@ from admin_console.screens.jobs import (
     trouble,
 )
 from admin_console.screens.links import act_cell, topic_cell, url_of
-from admin_console.screens.parts import Column, Empty, Figure, Meaning, Table
+from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.units import moment
@@ -54,8 +54,8 @@ def parts(reading: Reading | None, role: Role, view: "PipelineView") -> dict[str
     cursors = archive_cursors(reading)
     return {
         "subtitle": _subtitle(view),
-        "meaning": _meaning(view),
-        "strip": _strip(reading, view, cursors),
+        "banner": _banner(view),
+        "stats": _stats(reading, view, cursors),
         "tables": {
             "jobs": job_table(view, role),
             "archived": _topic_table(reading, view, cursors, role),
@@ -107,20 +107,20 @@ def _running_count(view: "PipelineView") -> int:
     return sum(1 for state in view.jobs.values() if state.state == "running") if view.holder else 0
 
 
-def _meaning(view: "PipelineView") -> Meaning | None:
+def _banner(view: "PipelineView") -> Banner | None:
     process = view.process
     if process is None and view.holder is None:
-        return Meaning(
+        return Banner(
             "held",
             "The pipeline is switched off (--no-pipeline).",
             "Nothing is archived and no history is written; what the archive has not passed stays in the log. "
             "Start serve without --no-pipeline, or run a job by hand: python manage.py pipeline run archive --once",
         )
     if process is not None and process.word == "blocked":
-        return Meaning("warning", "The worker can't be started: Java is missing.", process.problem)
+        return Banner("warning", "The worker can't be started: Java is missing.", process.problem)
     if process is not None and process.word == "waiting":
         why = process.problem.rstrip(".")
-        return Meaning(
+        return Banner(
             "warning",
             "The worker ended and will be started again.",
             f"Why: {why}. Next start at {moment(process.next_try_ms)} UTC; the log keeps the messages.",
@@ -129,13 +129,13 @@ def _meaning(view: "PipelineView") -> Meaning | None:
         return failed
     if view.complaints:
         more = f" (and {len(view.complaints) - 1} more)" if len(view.complaints) > 1 else ""
-        return Meaning("warning", "A file of the pipeline can't be read.", f"{view.complaints[0]}{more}")
+        return Banner("warning", "A file of the pipeline can't be read.", f"{view.complaints[0]}{more}")
     return None
 
 
-def _strip(
+def _stats(
     reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
-) -> tuple[Figure, ...]:
+) -> tuple[Stat, ...]:
     rows = sum(topic.rows for topic in view.topics)
     size = sum(topic.bytes for topic in view.topics)
     files = sum(topic.file_count for topic in view.topics)
@@ -146,26 +146,26 @@ def _strip(
     open_replays = [one for one in view.replays if not one.is_over]
     asked = sum(1 for one in open_replays if one.is_asked_about)
     return (
-        Figure("worker", "Worker", *_worker(view)),
-        Figure(
+        Stat("worker", "Worker", *_worker(view)),
+        Stat(
             "jobs",
             "Jobs running",
             Cell(units.number(_running_count(view))),
             Cell(f"{failed} failed", tone="warning") if failed else Cell("none failed"),
         ),
-        Figure(
+        Stat(
             "archived",
             "Archived",
             Cell(units.number(rows), units.exact(rows)),
             Cell(f"messages of {units.plural(len(names), 'topic')}"),
         ),
-        Figure(
+        Stat(
             "bytes",
             "Archive size",
             Cell(units.byte_count(size), f"{size:,} bytes"),
             Cell(units.plural(files, "file")),
         ),
-        Figure(
+        Stat(
             "oldest",
             "Oldest unarchived",
             Cell("none" if reading and not to_archive else _at_most(oldest_s), "younger than the last archived one"),
@@ -174,7 +174,7 @@ def _strip(
                 units.exact(to_archive),
             ),
         ),
-        Figure(
+        Stat(
             "replays",
             "Open replays",
             Cell(units.number(len(open_replays))),

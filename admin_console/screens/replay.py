@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.screens.cells import Cell, NameCell, StateCell
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
-from admin_console.screens.parts import Column, Empty, Figure, Meaning, Table
+from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.screens.pipeline import replay_chips
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -34,8 +34,8 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
     return {
         "subtitle": _subtitle(replay),
         "chips": replay_chips(replay, view),
-        "meaning": _meaning(replay, view),
-        "strip": _strip(replay),
+        "banner": _banner(replay, view),
+        "stats": _stats(replay),
         "tables": {
             "progress": _progress_table(replay, view),
             "facts": _fact_table(replay),
@@ -54,50 +54,50 @@ def _subtitle(replay: "ReplayView") -> str:
     return f"{replay.asked.topic} → {replay.asked.target}" if replay.asked else ""
 
 
-def _meaning(replay: "ReplayView", view: "PipelineView") -> Meaning | None:
+def _banner(replay: "ReplayView", view: "PipelineView") -> Banner | None:
     if replay.run_job is not None:
         if replay.run_job.state == "failed":
-            return Meaning("warning", "The replay failed.", replay.run_job.error)
+            return Banner("warning", "The replay failed.", replay.run_job.error)
         return None
     if replay.planned is not None:
         if not replay.planned.count:
-            return Meaning("", "No archived message matches.", "Running this replay would publish nothing.")
-        return Meaning(
+            return Banner("", "No archived message matches.", "Running this replay would publish nothing.")
+        return Banner(
             "",
             f"This would publish {units.plural(replay.planned.count, 'message')}.",
             "It is a dry run: nothing is published until you run it. Run and Discard are above.",
         )
     if replay.plan_job is not None and replay.plan_job.state == "failed":
-        return Meaning("warning", "The replay can't be planned.", replay.plan_job.error)
+        return Banner("warning", "The replay can't be planned.", replay.plan_job.error)
     where = "The worker counts what matches." if view.holder else "A worker has to start first."
-    return Meaning("", "Being planned.", f"{where} Nothing is published by that.")
+    return Banner("", "Being planned.", f"{where} Nothing is published by that.")
 
 
-def _strip(replay: "ReplayView") -> tuple[Figure, ...]:
+def _stats(replay: "ReplayView") -> tuple[Stat, ...]:
     planned, run = replay.planned, replay.run_job
     unknown = Cell(units.UNKNOWN)
     return (
-        Figure(
+        Stat(
             "messages",
             "Messages",
             Cell(units.number(planned.count), units.exact(planned.count)) if planned else unknown,
             Cell("that match"),
         ),
-        Figure("files", "Files", Cell(units.number(planned.file_count)) if planned else unknown, Cell("to be read")),
-        Figure(
+        Stat("files", "Files", Cell(units.number(planned.file_count)) if planned else unknown, Cell("to be read")),
+        Stat(
             "receivers",
             "Receivers",
             Cell(units.number(len(planned.channels))) if planned else unknown,
             Cell("channels of the target"),
         ),
-        Figure("done", "Published", Cell(units.number(run.done), units.exact(run.done)) if run else unknown),
-        Figure(
+        Stat("done", "Published", Cell(units.number(run.done), units.exact(run.done)) if run else unknown),
+        Stat(
             "rate",
             "Rate",
             Cell(units.rate(run.rows_per_s)) if run and run.state == "running" else unknown,
             Cell(_limit(replay)),
         ),
-        Figure("left", "Left", Cell(units.duration(_left_s(replay)))),
+        Stat("left", "Left", Cell(units.duration(_left_s(replay)))),
     )
 
 

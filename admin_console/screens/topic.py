@@ -8,10 +8,10 @@ from admin_console.hub.hub import Reading
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.cursors import cursor_table, is_archived
-from admin_console.screens.diagnosis import topic_meaning
+from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell
 from admin_console.screens.overview import depth_note, growth_cell
-from admin_console.screens.parts import Column, Empty, Figure, Table
+from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.vitals import chips_of, diagnosis_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -52,7 +52,7 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
     if reading is None or topic is None:
         return {
             "flags": {"gone": reading is not None},
-            "strip": _blank_strip(),
+            "stats": _blank_stats(),
             "graphs": graphs.graphs_of(plans, points),
             "points": points,
             "tables": {
@@ -64,8 +64,8 @@ def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
         "chips": _chips(topic),
-        "meaning": topic_meaning(reading, name),
-        "strip": _strip(reading, topic),
+        "banner": topic_banner(reading, name),
+        "stats": _stats(reading, topic),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
         "tables": {
@@ -97,7 +97,7 @@ def _chips(topic: "TopicStats") -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
+def _stats(reading: Reading, topic: "TopicStats") -> tuple[Stat, ...]:
     rings = reading.rings_of(topic.topic_name)
     in_channels = sum(channel.depth for channel in topic.channels)
     in_flight = sum(channel.in_flight_count for channel in topic.channels)
@@ -113,13 +113,13 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     disk_bytes = sum(known) if len(known) == len(parts) else None
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
-        Figure(
+        Stat(
             "waiting",
             "Depth",
             Cell(units.number(depth), units.exact(depth)),
             depth_note(rings, "waiting", depth),
         ),
-        Figure(
+        Stat(
             "depth",
             "At the topic itself",
             Cell(units.number(topic.depth), units.exact(topic.depth)),
@@ -128,25 +128,25 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
                 + (f" · {units.number(topic.dropped_count)} dropped for want of room" if topic.dropped_count else "")
             ),
         ),
-        Figure(
+        Stat(
             "published",
             "Published",
             Cell(units.rate(rings.rate("messages") if rings else None)),
             Cell(f"over 5 s · {units.number(topic.message_count)} since start", units.exact(topic.message_count)),
         ),
-        Figure(
+        Stat(
             "bytes",
             "Bytes published",
             Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
             Cell(f"{units.byte_count(average)} a message · {units.byte_count(disk_bytes)} kept on disk"),
         ),
-        Figure(
+        Stat(
             "in_flight",
             "In flight",
             Cell(units.number(in_flight)),
             Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
         ),
-        Figure(
+        Stat(
             "timeouts",
             "Timeouts",
             Cell(units.per_minute(rings.count("timeouts") if rings else None)),
@@ -155,10 +155,10 @@ def _strip(reading: Reading, topic: "TopicStats") -> tuple[Figure, ...]:
     )
 
 
-def _blank_strip() -> tuple[Figure, ...]:
+def _blank_stats() -> tuple[Stat, ...]:
     labels = ("Depth", "At the topic itself", "Published", "Bytes published", "In flight", "Timeouts")
     names = ("waiting", "depth", "published", "bytes", "in_flight", "timeouts")
-    return tuple(Figure(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
+    return tuple(Stat(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
 
 
 def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Role) -> Table:

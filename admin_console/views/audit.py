@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.audit.chain import COLUMNS
-from admin_console.audit.keeper import ChainState, chain_state
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.upkeep import ChainState, chain_state
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
 from admin_console.gateway.acts import ACTS
 from admin_console.views.notices import waiting_rows

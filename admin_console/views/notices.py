@@ -2,8 +2,8 @@
 
 from django.conf import settings
 
-from admin_console.audit.keeper import chain_state
 from admin_console.audit.record import get_waiting_room
+from admin_console.audit.upkeep import chain_state
 from admin_console.database.condition import CONDITION, Notice
 
 

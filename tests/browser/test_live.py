@@ -171,7 +171,7 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     expect(dialog.get_by_label("Name")).to_have_value("phoenix")
     dialog.get_by_role("link", name="Cancel").click()
     server.http("POST", "/pub?topic=phoenix", b"again")
-    page.locator("[data-strip]").wait_for(timeout=LIVE_TIMEOUT_S * 1000)
+    page.locator("[data-stats]").wait_for(timeout=LIVE_TIMEOUT_S * 1000)
     wait_for_figure(page, "waiting", "1")
 
 

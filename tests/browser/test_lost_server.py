@@ -114,7 +114,7 @@ def expect_stale(page: Page, live_colour: str) -> None:
 
 
 def colour_of_depth(page: Page) -> str:
-    colour: str = page.evaluate("getComputedStyle(document.querySelector('[data-figure=depth] dd')).color")
+    colour: str = page.evaluate("getComputedStyle(document.querySelector('[data-stat=depth] dd')).color")
     return colour
 
 

@@ -248,8 +248,8 @@ def test_before_the_first_figures_nothing_is_zero(
     monkeypatch.setattr(engine, "snapshot", None)
     html = page(browser, "/")
     assert "first figures" in words(html)
-    strip = html.split("data-strip")[1].split("</dl>")[0]
-    assert re.findall(r'class="value"[^>]*>([^<]*)<', strip) == ["–"] * 6
+    stats = html.split("data-stats")[1].split("</dl>")[0]
+    assert re.findall(r'class="value"[^>]*>([^<]*)<', stats) == ["–"] * 6
 
 
 def test_series_are_columns_of_fifteen_minutes(engine: EngineRunner, browser: Client) -> None:

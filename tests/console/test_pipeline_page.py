@@ -91,8 +91,8 @@ def test_with_nothing_to_do_the_page_is_calm(engine: EngineRunner, browser: Clie
     switch_on(lake)
     see(engine)
     html = shown(browser)
-    assert re.search(r'data-figure="worker">\s*<dt>Worker</dt>\s*<dd class="value"[^>]*>idle<', html)
-    assert "data-meaning hidden" in html
+    assert re.search(r'data-stat="worker">\s*<dt>Worker</dt>\s*<dd class="value"[^>]*>idle<', html)
+    assert "data-banner hidden" in html
     assert row(html, "jobs", "archive").startswith("archive not run yet")
     assert re.search(r'href="/pipeline/"[^>]* aria-current="page"', html)
 
@@ -207,9 +207,9 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
     assert row(html, "archived", "gone/9-ff").startswith("gone topic gone 3,000 messages – 97.7 KiB")
-    strip = html.split("data-strip")[1].split("</dl>")[0]
-    assert "6,000" in strip
-    assert "5 messages to archive" in words(strip)
+    stats = html.split("data-stats")[1].split("</dl>")[0]
+    assert "6,000" in stats
+    assert "5 messages to archive" in words(stats)
 
 
 def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browser: Client, lake: Path) -> None:
@@ -230,8 +230,8 @@ def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, b
     engine.submit("publish", "orders", [b"x"] * 5).result(5)
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
     see(engine)
-    strip = shown(browser).split("data-strip")[1].split("</dl>")[0]
-    assert "messages of 1 topic" in words(strip)
+    stats = shown(browser).split("data-stats")[1].split("</dl>")[0]
+    assert "messages of 1 topic" in words(stats)
 
 
 def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, browser: Client, lake: Path) -> None:

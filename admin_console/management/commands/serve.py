@@ -26,8 +26,8 @@ from django.core.management.base import BaseCommand, CommandError
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
 from admin_console.audit.http_act import HttpAct
-from admin_console.audit.keeper import AuditKeeper
 from admin_console.audit.models import VIA_HTTP_API, VIA_TCP
+from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
@@ -125,7 +125,7 @@ class Serving:
         raise_limit()  # before the runner shares what there is
         self._runner = EngineRunner(options)
         self._audit_writer = AuditWriter()
-        self._audit_keeper = AuditKeeper(
+        self._audit_upkeep = AuditUpkeep(
             settings.DATA_PATH,
             settings.DATABASES["default"]["NAME"],
             retention_ms=settings.CONSOLE.audit_retention_ms,
@@ -172,7 +172,7 @@ class Serving:
                 self._prepare_demo()
                 self._prepare_database()
                 self._audit_writer.start()
-                self._audit_keeper.start()
+                self._audit_upkeep.start()
                 failure = self._serve_console()
         finally:
             self._console_ended = True
@@ -187,7 +187,7 @@ class Serving:
             stopped_well = self._stop_engine()
             self._stop_report.end()
             self._audit_writer.stop()
-            self._audit_keeper.stop()
+            self._audit_upkeep.stop()
             self._database.close()
             _heed_no_more_signals()
         if failure:
@@ -326,7 +326,7 @@ class Serving:
             )
             stopped_well = self._stop_engine()
             self._audit_writer.stop()
-            self._audit_keeper.stop()
+            self._audit_upkeep.stop()
             os._exit(0 if stopped_well else 1)
 
     def _on_http_act(self, act: ActRecord) -> None:

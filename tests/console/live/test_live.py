@@ -100,11 +100,11 @@ async def test_newest_figures_come_at_once_and_then_every_second() -> None:
     take(0, depth=7)
     held = await watching(cookie, page="channel", topic="orders", channel="billing")
     first = await hear(held)
-    assert (first["seq"], first["strip"]["depth"][0], first["points"]["depth"]) == (1, "7", 7)
+    assert (first["seq"], first["stats"]["depth"][0], first["points"]["depth"]) == (1, "7", 7)
     await say(held, ack=1)
     take(1, depth=8)
     second = await hear(held)
-    assert (second["seq"], second["strip"]["depth"][0]) == (2, "8")
+    assert (second["seq"], second["stats"]["depth"][0]) == (2, "8")
     assert second["t"] - first["t"] == 1000
     await held.disconnect()
 
@@ -147,7 +147,7 @@ async def test_a_page_hears_only_what_it_shows() -> None:
     take(0)
     frame = await hear(held)
     assert frame["tables"]["topics"]["keys"] == []
-    assert frame["strip"] == {}
+    assert frame["stats"] == {}
     await held.disconnect()
 
 

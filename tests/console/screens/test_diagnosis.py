@@ -30,13 +30,13 @@ def page(reading: Reading, name: str = "channel") -> Screen:
 
 
 def title(reading: Reading) -> str:
-    meaning = page(reading).meaning
-    return meaning.title if meaning else ""
+    banner = page(reading).banner
+    return banner.title if banner else ""
 
 
 def text(reading: Reading) -> str:
-    meaning = page(reading).meaning
-    return meaning.text if meaning else ""
+    banner = page(reading).banner
+    return banner.text if banner else ""
 
 
 def requeues_all(second: int, **given: Any) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
     assert hub.reading is not None
     screen = page(hub.reading, "overview")
     assert [row.key for row in screen.tables["urgent"].rows] == ["orders/billing", "orders/archive"]
-    assert screen.meaning is not None
-    assert screen.meaning.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
-    assert screen.meaning.text.startswith("The consumers give messages back with REQ. 960 messages are deferred. More")
-    assert {figure.name: figure.note.text for figure in screen.strip}["timeouts"] == "1,160/min requeued"
+    assert screen.banner is not None
+    assert screen.banner.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
+    assert screen.banner.text.startswith("The consumers give messages back with REQ. 960 messages are deferred. More")
+    assert {figure.name: figure.note.text for figure in screen.stats}["timeouts"] == "1,160/min requeued"
     cells = {column.name: cell.wire() for column, cell in screen.tables["urgent"].rows[0].cells}
     assert (cells["requeued"], cells["deferred"]) == (["1,160", "danger"], "960")
 
@@ -197,8 +197,8 @@ def test_the_banner_names_one_channel_while_ages_and_depths_swing() -> None:
         assert hub.reading is not None
         screen = page(hub.reading, "overview")
         if second >= 5:
-            assert screen.meaning is not None
-            named.add(screen.meaning.link)
+            assert screen.banner is not None
+            named.add(screen.banner.link)
             orders.add(tuple(row.key for row in screen.tables["urgent"].rows))
     assert (len(named), len(orders)) == (1, 1)
 
@@ -222,9 +222,9 @@ def test_a_channel_that_was_emptied_or_moved_back_neither_drains_nor_grows(befor
         lambda second: {"depth": before if second < 25 else after, "message_count": 40_000, "client_count": 1}, 30
     )
     assert (growth_of(reading), growth_of(reading, "topic")) == ("0/s", "0/s")
-    notes = {figure.name: figure.note.text for figure in page(reading).strip}
+    notes = {figure.name: figure.note.text for figure in page(reading).stats}
     assert notes["depth"] == ("steady" if after else "no messages")
-    assert {figure.name: figure.note.text for figure in page(reading, "overview").strip}["waiting"] == notes["depth"]
+    assert {figure.name: figure.note.text for figure in page(reading, "overview").stats}["waiting"] == notes["depth"]
 
 
 def test_what_flows_beside_an_act_is_still_a_trend() -> None:

@@ -8,7 +8,7 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cells import spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
-from admin_console.screens.diagnosis import channel_meaning
+from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
 from admin_console.screens.vitals import all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
@@ -89,8 +89,8 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
 
 
 def meaning_of(reading: Reading) -> str:
-    meaning = channel_meaning(all_diagnoses(reading)[0])
-    return meaning.title if meaning else ""
+    banner = channel_banner(all_diagnoses(reading)[0])
+    return banner.title if banner else ""
 
 
 def only(stats: ChannelStats, **topic_given: object) -> Reading:
@@ -118,10 +118,10 @@ def test_a_paused_topic_is_why_nothing_comes() -> None:
 def test_a_channel_that_is_held_back_says_why() -> None:
     reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
     held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
-    meaning = channel_meaning(all_diagnoses(only(held))[0])
-    assert meaning is not None
-    assert meaning.title == "Held back: a limit of memory is reached."
-    assert meaning.text.startswith(f"{reason}.")
+    banner = channel_banner(all_diagnoses(only(held))[0])
+    assert banner is not None
+    assert banner.title == "Held back: a limit of memory is reached."
+    assert banner.text.startswith(f"{reason}.")
 
 
 def test_what_was_dropped_for_want_of_room_is_told() -> None:
@@ -146,10 +146,10 @@ def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
     clients = (client(1, timeout_count=99, in_flight_count=7), client(2, timeout_count=1))
     reading = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
-    meaning = channel_meaning(all_diagnoses(reading)[0])
-    assert meaning is not None
-    assert meaning.title == "20 % of the messages handled in the last minute timed out."
-    assert "99 % of the timeouts are worker-1's, which holds 7 now" in meaning.text
+    banner = channel_banner(all_diagnoses(reading)[0])
+    assert banner is not None
+    assert banner.title == "20 % of the messages handled in the last minute timed out."
+    assert "99 % of the timeouts are worker-1's, which holds 7 now" in banner.text
 
 
 def test_a_few_timeouts_are_no_alarm() -> None:
@@ -195,7 +195,7 @@ def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
         hub.write(snapshot(topic("orders", stats), second=START_S + index))
     for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
         screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.reading)
-        assert {each.name: each.note.text for each in screen.strip}[figure] == "▼ 20/s over 5 s"
+        assert {each.name: each.note.text for each in screen.stats}[figure] == "▼ 20/s over 5 s"
 
 
 def test_sparkline_breaks_where_nothing_is_known() -> None:
@@ -206,7 +206,7 @@ def test_sparkline_breaks_where_nothing_is_known() -> None:
 def test_page_without_figures_shows_dashes_and_never_zero() -> None:
     for page in ("overview", "topic", "channel"):
         screen = build_screen(Request(page, Role.VIEWER, topic="t", channel="c"), None)
-        assert {figure.value.text for figure in screen.strip} == {"–"}, page
+        assert {figure.value.text for figure in screen.stats} == {"–"}, page
         assert set(screen.points.values()) <= {None}
 
 

@@ -19,13 +19,13 @@ def create_channel(server: ServerProcess, topic: str, channel: str) -> None:
 
 
 def figure(page: Page, name: str) -> str:
-    """The large value of one of the strip's figures."""
-    return page.locator(f'[data-figure="{name}"] dd').first.inner_text()
+    """The large value of one of the stats."""
+    return page.locator(f'[data-stat="{name}"] dd').first.inner_text()
 
 
 def figure_note(page: Page, name: str) -> str:
     """The small words under it."""
-    return page.locator(f'[data-figure="{name}"] dd').nth(1).inner_text()
+    return page.locator(f'[data-stat="{name}"] dd').nth(1).inner_text()
 
 
 def cell(page: Page, table: str, row: str, column: str) -> str:

@@ -11,11 +11,11 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from admin_console.audit import keeper as keeper_module
+from admin_console.audit import upkeep as upkeep_module
 from admin_console.audit.ageing import remove_old_rows
 from admin_console.audit.chain import append
-from admin_console.audit.keeper import AuditKeeper, ChainState
 from admin_console.audit.models import AuditRow
+from admin_console.audit.upkeep import AuditUpkeep, ChainState
 from admin_console.audit.verification import ChainCheck, all_rows
 from admin_console.views.notices import notices
 from admin_console.vocabulary.roles import Role
@@ -38,8 +38,8 @@ def data_path(migrated: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def keeper(data_path: Path) -> AuditKeeper:
-    return AuditKeeper(data_path, data_path / DATABASE, retention_ms=0)
+def upkeep(data_path: Path) -> AuditUpkeep:
+    return AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0)
 
 
 def named(data_path: Path) -> int:
@@ -47,8 +47,8 @@ def named(data_path: Path) -> int:
 
 
 @pytest.mark.slow(reason="starts processes")
-def test_the_newest_hash_goes_to_a_private_file_every_minute(keeper: AuditKeeper, data_path: Path) -> None:
-    keeper.run_once(START_MS)
+def test_the_newest_hash_goes_to_a_private_file_every_minute(upkeep: AuditUpkeep, data_path: Path) -> None:
+    upkeep.run_once(START_MS)
     path = data_path / "audit-head"
     with closing(sqlite3.connect(data_path / DATABASE)) as database:
         (newest,) = database.execute(f"SELECT hash FROM {TABLE} WHERE id = 10").fetchone()
@@ -56,21 +56,21 @@ def test_the_newest_hash_goes_to_a_private_file_every_minute(keeper: AuditKeeper
     assert path.stat().st_mode & 0o777 == 0o600
     number = path.stat().st_ino
     add_rows(data_path, 11, 12)
-    keeper.run_once(START_MS + MINUTE_MS - 1)
+    upkeep.run_once(START_MS + MINUTE_MS - 1)
     assert named(data_path) == 10
-    keeper.run_once(START_MS + MINUTE_MS)
+    upkeep.run_once(START_MS + MINUTE_MS)
     assert named(data_path) == 12
     assert path.stat().st_ino != number  # another file took its place: no moment had half of one
     assert sorted(one.name for one in data_path.iterdir() if "tmp" in one.name) == []
 
 
-def test_it_is_named_once_more_at_the_end_and_when_the_clock_was_set_back(keeper: AuditKeeper, data_path: Path) -> None:
-    keeper.run_once(START_MS)
+def test_it_is_named_once_more_at_the_end_and_when_the_clock_was_set_back(upkeep: AuditUpkeep, data_path: Path) -> None:
+    upkeep.run_once(START_MS)
     add_rows(data_path, 11, 11)
-    keeper.run_once(START_MS - 5 * DAY_MS)
+    upkeep.run_once(START_MS - 5 * DAY_MS)
     assert named(data_path) == 11
     add_rows(data_path, 12, 12)
-    keeper.run_once(START_MS - 5 * DAY_MS + 1, is_last=True)
+    upkeep.run_once(START_MS - 5 * DAY_MS + 1, is_last=True)
     assert named(data_path) == 12
 
 
@@ -79,93 +79,93 @@ def test_it_is_named_once_more_at_the_end_and_when_the_clock_was_set_back(keeper
     [["DELETE FROM T WHERE id > 8"], ["UPDATE T SET hash = previous_hash WHERE id = 10"]],
     ids=["cut off", "written anew"],
 )
-def test_rows_that_were_cut_off_are_not_covered_up(keeper: AuditKeeper, data_path: Path, statements: list[str]) -> None:
-    keeper.run_once(START_MS)
+def test_rows_that_were_cut_off_are_not_covered_up(upkeep: AuditUpkeep, data_path: Path, statements: list[str]) -> None:
+    upkeep.run_once(START_MS)
     tampered(data_path, *statements)
-    keeper.run_once(START_MS + MINUTE_MS)
+    upkeep.run_once(START_MS + MINUTE_MS)
     assert named(data_path) == 10
-    assert f"Row 10 is not there as {data_path / 'audit-head'} names it" in keeper.state.faults[-1]
+    assert f"Row 10 is not there as {data_path / 'audit-head'} names it" in upkeep.state.faults[-1]
     (data_path / "audit-head").unlink()
-    keeper.run_once(START_MS + 2 * MINUTE_MS)
+    upkeep.run_once(START_MS + 2 * MINUTE_MS)
     assert (named(data_path) == 8) == (len(statements[0]) < 30)
 
 
-def test_a_damaged_file_is_told_and_left_as_it_is(keeper: AuditKeeper, data_path: Path) -> None:
+def test_a_damaged_file_is_told_and_left_as_it_is(upkeep: AuditUpkeep, data_path: Path) -> None:
     (data_path / "audit-head").write_text("{")
-    keeper.run_once(START_MS)
-    assert "audit-head is damaged" in keeper.state.faults[0]
+    upkeep.run_once(START_MS)
+    assert "audit-head is damaged" in upkeep.state.faults[0]
     assert (data_path / "audit-head").read_text() == "{"
 
 
 def test_all_rows_are_looked_at_piece_by_piece_and_the_new_ones_as_they_come(
-    keeper: AuditKeeper, data_path: Path, monkeypatch: pytest.MonkeyPatch
+    upkeep: AuditUpkeep, data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "ROWS_A_TICK", 4)
+    monkeypatch.setattr(upkeep_module, "ROWS_A_TICK", 4)
     seen = []
     for _ in range(3):
-        keeper.run_once(START_MS)
-        seen.append((keeper.state.row_count, keeper.state.is_complete))
+        upkeep.run_once(START_MS)
+        seen.append((upkeep.state.row_count, upkeep.state.is_complete))
     assert seen == [(4, False), (8, False), (10, True)]
     add_rows(data_path, 11, 11)
-    keeper.run_once(START_MS + 1)
-    assert keeper.state == ChainState(11, 11, START_MS + 1, is_complete=True)
+    upkeep.run_once(START_MS + 1)
+    assert upkeep.state == ChainState(11, 11, START_MS + 1, is_complete=True)
 
 
 def test_while_the_list_is_checked_anew_the_last_answer_stands(
-    keeper: AuditKeeper, data_path: Path, monkeypatch: pytest.MonkeyPatch
+    upkeep: AuditUpkeep, data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper.run_once(START_MS)
-    monkeypatch.setattr(keeper_module, "ROWS_A_TICK", 5)
+    upkeep.run_once(START_MS)
+    monkeypatch.setattr(upkeep_module, "ROWS_A_TICK", 5)
     tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
     seen = []
     for number in range(3):
-        keeper.run_once(START_MS + DAY_MS + number)
-        seen.append((keeper.state.row_count, keeper.state.is_complete, len(keeper.state.faults)))
+        upkeep.run_once(START_MS + DAY_MS + number)
+        seen.append((upkeep.state.row_count, upkeep.state.is_complete, len(upkeep.state.faults)))
     assert seen == [(10, True, 0), (10, True, 0), (10, True, 1)]
 
 
 def test_a_link_in_the_place_of_the_file_is_neither_followed_nor_replaced(
-    keeper: AuditKeeper, data_path: Path, tmp_path: Path
+    upkeep: AuditUpkeep, data_path: Path, tmp_path: Path
 ) -> None:
     (data_path / "audit-head").symlink_to(tmp_path / "elsewhere")
-    keeper.run_once(START_MS)
-    assert "audit-head can't be read" in keeper.state.faults[0]
+    upkeep.run_once(START_MS)
+    assert "audit-head can't be read" in upkeep.state.faults[0]
     assert (data_path / "audit-head").is_symlink()
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_was_changed_later_is_found_by_the_next_days_check(keeper: AuditKeeper, data_path: Path) -> None:
-    keeper.run_once(START_MS)
+def test_what_was_changed_later_is_found_by_the_next_days_check(upkeep: AuditUpkeep, data_path: Path) -> None:
+    upkeep.run_once(START_MS)
     tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
-    keeper.run_once(START_MS + 1)
-    assert keeper.state.faults == ()
-    keeper.run_once(START_MS + DAY_MS)
-    assert keeper.state.faults == ("Row 3 was changed. It says now: pause_topic t3 by eve done.",)
+    upkeep.run_once(START_MS + 1)
+    assert upkeep.state.faults == ()
+    upkeep.run_once(START_MS + DAY_MS)
+    assert upkeep.state.faults == ("Row 3 was changed. It says now: pause_topic t3 by eve done.",)
 
 
 def test_a_new_database_in_the_place_of_a_damaged_one_is_checked_from_its_beginning(
-    keeper: AuditKeeper, data_path: Path, migrated: Path
+    upkeep: AuditUpkeep, data_path: Path, migrated: Path
 ) -> None:
-    keeper.run_once(START_MS)
+    upkeep.run_once(START_MS)
     (data_path / DATABASE).rename(data_path / "aside")
     (data_path / "audit-head").unlink()
     copyfile(migrated / DATABASE, data_path / DATABASE)
     add_rows(data_path, 1, 2)
-    keeper.run_once(START_MS + MINUTE_MS)
-    assert (keeper.state.row_count, keeper.state.faults) == (2, ())
+    upkeep.run_once(START_MS + MINUTE_MS)
+    assert (upkeep.state.row_count, upkeep.state.faults) == (2, ())
 
 
 def test_a_disk_that_takes_no_file_harms_nothing(
-    keeper: AuditKeeper, data_path: Path, monkeypatch: pytest.MonkeyPatch
+    upkeep: AuditUpkeep, data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(keeper_module, "write_head", full)
-    keeper.run_once(START_MS)
-    assert (keeper.state.row_count, keeper.state.faults) == (10, ())
+    monkeypatch.setattr(upkeep_module, "write_head", full)
+    upkeep.run_once(START_MS)
+    assert (upkeep.state.row_count, upkeep.state.faults) == (10, ())
     monkeypatch.undo()
-    keeper.run_once(START_MS + MINUTE_MS)
+    upkeep.run_once(START_MS + MINUTE_MS)
     assert named(data_path) == 10
 
 
@@ -222,17 +222,17 @@ def test_a_beginning_that_was_removed_without_a_row_is_named() -> None:
     assert check() == ["Rows 1 to 3 were removed, and not for their age."]
 
 
-def test_the_keeper_removes_once_a_day_and_never_from_a_list_with_faults(
+def test_the_upkeep_removes_once_a_day_and_never_from_a_list_with_faults(
     data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[int] = []
-    monkeypatch.setattr(keeper_module, "remove_old_rows", lambda before_ms, _: removed.append(before_ms) or 0)
-    keeper = AuditKeeper(data_path, data_path / DATABASE, retention_ms=400 * DAY_MS)
+    monkeypatch.setattr(upkeep_module, "remove_old_rows", lambda before_ms, _: removed.append(before_ms) or 0)
+    upkeep = AuditUpkeep(data_path, data_path / DATABASE, retention_ms=400 * DAY_MS)
     for at_ms in (START_MS, START_MS + MINUTE_MS, START_MS + DAY_MS):
-        keeper.run_once(at_ms)
+        upkeep.run_once(at_ms)
     assert removed == [START_MS - 400 * DAY_MS, START_MS - 399 * DAY_MS]
     tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
-    keeper.run_once(START_MS + 2 * DAY_MS)
+    upkeep.run_once(START_MS + 2 * DAY_MS)
     assert len(removed) == 2
 
 
@@ -240,13 +240,13 @@ def test_nothing_is_removed_in_the_middle_of_a_check_that_would_miss_it(
     data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[int] = []
-    monkeypatch.setattr(keeper_module, "remove_old_rows", lambda before_ms, _: removed.append(before_ms) or 0)
-    monkeypatch.setattr(keeper_module, "ROWS_A_TICK", 4)
-    keeper = AuditKeeper(data_path, data_path / DATABASE, retention_ms=400 * DAY_MS)
+    monkeypatch.setattr(upkeep_module, "remove_old_rows", lambda before_ms, _: removed.append(before_ms) or 0)
+    monkeypatch.setattr(upkeep_module, "ROWS_A_TICK", 4)
+    upkeep = AuditUpkeep(data_path, data_path / DATABASE, retention_ms=400 * DAY_MS)
     counts = []
     # Both are due at once when the machine slept, or its clock was set.
     for at_ms in (START_MS, START_MS, START_MS, START_MS + 2 * DAY_MS, START_MS + 2 * DAY_MS, START_MS + 2 * DAY_MS):
-        keeper.run_once(at_ms)
+        upkeep.run_once(at_ms)
         counts.append(len(removed))
     assert counts == [0, 0, 1, 1, 1, 2]
 
@@ -282,9 +282,9 @@ def test_the_database_lets_nothing_be_removed_behind_what_the_row_names(data_pat
 def test_the_page_says_whether_the_chain_holds(
     db: None, monkeypatch: pytest.MonkeyPatch, state: ChainState, sentence: str
 ) -> None:
-    keeper = AuditKeeper(Path("unused"), Path("unused"), retention_ms=0)
-    keeper.state = state
-    monkeypatch.setattr(keeper_module, "_keeper", keeper)
+    upkeep = AuditUpkeep(Path("unused"), Path("unused"), retention_ms=0)
+    upkeep.state = state
+    monkeypatch.setattr(upkeep_module, "_upkeep", upkeep)
     page = client_of(make_user("reader", Role.OPERATOR)).get("/audit/").content.decode()
     assert sentence in page
     told = [notice.text for notice in notices() if "not as it was written" in notice.title]

@@ -53,15 +53,15 @@ class ChainState:
     faults: tuple[str, ...] = ()
 
 
-_keeper: "AuditKeeper | None" = None
+_upkeep: "AuditUpkeep | None" = None
 
 
 def chain_state() -> ChainState | None:
     """None in a process that does not serve."""
-    return _keeper.state if _keeper is not None else None
+    return _upkeep.state if _upkeep is not None else None
 
 
-class AuditKeeper:
+class AuditUpkeep:
     """Started once the database is open. `state` may be read by any thread."""
 
     def __init__(self, data_path: Path, database_path: Path, *, retention_ms: int) -> None:
@@ -83,18 +83,18 @@ class AuditKeeper:
         self._head_trouble = ""  # why the file could not be written the last time
         self._told: tuple[str, ...] = ()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="audit-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="audit-upkeep", daemon=True)
         self.state = ChainState()
 
     def start(self) -> None:
-        global _keeper
-        _keeper = self
+        global _upkeep
+        _upkeep = self
         self._thread.start()
 
     def stop(self, timeout_s: float = 5) -> None:
         """Name the newest row for the last time, then end. Called when no more rows are written."""
-        global _keeper
-        _keeper = None
+        global _upkeep
+        _upkeep = None
         if self._thread.is_alive():
             self._stopping.set()
             self._thread.join(timeout_s)
