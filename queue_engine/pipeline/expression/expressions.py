@@ -76,9 +76,14 @@ _ORDERED = ("<", "<=", ">", ">=")
 _SUMS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-"}
 _PRODUCTS: dict[type[exp.Expr], str] = {exp.Mul: "*", exp.Div: "/"}
 _OPERANDS = {TokenType.VAR, TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER}
-# What may stand before these; sqlglot takes them elsewhere, too, and recurses for each.
+_BETWEEN_OPERANDS = (
+    *(TokenType.AND, TokenType.OR, TokenType.IS, TokenType.PLUS, TokenType.STAR, TokenType.SLASH),
+    *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE),
+)
+# What may stand before these; sqlglot takes some of them elsewhere, too, and recurses for each.
 _BEFORE = {
-    TokenType.PLUS: _OPERANDS,
+    **dict.fromkeys((*_BETWEEN_OPERANDS, TokenType.END), _OPERANDS),
+    **{key: {*_OPERANDS, TokenType.NOT} for key in (TokenType.IN, TokenType.LIKE, TokenType.BETWEEN)},
     TokenType.NOT: {*_OPERANDS, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IS},
 }
 _TERMS = {exp.Neg, exp.Column, exp.Literal, *_SUMS, *_PRODUCTS}
@@ -173,15 +178,16 @@ class _Reader:
                 inner.pieces.append([])
                 if len(inner.pieces) > LIST_MAX:
                     refuse(token.start, f"a list holds {LIST_MAX} at most")
-            elif token.token_type == TokenType.END:
-                if len(open_) > 1:
-                    place = f"the '(' at character {inner.start + 1}"
-                    refuse(token.start, f"the end stands where ')' is expected for {place}")
+            elif token.token_type == TokenType.END and len(open_) > 1:
+                place = f"the '(' at character {inner.start + 1}"
+                refuse(token.start, f"the end stands where ')' is expected for {place}")
             else:
                 before = piece[-1].token_type if piece else TokenType.AND
                 if before not in _BEFORE.get(token.token_type, {before}):
-                    refuse(token.start, f"{shown(token)} stands where a column, a constant or '(' is expected")
-                piece.append(token)
+                    expected = "a column, a constant, a function or '('"
+                    refuse(token.start, f"{shown(token)} stands where {expected} is expected")
+                if token.token_type != TokenType.END:
+                    piece.append(token)
             prefixes = prefixes + 1 if token.token_type in (TokenType.NOT, TokenType.DASH) else 0
         return open_[0].pieces[0]
 

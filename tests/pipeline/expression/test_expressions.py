@@ -291,6 +291,8 @@ def test_whatever_else_is_refused_with_the_place_or_the_limit(text: str) -> None
         ),
         ("topic = 'a' ;", "character 13: ';' can't stand here; allowed are names, "),
         ("topic = 5", "character 7: a text is expected here, and this is a number"),
+        ("body.a >= and 5", "character 11: 'and' stands where a column, a constant, a function or '(' is expected"),
+        ("body.a >=", "character 10: the end stands where a column, a constant, a function or '(' is expected"),
         ("(true", "character 6: the end stands where ')' is expected for the '(' at character 1"),
         ("a" * 2001, "the expression has 2001 characters, 2000 are allowed"),
     ],
