@@ -353,7 +353,7 @@ def main(arguments: Sequence[str]) -> int:
             memory_bytes=given.worker_memory_bytes,
             stop=stop,
         )
-    except (PenstockError, OSError) as exc:
+    except (PenstockError, OSError, ModuleNotFoundError) as exc:
         sys.stderr.write(f"penstock: {exc}\n")
         return 1
     return 0

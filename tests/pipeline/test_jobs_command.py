@@ -1,8 +1,21 @@
 """What the command of one job is told, by its line and by the environment."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from queue_engine.pipeline.jobs import MASTER_DEFAULT, chosen_master, parse, replayed_topics
+
+# Python finds no pyspark, as in a .venv of before it was needed.
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None
+from queue_engine.pipeline.jobs import main
+sys.exit(main(["archive", "--once", "--data-path", sys.argv[1]]))
+"""
 
 
 def test_the_master_is_the_one_that_was_given_first() -> None:
@@ -39,3 +52,12 @@ def test_another_word_is_refused_wherever_it_stands(
 def test_topics_whose_replayed_messages_are_archived_again_are_named_by_the_environment() -> None:
     assert replayed_topics({"PENSTOCK_ARCHIVE_REPLAYED": "orders, clicks,,"}) == {"orders", "clicks"}
     assert replayed_topics({}) == frozenset()
+
+
+def test_a_missing_package_is_told_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": "."})
+    assert run.returncode == 1
+    assert run.stderr.startswith("penstock: ")
+    assert "pyspark" in run.stderr
+    assert run.stderr.count("\n") == 1

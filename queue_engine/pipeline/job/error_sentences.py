@@ -46,6 +46,8 @@ def sentence_of(error: BaseException) -> str:
     text = str(error).strip()
     if isinstance(error, PenstockError):
         return _ended(text.splitlines()[0] if text else type(error).__name__)
+    if isinstance(error, ModuleNotFoundError):
+        return _ended(f"There is no module {error.name}")
     own = _OWN_ERROR.findall(text)
     if own:
         return _ended(str(own[-1]))

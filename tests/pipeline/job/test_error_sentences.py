@@ -52,6 +52,7 @@ STAGE_FAILED = (
             "Spark failed: 7 bytes are missing.",
         ),
         (Py4JJavaError(""), "Spark failed: Py4JJavaError."),
+        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), "There is no module pyspark."),
         (ValueError("7 is odd"), "It met an error nobody foresaw, ValueError: 7 is odd."),
         (ValueError(), "It met an error nobody foresaw, ValueError."),
     ],
