@@ -4,6 +4,7 @@ an expression: the plan notes the rows.
 In: files of the archive (archive/step.py tells their columns). Out: one row a step.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +39,9 @@ from queue_engine.pipeline.replay.plan import (
     write_rows,
 )
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.errors import PipelineError, TopicMissingError
+from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, TopicMissingError
+
+logger = logging.getLogger(__name__)
 
 ARCHIVED = StructType(
     [
@@ -91,10 +94,15 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
 
 
 def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
-    """Which rows of each step match, as `packed_rows` has them. A plan of an earlier version has not noted that: its
-    rows are found anew, and noted. Raises ExpressionError, PipelineError when its steps are others now, Spark's errors.
+    """Which rows of each step match, as `packed_rows` has them. A plan of an earlier version has not noted that, and
+    what is noted may be damaged, or more than a manifest holds: then they are found anew, and noted. Raises
+    ExpressionError, PipelineError when its steps are others now, Spark's errors.
     """
-    rows = read_rows(context.lake, plan)
+    try:
+        rows = read_rows(context.lake, plan)
+    except LakeDamagedError as exc:
+        logger.warning("rows are found anew replay=%s error=%s", plan.request.replay_id, exc)
+        rows = None
     if rows is not None:
         return rows
     request = plan.request

@@ -366,6 +366,16 @@ def test_a_plan_of_an_earlier_version_finishes_with_the_rows_it_meant(
     assert read_rows(lake, replace(plan, created_ms=plan.created_ms + 1)) is None
 
 
+def test_noted_rows_that_are_damaged_are_found_anew(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+    one = job(spark, lake, engine)
+    plan = plan_replay(one.context, request("damaged", expression="body.kind = 'b' and body.n < 300"))
+    rows = read_rows(lake, plan)
+    os.truncate(lake.within("replays/damaged/rows.json"), 100)
+    assert run_replay(one.context, "damaged") == 100
+    assert published(engine, "target-damaged", is_replayed=True) == [body(n) for n in range(1, 300, 3)]
+    assert read_rows(lake, plan) == rows
+
+
 def test_rows_that_match_are_noted_as_they_are() -> None:
     rng = random.Random("rows")
     for share in (1.0, 0.5, 0.01):
