@@ -453,11 +453,11 @@ class StoreScript:
         if without_derived and disk_again.size_of(CHECKPOINT_PATH) is not None:
             disk_again.unlink(CHECKPOINT_PATH)
         store_again, again = self._start(disk_again, opening)
-        if without_derived:
-            # Where the log begins is in the checkpoint: what is finished for all and not yet synced may lie before it.
-            for book in era.books:
-                for body in (again[book.number].keys() - found[book.number].keys()) & book.settled:
-                    del again[book.number][body]
+        # Where the log begins is in the checkpoint. A start that reads the whole log finds what lies before it: that is
+        # finished for all channels, and comes again where the journal that says so was not synced.
+        for book in era.books:
+            for body in (again[book.number].keys() - found[book.number].keys()) & book.settled:
+                del again[book.number][body]
         if again != found and era is self.era:
             why = " without a checkpoint" if without_derived else ""
             raise PromiseBrokenError(f"another start{why} finds something else")
