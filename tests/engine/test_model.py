@@ -405,7 +405,7 @@ class EngineMachine(RuleBasedStateMachine):
         elif which == "client":
             bodies = self.held_by(client)
             chosen = {"client_key": client.real.consumer.key}
-        outcome, _ = self.engine.acts.requeue_channel(client.topic, client.channel, **chosen)  # type: ignore[arg-type]
+        outcome, _ = self.engine.acts.requeue_channel(client.topic, client.channel, **chosen)
         assert outcome.in_flight == len(bodies)
         for body in bodies:
             channel.give_back(body)

@@ -37,7 +37,7 @@ def engine(tmp_path: Path, clock: ManualClock) -> Engine:
 
 def write(engine: Engine, *bodies: bytes, key: bytes = KEY, topic: str = "orders", **given: object) -> tuple[int, bool]:
     """First offset, and whether it was known."""
-    written, ticket = engine.log.write_batch(topic, bodies, batch_key=key, **given)  # type: ignore[arg-type]
+    written, ticket = engine.log.write_batch(topic, bodies, batch_key=key, **given)
     settle(engine)
     assert ticket.done
     assert ticket.error is None

@@ -360,7 +360,7 @@ def test_a_topic_from_before_the_name_was_reserved_is_kept_until_it_is_deleted(
     take_sample(engine, clock)
     assert engine.catalog.topic(SAMPLES_TOPIC).store.depth == 1
     with pytest.raises(ReservedTopicError):
-        engine.catalog.subscribe(SAMPLES_TOPIC, "c", None)  # type: ignore[arg-type]
+        engine.catalog.subscribe(SAMPLES_TOPIC, "c", None)
     engine.acts.delete_topic(SAMPLES_TOPIC)
     take_sample(engine, clock)
     assert len(samples_of(engine)) == 1
