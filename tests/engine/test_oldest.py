@@ -1,5 +1,6 @@
 """The oldest unfinished message of a channel: waiting, in flight, or deferred and due. Its age does not jump."""
 
+import gc
 import random
 import sys
 from collections.abc import Callable
@@ -250,18 +251,24 @@ def test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again(tmp_p
 
 
 def calls_of(call: Callable[[], object]) -> int:
-    """How many functions it calls, built-in ones included."""
+    """How many functions it calls, built-in ones included.
+
+    The garbage collector rests meanwhile: it may run at any allocation, and its callbacks (Hypothesis
+    has one) and the finalizers of others' objects would be counted as well.
+    """
     count = 0
 
     def note(frame: object, event: str, argument: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
+    gc.disable()
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 
