@@ -31,6 +31,8 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.names import is_reserved, is_valid_name
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import Ticket, after
+from queue_engine.wire.batch import WrittenBatch
+from queue_engine.wire.topic_state import TopicState
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
@@ -65,41 +67,6 @@ class SeekPreview:
     end_offset: int
     depth: int
     depth_now: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """Which topic of the log it is, and how far it goes.
-
-    number, id_base: its identity. synced_offset: where the part ends that is known to be on the disk. ranges: which
-    offsets of that part have messages, each (first, next), ascending, RANGES_MAX at most; offsets between them have
-    none: they were reserved and never used, or lost before this start. ranges_end: up to where `ranges` say it.
-    time_offset: the first offset published at the time asked for, or later.
-    """
-
-    topic: str
-    number: int
-    id_base: int
-    storage: str
-    oldest_offset: int
-    synced_offset: int
-    end_offset: int
-    ranges: tuple[tuple[int, int], ...]
-    ranges_end: int
-    time_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenBatch:
-    """What a batch got that was written under a key, and to which topic: number and id_base are its identity. is_known:
-    it was written before, or is just being written."""
-
-    topic: str
-    number: int
-    id_base: int
-    first_offset: int
-    count: int
-    is_known: bool
 
 
 def log_store_of(topic: Topic, what: str = "can be read and rewound") -> LogTopicStore:
@@ -168,7 +135,7 @@ class LogActs:
         store = self._readable(topic)
         return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
-    def place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> LogPlace:
+    def place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> TopicState:
         """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with
         `time_ns` (Unix) also where the messages from then on begin. Raises TopicNotFoundError, InvalidStorageError or
         StorageError."""
@@ -176,17 +143,17 @@ class LogActs:
         reader = LogReader(store)
         synced_offset = reader.synced_offset(store.synced_position)
         ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
-        return LogPlace(
-            store.name,
-            store.number,
-            store.id_base,
-            store.kind,
-            store.oldest_offset,
-            synced_offset,
-            store.end_offset,
-            ranges,
-            ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
-            None if time_ns is None else reader.offset_at(time_ns),
+        return TopicState(
+            topic=store.name,
+            number=store.number,
+            id_base=store.id_base,
+            storage=store.kind,
+            oldest_offset=store.oldest_offset,
+            synced_offset=synced_offset,
+            end_offset=store.end_offset,
+            ranges=ranges,
+            ranges_end=ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
+            time_offset=None if time_ns is None else reader.offset_at(time_ns),
         )
 
     @fencing

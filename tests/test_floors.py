@@ -23,13 +23,13 @@ MAY_IMPORT = {
     "progress": "vocabulary disk storage consume_queue",
     "readers": "vocabulary disk",
     "log_store": "vocabulary disk storage commit_log consume_queue progress readers",
-    "reading": "vocabulary commit_log consume_queue readers log_store",
+    "reading": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary disk storage",
     "delivery": "vocabulary storage",
     "topology": "vocabulary disk commit_log",
     "samples": "vocabulary disk commit_log progress log_store reading delivery",
     "engine": (
-        "vocabulary disk storage commit_log consume_queue readers log_store reading disk_queue delivery topology "
+        "vocabulary wire disk storage commit_log consume_queue readers log_store reading disk_queue delivery topology "
         "samples"
     ),
     "service.admission": "vocabulary delivery engine",
@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "pipeline.source": "vocabulary wire disk commit_log",
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
-    "pipeline.archive": "vocabulary disk pipeline.lake pipeline.source pipeline.job",
+    "pipeline.archive": "vocabulary wire disk pipeline.lake pipeline.source pipeline.job",
     "pipeline.replay": "vocabulary disk pipeline.expression pipeline.lake pipeline.job pipeline.archive",
     "pipeline": (
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"

@@ -8,21 +8,7 @@ from dataclasses import dataclass
 
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.readers.holds import Hold
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedSegment:
-    """A complete segment with records of the topic. position: of the file's first byte in the log. first_byte,
-    end_byte: within the file, from the topic's first record that counts to behind its last; records of other topics
-    may lie between. first_offset, next_offset: the topic's offsets in there, the latter excluded."""
-
-    path: str
-    position: int
-    salt: int
-    first_byte: int
-    end_byte: int
-    first_offset: int
-    next_offset: int
+from queue_engine.wire.lease import SegmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +24,13 @@ class Lease:
     next_offset: int
     message_count: int
     end_offset: int
-    segments: tuple[LeasedSegment, ...]
+    segments: tuple[SegmentFile, ...]
 
 
-def leased_segments(topic: LogTopic, offset: int, count_max: int) -> list[LeasedSegment]:
+def leased_segments(topic: LogTopic, offset: int, count_max: int) -> list[SegmentFile]:
     """The complete segments with messages of the topic from `offset` on, at most so many, in order and without a
     hole between them. Raises StorageError."""
-    found: list[LeasedSegment] = []
+    found: list[SegmentFile] = []
     at = offset
     while len(found) < count_max:
         present = topic.next_present(at)
@@ -58,7 +44,7 @@ def leased_segments(topic: LogTopic, offset: int, count_max: int) -> list[Leased
         end = _end_of_last(topic, present, next_offset)
         start = segment.position
         found.append(
-            LeasedSegment(segment.path, start, segment.salt, place[0] - start, end - start, present, next_offset)
+            SegmentFile(segment.path, start, segment.salt, place[0] - start, end - start, present, next_offset)
         )
         at = next_offset
     return found

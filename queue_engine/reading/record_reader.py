@@ -1,15 +1,10 @@
 """Reading a `log` topic's records as they stand in the log, whole and unchecked, for readers that decode them
 themselves.
 
-The answer is a row of records in offset order, big-endian; `record.py` and commit_log/README.md draw a record:
-
-    | position u64 | salt u64 | size u32 | record, `size` bytes | position u64 | …
-
-Position and salt are what a record's CRC is bound to. What is looked at here is its header alone: it tells whose the
-record is and which offset follows.
+The answer is a row of records in offset order, drawn in `wire/records.py`. The reader looks at a record's header
+alone: it says whose the record is and which offset follows.
 """
 
-import struct
 from dataclasses import dataclass
 
 from queue_engine.commit_log.record import HEADER_BYTES, RecordHeader, parse_header, parse_trailer
@@ -17,6 +12,7 @@ from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.consume_queue.find_record import find_record
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.reading.log_reader import LogReader
+from queue_engine.wire.records import RECORD_PLACE
 
 # One answer occupies the engine for as long as it takes to find so many.
 RECORDS_MAX = 1_000
@@ -26,8 +22,6 @@ _WINDOW_BYTES_FIRST = 64 << 10
 _WINDOW_BYTES_MAX = 1 << 20
 # A read of its own costs as much as so many bytes more in one.
 _READ_COST_BYTES = 16 << 10
-_pack_place = struct.Struct(">QQI").pack
-_PLACE_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +80,10 @@ class RecordReader:
             record_bytes = header.size
             if position + record_bytes > synced_end:
                 break
-            size += _PLACE_BYTES + record_bytes
+            size += RECORD_PLACE.size + record_bytes
             if size > bytes_max and parts:
                 break
-            parts.append(_pack_place(position, segment.salt, record_bytes))
+            parts.append(RECORD_PLACE.pack(position, segment.salt, record_bytes))
             start = self._load(segment, position, record_bytes)
             parts.append(self._window[start : start + record_bytes].ljust(record_bytes, b"\0"))
             self._worth_bytes += max(4 * record_bytes, _READ_COST_BYTES)

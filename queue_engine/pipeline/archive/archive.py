@@ -34,11 +34,11 @@ from queue_engine.pipeline.archive.staging import StagedFile, StagedTopic, stage
 from queue_engine.pipeline.archive.step import write_step
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
-from queue_engine.pipeline.source.log_client import TopicState
 from queue_engine.pipeline.source.record_columns import ABSENT
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import OffsetBeyondEndError, PipelineError, TopicMissingError, TopicReplacedError
+from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
@@ -92,12 +92,12 @@ class _Work:
     @property
     def next_range(self) -> WantedRange:
         at = self.manifest.next_offset
-        return self.state.wanted(at, self.state.messages.offset_behind(at, self.rows_max))
+        return wanted_range(self.state, at, synced_messages(self.state).offset_behind(at, self.rows_max))
 
     @property
     def left(self) -> int:
         """Messages."""
-        return self.state.messages.count_between(self.manifest.next_offset, self.state.synced_offset)
+        return synced_messages(self.state).count_between(self.manifest.next_offset, self.state.synced_offset)
 
     @property
     def share(self) -> float:
@@ -229,7 +229,7 @@ class _Run:
         """What a message takes in the log, by those that come next. What the cursor keeps of the log says nothing of
         it: other topics' messages lie between."""
         page = self._context.engine.records(state.topic, offset, max_bytes=SAMPLED_BYTES)
-        return max(len(page.data) // max(state.messages.count_between(offset, page.next_offset), 1), 1)
+        return max(len(page.data) // max(synced_messages(state).count_between(offset, page.next_offset), 1), 1)
 
     def _close_others(self, topic: str, number: int) -> None:
         """Topics that had this name before are no more."""

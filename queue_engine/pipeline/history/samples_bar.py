@@ -7,6 +7,7 @@ import orjson
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, JobState
 from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST
+from queue_engine.pipeline.source.wanted_range import synced_messages
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
 
@@ -28,9 +29,9 @@ class SamplesBar:
         if done_to is None:
             done_to = topic.oldest_offset
         if self._at is not None:
-            self._done += topic.messages.count_between(self._at, done_to)
+            self._done += synced_messages(topic).count_between(self._at, done_to)
         self._at = done_to
-        left = topic.messages.count_between(done_to, topic.synced_offset)
+        left = synced_messages(topic).count_between(done_to, topic.synced_offset)
         rate = progress["processedRowsPerSecond"] if progress else None
         self._context.report(
             JobState(

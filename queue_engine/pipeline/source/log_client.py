@@ -5,104 +5,23 @@ The paths and their parameters are listed in `service/http/log.py`.
 
 import http.client
 import socket
-import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 
 from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
-from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import EngineRefusedError, EngineUnreachableError, PipelineError, TopicReplacedError
+from queue_engine.wire.batch import WrittenBatch, encode_batch, read_written_batch
 from queue_engine.wire.error_answers import JOB_ERRORS, read_error_answer
+from queue_engine.wire.lease import LeasedFiles, encode_lease_names, read_leased_files
+from queue_engine.wire.records import RecordsPage, read_records_page
+from queue_engine.wire.topic_state import TopicState, read_topic_state
 
 TIMEOUT_S = 60.0
 RECORDS_BYTES_MAX = 8 << 20
-_MESSAGE_START = struct.Struct(">HI").pack
-
-
-@dataclass(frozen=True, slots=True)
-class TopicState:
-    """A topic of the log: its identity (number and id base), and which offsets there are. synced_offset: the end of
-    what is known to be on the disk. time_offset: the first offset of the time asked for; None when none was. ranges:
-    which offsets before synced_offset have messages; None for all, as an older engine would have it."""
-
-    topic: str
-    number: int
-    id_base: int
-    oldest_offset: int
-    synced_offset: int
-    end_offset: int
-    time_offset: int | None = None
-    ranges: tuple[OffsetRange, ...] | None = None
-
-    @property
-    def messages(self) -> MessageRanges:
-        """The synced ones."""
-        whole = ((self.oldest_offset, self.synced_offset),)
-        return MessageRanges(whole if self.ranges is None else self.ranges)
-
-    def wanted(self, first: int, after: int) -> WantedRange:
-        """Its messages between two offsets."""
-        unused = self.messages.unused_between(first, after)
-        return WantedRange(self.topic, self.number, self.id_base, first, after, unused)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsPage:
-    """Whole records of one topic, as `record_columns.py` takes them. next_offset: where to go on."""
-
-    number: int
-    id_base: int
-    oldest_offset: int
-    first_offset: int
-    next_offset: int
-    synced_offset: int
-    count: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentFile:
-    """A complete segment with records of the leased topic; fields as of `reading/log_leases.py`."""
-
-    path: str
-    position: int
-    salt: int
-    first_byte: int
-    end_byte: int
-    first_offset: int
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedFiles:
-    """A hold on the log. name: what it is renewed and given back by. next_offset: behind the last segment."""
-
-    name: str
-    topic: str
-    number: int
-    id_base: int
-    expires_ms: int
-    oldest_offset: int
-    first_offset: int
-    next_offset: int
-    end_offset: int
-    segments: tuple[SegmentFile, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenMessages:
-    """What a batch became. is_known: its key had been written before, with the same content, and nothing was added."""
-
-    topic: str
-    number: int
-    id_base: int
-    first_offset: int
-    count: int
-    is_known: bool
 
 
 class LogClient:
@@ -140,51 +59,33 @@ class LogClient:
         query: dict[str, object] = {"topic": topic}
         if time_ms is not None:
             query["time_ms"] = max(time_ms, 0)
-        answer = self._json("GET", "/log/topic", query)
-        ranges = self._ranges(topic, answer)
-        return TopicState(
-            answer["topic"],
-            answer["number"],
-            answer["id_base"],
-            answer["oldest_offset"],
-            answer["synced_offset"],
-            answer["end_offset"],
-            answer.get("time_offset"),
-            ranges,
-        )
+        state = self._topic(query)
+        if state.ranges is None:
+            return state
+        return replace(state, ranges=self._ranges(state, state.ranges), ranges_end=state.synced_offset)
 
-    def _ranges(self, topic: str, answer: Any) -> tuple[OffsetRange, ...] | None:
+    def _topic(self, query: dict[str, Any]) -> TopicState:
+        return read_topic_state(self._ask("GET", "/log/topic", query)[1])
+
+    def _ranges(self, state: TopicState, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
         """The ranges of an answer and of those that follow it, up to its synced offset."""
-        if "ranges" not in answer:
-            return None
-        place = {name: answer[name] for name in ("number", "id_base")}
-        end = answer["synced_offset"]
-        found = [tuple(one) for one in answer["ranges"]]
-        while answer["ranges_end"] < end:
-            answer = self._json("GET", "/log/topic", {"topic": topic, "offset": answer["ranges_end"]})
-            if place != {name: answer[name] for name in place}:
-                raise TopicReplacedError(f"{topic} at {self.url} was deleted and made anew while it was looked at")
-            found += [tuple(one) for one in answer["ranges"]]
-        return tuple(MessageRanges(found).within(0, end))
+        found = list(ranges)
+        at = state.ranges_end
+        while at < state.synced_offset:
+            more = self._topic({"topic": state.topic, "offset": at})
+            if (more.number, more.id_base) != (state.number, state.id_base):
+                raise TopicReplacedError(
+                    f"{state.topic} at {self.url} was deleted and made anew while it was looked at"
+                )
+            found += more.ranges or ()
+            at = more.ranges_end
+        return tuple(MessageRanges(found).within(0, state.synced_offset))
 
     def records(self, topic: str, offset: int, *, max_bytes: int = RECORDS_BYTES_MAX) -> RecordsPage:
         """Synced records from the one that holds `offset` on. Raises NotALogTopicError and OffsetBeyondEndError."""
         query = {"topic": topic, "offset": offset, "max_bytes": min(max_bytes, RECORDS_BYTES_MAX)}
         answer, data = self._ask("GET", "/log/records", query)
-
-        def number(name: str) -> int:
-            return int(answer.headers[f"X-Penstock-{name}"])
-
-        return RecordsPage(
-            number("Topic-Number"),
-            number("Id-Base"),
-            number("Oldest-Offset"),
-            number("First-Offset"),
-            number("Next-Offset"),
-            number("Synced-Offset"),
-            number("Count"),
-            data,
-        )
+        return read_records_page(answer.headers, data)
 
     # Leases.
 
@@ -192,11 +93,11 @@ class LogClient:
         """Keep a topic's messages from `offset` on, and learn which complete segments (at most so many) hold them.
         Raises NotALogTopicError, OffsetBeyondEndError and OffsetGoneError."""
         query = {"topic": topic, "offset": offset, "ttl_ms": ttl_ms, "segments": segments}
-        return _leased(self._json("POST", "/log/lease", query))
+        return read_leased_files(self._ask("POST", "/log/lease", query)[1])
 
     def renew(self, leases: Iterable[str], *, ttl_ms: int) -> None:
         """Keep leases, one at least, for `ttl_ms` from now on, all of them or none. Raises LeaseLostError."""
-        self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, "\n".join(leases).encode())
+        self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, encode_lease_names(leases))
 
     def release(self, lease: str) -> None:
         """Raises LeaseLostError when there is none of that name."""
@@ -217,30 +118,18 @@ class LogClient:
         keys: Sequence[bytes] | None = None,
         is_replayed: bool = False,
         number: int | None = None,
-    ) -> WrittenMessages:
+    ) -> WrittenBatch:
         """Publish bodies as one batch, once for its key (16 bytes) however often this is called.
 
         keys: of the messages, b"" for none. number: refuse when the topic has another, that is, was made anew.
         Raises BatchConflictError, TopicReplacedError and NotALogTopicError.
         """
-        parts = [len(bodies).to_bytes(4, "big")]
-        for index, body in enumerate(bodies):
-            key = b"" if keys is None else keys[index]
-            parts += [_MESSAGE_START(len(key), len(body)), key, body]
         query: dict[str, object] = {"topic": topic, "batch_key": batch_key.hex()}
         if is_replayed:
             query["replayed"] = "true"
         if number is not None:
             query["number"] = number
-        answer = self._json("POST", "/log/write", query, b"".join(parts))
-        return WrittenMessages(
-            answer["topic"],
-            answer["number"],
-            answer["id_base"],
-            answer["first_offset"],
-            answer["count"],
-            answer["known"],
-        )
+        return read_written_batch(self._ask("POST", "/log/write", query, encode_batch(bodies, keys))[1])
 
     # Cursors; the answers are the API's own JSON.
 
@@ -309,21 +198,6 @@ class LogClient:
             text += f": {answer.detail}"
         meaning = JOB_ERRORS.get(answer.code or answer.message)
         return meaning(text) if meaning else EngineRefusedError(text, status, answer.message)
-
-
-def _leased(answer: Any) -> LeasedFiles:
-    return LeasedFiles(
-        answer["lease"],
-        answer["topic"],
-        answer["number"],
-        answer["id_base"],
-        answer["expires_ms"],
-        answer["oldest_offset"],
-        answer["first_offset"],
-        answer["next_offset"],
-        answer["end_offset"],
-        tuple(SegmentFile(**one) for one in answer["segments"]),
-    )
 
 
 def _reason(exc: Exception) -> str:

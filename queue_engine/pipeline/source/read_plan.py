@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from queue_engine.pipeline.source.log_client import LeasedFiles, LogClient, SegmentFile, TopicState
+from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import HTTP, REPORT, ReadOptions
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.source.wanted_range import WantedRange, wanted_range
 from queue_engine.vocabulary.errors import (
     EngineRefusedError,
     OffsetBeyondEndError,
@@ -23,6 +23,8 @@ from queue_engine.vocabulary.errors import (
     ReadOptionError,
     TopicReplacedError,
 )
+from queue_engine.wire.lease import LeasedFiles, SegmentFile
+from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list
                     ends.append(_offset_at(client, state, time_ms))
             after = min(end for end in ends if end is not None)
             if first < after:
-                ranges.append(state.wanted(first, after))
+                ranges.append(wanted_range(state, first, after))
     return ranges
 
 
@@ -205,7 +207,7 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
         if not wanted.count:
             continue
         lease = _lease(client, wanted, 0 if options.read_from == HTTP else 1_000)
-        name = "" if lease is None else lease.name
+        name = "" if lease is None else lease.lease
         if name:
             plan.leases.append(name)
         at = wanted.first_offset

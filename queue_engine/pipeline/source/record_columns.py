@@ -4,14 +4,10 @@ A record's header says where its columns begin, and is looked at by Python; what
 gathered by numpy for many records at a time, and bodies are taken out of the bytes they came in by one call of Arrow.
 Every CRC is checked. What does not hold goes through `decode_record`, message by message.
 
-Two kinds of input: the records that `/log/records` sends,
-
-    | position u64 | salt u64 | size u32 | record … | position u64 | …            big-endian
-
-and a mapped segment file (drawn in `commit_log/README.md`), in which records of other topics lie between.
+Two kinds of input: a page of `/log/records` (drawn in `wire/records.py`), and a mapped segment file (drawn in
+`commit_log/README.md`), in which records of other topics lie between.
 """
 
-import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,14 +36,13 @@ from queue_engine.commit_log.record_scan import next_record
 from queue_engine.pipeline.source.arrow_schemas import MESSAGES, TIMESTAMP
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+from queue_engine.wire.records import RECORD_PLACE
 
 DAMAGED = "damaged"
 ABSENT = "absent"
 GONE = "gone"
 REPLACED = "replaced"
 
-_unpack_envelope = struct.Struct(">QQI").unpack_from
-_ENVELOPE_BYTES = 20
 # Arrow counts a binary column's bytes in 32 bits; what one batch is taken out of must lie within.
 _SPAN_BYTES_MAX = 1 << 30
 # What is kept of each record until its batch is made.
@@ -131,9 +126,9 @@ class RecordColumns:
         """The rows of what /log/records sent."""
         self._begin(data)
         at = 0
-        while at + _ENVELOPE_BYTES <= len(data):
-            position, salt, size = _unpack_envelope(data, at)
-            at += _ENVELOPE_BYTES
+        while at + RECORD_PLACE.size <= len(data):
+            position, salt, size = RECORD_PLACE.unpack_from(data, at)
+            at += RECORD_PLACE.size
             header = parse_header(data, at, position=position, salt=salt)
             if header is None:
                 self._hole_count += 1

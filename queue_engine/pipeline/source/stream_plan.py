@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from queue_engine.pipeline.source.log_client import LogClient, TopicState
+from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import REPORT, ReadOptions
 from queue_engine.pipeline.source.read_plan import Bounds, first_offset
 from queue_engine.pipeline.source.record_columns import GONE, REPLACED, MissingRange
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
+from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
@@ -101,10 +102,10 @@ def next_offsets(
             continue
         _check(url, state, start[key], options)
         at = offsets[key] = max(start[key], state.oldest_offset)
-        ready[key] = state.messages.count_between(at, state.synced_offset)
+        ready[key] = synced_messages(state).count_between(at, state.synced_offset)
     by_key = {key_of(state): state for state in states.values()}
     for key, rows in _shared(ready, rows_max).items():
-        offsets[key] = by_key[key].messages.offset_behind(offsets[key], rows)
+        offsets[key] = synced_messages(by_key[key]).offset_behind(offsets[key], rows)
     return offsets
 
 
@@ -126,7 +127,7 @@ def _check_gone(url: str, gone: Series, unread: str, now: TopicState | None, opt
 def _unread(at: int, seen: TopicState | None) -> str:
     if seen is None:
         return f"what it had from offset {at} on was not read"
-    count = seen.messages.count_between(at, seen.synced_offset)
+    count = synced_messages(seen).count_between(at, seen.synced_offset)
     if count:
         return f"{count} messages from offset {at} to {seen.synced_offset - 1} were not read, nor what came later"
     return f"all of it up to offset {at} was read; what came later was not"
@@ -189,5 +190,5 @@ def batch_ranges(
             missing.append(MissingRange(one.topic, one.number, one.id_base, at, oldest, GONE))
             at = oldest
         if at < after:
-            ranges.append(state.wanted(at, after))
+            ranges.append(wanted_range(state, at, after))
     return ranges, missing

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from queue_engine.pipeline.source.log_client import LogClient, TopicState
+from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.missing_report import report_missing
 from queue_engine.pipeline.source.part_reader import read_parts
 from queue_engine.pipeline.source.read_options import ReadOptions
@@ -27,6 +27,7 @@ from queue_engine.pipeline.source.stream_plan import (
 )
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import EngineUnreachableError, LeaseLostError
+from queue_engine.wire.topic_state import TopicState
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
+from queue_engine.wire.topic_state import TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,14 @@ class WantedRange:
         """The part of it between two offsets."""
         unused = tuple(MessageRanges(self.unused).within(first, after))
         return replace(self, first_offset=first, next_offset=after, unused=unused)
+
+
+def synced_messages(state: TopicState) -> MessageRanges:
+    """The synced messages of a topic."""
+    return MessageRanges(((state.oldest_offset, state.synced_offset),) if state.ranges is None else state.ranges)
+
+
+def wanted_range(state: TopicState, first: int, after: int) -> WantedRange:
+    """A topic's messages between two offsets."""
+    unused = synced_messages(state).unused_between(first, after)
+    return WantedRange(state.topic, state.number, state.id_base, first, after, unused)

@@ -16,7 +16,6 @@ Who may ask for them is said in `rules.py`.
 
 import base64
 import re
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -30,7 +29,6 @@ from queue_engine.log_acts import (
     READ_MESSAGES_MAX,
     READ_RECORDS_BYTES,
     START,
-    LogPlace,
     SeekPreview,
     Target,
 )
@@ -40,6 +38,8 @@ from queue_engine.reading.log_reader import Frames, MessagePage
 from queue_engine.reading.record_reader import Records
 from queue_engine.service.http.connection import JSON, Response
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.wire.lease import LeasedFiles, read_lease_names
+from queue_engine.wire.records import page_headers
 
 DEFAULT_LIMIT = 10
 DEFAULT_LEASE_TTL_MS = 60_000
@@ -107,7 +107,7 @@ def ttl_of(query: dict[str, str]) -> int:
 
 def leases_of(body: bytes) -> list[str]:
     """The names that a body tells, one a line."""
-    names = body.decode("ascii", "replace").split()
+    names = read_lease_names(body)
     if not names:
         raise QueryError("the body names no lease; it tells one a line")
     if len(names) > HOLDS_MAX:
@@ -159,64 +159,44 @@ def _text(name: str, data: bytes) -> dict[str, Any]:
 
 
 def frames_response(frames: Frames) -> Response:
-    return Response(
-        200,
-        frames.frames,
-        BINARY,
-        headers=(
-            ("X-Penstock-Topic-Number", str(frames.topic_number)),
-            ("X-Penstock-Id-Base", str(frames.id_base)),
-            ("X-Penstock-First-Offset", str(frames.first_offset)),
-            ("X-Penstock-Next-Offset", str(frames.next_offset)),
-            ("X-Penstock-Synced-Offset", str(frames.synced_offset)),
-            ("X-Penstock-Count", str(frames.count)),
-        ),
+    headers = page_headers(
+        number=frames.topic_number,
+        id_base=frames.id_base,
+        first_offset=frames.first_offset,
+        next_offset=frames.next_offset,
+        synced_offset=frames.synced_offset,
+        count=frames.count,
     )
+    return Response(200, frames.frames, BINARY, headers=headers)
 
 
 def records_response(records: Records) -> Response:
-    return Response(
-        200,
-        records.records,
-        BINARY,
-        headers=(
-            ("X-Penstock-Topic-Number", str(records.topic_number)),
-            ("X-Penstock-Id-Base", str(records.id_base)),
-            ("X-Penstock-Oldest-Offset", str(records.oldest_offset)),
-            ("X-Penstock-First-Offset", str(records.first_offset)),
-            ("X-Penstock-Next-Offset", str(records.next_offset)),
-            ("X-Penstock-Synced-Offset", str(records.synced_offset)),
-            ("X-Penstock-Count", str(records.count)),
-        ),
+    headers = page_headers(
+        number=records.topic_number,
+        id_base=records.id_base,
+        oldest_offset=records.oldest_offset,
+        first_offset=records.first_offset,
+        next_offset=records.next_offset,
+        synced_offset=records.synced_offset,
+        count=records.count,
     )
-
-
-def place_response(place: LogPlace) -> Response:
-    shown = asdict(place)
-    if place.time_offset is None:
-        del shown["time_offset"]
-    return Response(200, orjson.dumps(shown), JSON)
+    return Response(200, records.records, BINARY, headers=headers)
 
 
 def lease_response(lease: Lease) -> Response:
-    return Response(
-        200,
-        orjson.dumps(
-            {
-                "lease": lease.hold.name,
-                "expires_ms": lease.hold.expires_ms,
-                "topic": lease.topic,
-                "number": lease.hold.topic_number,
-                "id_base": lease.id_base,
-                "oldest_offset": lease.oldest_offset,
-                "first_offset": lease.first_offset,
-                "next_offset": lease.next_offset,
-                "end_offset": lease.end_offset,
-                "segments": [asdict(one) for one in lease.segments],
-            }
-        ),
-        JSON,
+    files = LeasedFiles(
+        lease=lease.hold.name,
+        expires_ms=lease.hold.expires_ms,
+        topic=lease.topic,
+        number=lease.hold.topic_number,
+        id_base=lease.id_base,
+        oldest_offset=lease.oldest_offset,
+        first_offset=lease.first_offset,
+        next_offset=lease.next_offset,
+        end_offset=lease.end_offset,
+        segments=lease.segments,
     )
+    return Response(200, files.encoded(), JSON)
 
 
 def seek_response(preview: SeekPreview) -> Response:

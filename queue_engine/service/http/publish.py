@@ -12,12 +12,13 @@ from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http import write as http_write
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, publish_refusal
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved
 from queue_engine.vocabulary.ticket import DONE, Ticket
+from queue_engine.wire.batch import BatchFormatError, split_batch
 
 _OK = Response(200, b"OK")
 
@@ -114,8 +115,8 @@ class PublishRoutes:
         topic = publish_topic(query)
         try:
             asked = http_write.write_query_of(query)
-            bodies, keys = http_write.split_keyed(body, self._options.max_msg_size)
-        except http_log.QueryError as exc:
+            bodies, keys = split_batch(body, self._options.max_msg_size)
+        except (http_log.QueryError, BatchFormatError) as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
 
         def write() -> tuple[Response, Ticket]:
@@ -127,7 +128,7 @@ class PublishRoutes:
                 is_replayed=asked.is_replayed,
                 number=asked.number,
             )
-            return http_write.written_response(written), ticket
+            return Response(200, written.encoded(), JSON), ticket
 
         def ready(done: Ticket) -> None:
             if done.error is not None:

@@ -11,7 +11,7 @@ from queue_engine.log_acts import START, Target
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log as http_log
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
 from queue_engine.service.http.log import OFFSET_MAX
 from queue_engine.service.http.query import Query, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, act_refusal
@@ -88,7 +88,8 @@ class ReadRoutes:
         def read(query: Query) -> _Read:
             topic, time_ns = publish_topic(query), http_log.time_of(query)
             from_offset = http_log.whole_number(query, "offset", 0, OFFSET_MAX)
-            return http_log.place_response(self._engine.log.place(topic, time_ns, from_offset=from_offset)), DONE
+            state = self._engine.log.place(topic, time_ns, from_offset=from_offset)
+            return Response(200, state.encoded(), JSON), DONE
 
         self._answer_read(head, answer, read)
 

@@ -8,8 +8,8 @@ from queue_engine.pipeline.history.samples_bar import SamplesBar
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import TopicState
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
+from queue_engine.wire.topic_state import TopicState
 from tests.support.clock import ManualClock
 
 RESERVED = 1 << 20
@@ -24,7 +24,15 @@ class Engine:
     def topic(self, topic: str) -> TopicState:
         end = self.ranges[-1][1]
         oldest = self.ranges[0][0]
-        return TopicState(topic, 1, 7, oldest, end, end, ranges=tuple(self.ranges))
+        return TopicState(
+            topic=topic,
+            number=1,
+            id_base=7,
+            oldest_offset=oldest,
+            synced_offset=end,
+            end_offset=end,
+            ranges=tuple(self.ranges),
+        )
 
 
 def batch_up_to(offset: int) -> dict[str, Any]:

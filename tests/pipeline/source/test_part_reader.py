@@ -325,7 +325,7 @@ def test_whatever_jobs_do_they_do_with_the_token_and_nothing_without(tmp_path: P
         client.create_topic("orders")
         written = client.write("orders", [b"one"], batch_key=b"0" * 16)
         lease = client.lease("orders", 0, ttl_ms=60_000)
-        client.renew([lease.name], ttl_ms=60_000)
+        client.renew([lease.lease], ttl_ms=60_000)
         client.cursor_create("orders", "archive", start="start")
         client.cursor_move("orders", "archive", number=written.number, offset=1)
         assert [cursor["offset"] for cursor in client.cursor_list()["cursors"]] == [1]
@@ -335,14 +335,14 @@ def test_whatever_jobs_do_they_do_with_the_token_and_nothing_without(tmp_path: P
                 lambda: stranger.create_topic("more"),
                 lambda: stranger.write("orders", [b"two"], batch_key=b"1" * 16),
                 lambda: stranger.lease("orders", 0, ttl_ms=60_000),
-                lambda: stranger.renew([lease.name], ttl_ms=60_000),
-                lambda: stranger.release(lease.name),
+                lambda: stranger.renew([lease.lease], ttl_ms=60_000),
+                lambda: stranger.release(lease.lease),
                 lambda: stranger.cursor_delete("orders", "archive"),
             ):
                 with pytest.raises(EngineRefusedError, match="TOKEN_REQUIRED"):
                     refused()
             assert [topic["depth"] for topic in stranger.stats()["topics"]] == [1]
-        client.release(lease.name)
+        client.release(lease.lease)
         client.cursor_delete("orders", "archive")
 
 

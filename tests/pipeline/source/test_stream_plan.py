@@ -4,31 +4,32 @@ from dataclasses import replace
 
 import pytest
 
-from queue_engine.pipeline.source.log_client import LogClient, TopicState
+from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import REPORT, ReadOptions
 from queue_engine.pipeline.source.read_plan import plan_parts
 from queue_engine.pipeline.source.record_columns import GONE, REPLACED, MissingRange
 from queue_engine.pipeline.source.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
+from queue_engine.wire.topic_state import TopicState
 
 URL = "http://127.0.0.1:4151"
 OPTIONS = ReadOptions(URL, ("a", "b"))
-A = TopicState("a", 1, 100, oldest_offset=10, synced_offset=50, end_offset=60)
-B = TopicState("b", 2, 200, oldest_offset=0, synced_offset=5, end_offset=5)
+A = TopicState(topic="a", number=1, id_base=100, oldest_offset=10, synced_offset=50, end_offset=60)
+B = TopicState(topic="b", number=2, id_base=200, oldest_offset=0, synced_offset=5, end_offset=5)
 STATES = {"a": A, "b": B}
 RESERVED = 1 << 20
 # After two kills: 10 messages, 5 and 7.
 KILLED = TopicState(
-    "a",
-    1,
-    100,
+    topic="a",
+    number=1,
+    id_base=100,
     oldest_offset=0,
     synced_offset=2 * RESERVED + 7,
     end_offset=2 * RESERVED + 7,
     ranges=((0, 10), (RESERVED, RESERVED + 5), (2 * RESERVED, 2 * RESERVED + 7)),
 )
-A_AGAIN = TopicState("a", 3, 300, oldest_offset=2, synced_offset=7, end_offset=7)
+A_AGAIN = TopicState(topic="a", number=3, id_base=300, oldest_offset=2, synced_offset=7, end_offset=7)
 
 
 REPORTING = replace(OPTIONS, on_gap=REPORT)
