@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from queue_engine.pipeline.expression.expressions import Expression
 from queue_engine.pipeline.expression.nodes import (
     NUMBER_TEXT,
+    And,
     Arithmetic,
-    As,
     Call,
+    Cast,
     Column,
     Comparison,
     Constant,
-    Every,
     IsNull,
     JsonField,
     Kind,
@@ -27,7 +27,7 @@ from queue_engine.pipeline.expression.nodes import (
     Membership,
     Node,
     Not,
-    Some,
+    Or,
 )
 
 _US_PER_HOUR = 3_600_000_000
@@ -49,7 +49,7 @@ def _column_of(node: Node) -> SparkColumn:
             return F.col(name).cast("double") if kind == "number" else F.col(name)
         case JsonField(path=path):
             return _json_field(path)
-        case As(value=inner, kind=kind):
+        case Cast(value=inner, kind=kind):
             return _as(_column_of(inner), inner.kind, kind)
         case Call(function=function, arguments=arguments):
             return _call(function, arguments)
@@ -67,9 +67,9 @@ def _column_of(node: Node) -> SparkColumn:
             return _column_of(inner).isNull()
         case Not(operand=operand):
             return ~_column_of(operand)
-        case Every(operands=operands):
+        case And(operands=operands):
             return reduce(lambda a, b: a & b, [_column_of(one) for one in operands])
-        case Some(operands=operands):
+        case Or(operands=operands):
             return reduce(lambda a, b: a | b, [_column_of(one) for one in operands])
 
 

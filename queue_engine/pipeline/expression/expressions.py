@@ -2,9 +2,9 @@
 
     body.amount >= 100 and (key like 'eu-%' or body.customer.kind in ('trial', 'free')) and not replayed
 
-It is the condition of SQL's WHERE, parsed by sqlglot and read into the nodes of `nodes.py`. Spark's SQL can run
-programs and read files, so no text of a person's reaches Spark: `columns.py` makes a Spark column of the nodes. From
-loosest to tightest:
+The grammar is the condition of SQL's WHERE. sqlglot parses it, and this module makes the nodes of `nodes.py` of
+sqlglot's tree. Spark's SQL can run programs and read files, so no text that a person wrote reaches Spark: `columns.py`
+makes a Spark column of the nodes. From loosest to tightest:
 
     or · and · not · = != < <= > >= [not] in (…) [not] like '…' [not] between … and … is [not] null · + - · * / · -x
 
@@ -12,9 +12,10 @@ A column is one of COLUMNS; `body.a.b`, or json("a.b") where a name has other ch
 a field of the body's JSON. Constants: 12.5, 'text' (a quote inside is doubled), true, false; a text beside a time is
 read as one, '2026-11-20T10:00:00Z' or '2026-11-20' (UTC). A field of the JSON is compared as what the other side is.
 
-sqlglot parses a text in pieces, one for each pair of parentheses; in the piece around it, a name stands for them. So a
-text that is nested too deeply is refused before it is parsed, no text makes sqlglot recurse, and its own functions and
-its subqueries can't be reached. Nodes that are not in _ALLOWED are refused by name.
+sqlglot parses a text in pieces, one for each pair of parentheses; in the piece around it, a name stands for them.
+Before that, `_check_order` refuses each word that can't follow the words before it. So a text that is nested too deeply
+is refused before it is parsed, no text makes sqlglot recurse, and sqlglot's functions and subqueries can't be reached.
+Of its nodes `_node` reads a closed list and refuses all others.
 """
 
 import math
@@ -26,13 +27,13 @@ from sqlglot import ParseError, Parser, Token, TokenType, exp
 
 from queue_engine.pipeline.expression.nodes import (
     COLUMNS,
+    And,
     Arithmetic,
-    As,
     Call,
+    Cast,
     Column,
     Comparison,
     Constant,
-    Every,
     IsNull,
     JsonField,
     Kind,
@@ -40,10 +41,11 @@ from queue_engine.pipeline.expression.nodes import (
     Membership,
     Node,
     Not,
-    Some,
+    Or,
     like_pattern,
 )
-from queue_engine.pipeline.expression.tokens import NAME, refuse, shown, token_at, tokens_of
+from queue_engine.pipeline.expression.tokens import RefusedError, refuse, shown, token_at, tokens_of
+from queue_engine.vocabulary.errors import ExpressionError
 
 DEPTH_MAX = 50
 LIST_MAX = 1000
@@ -75,36 +77,17 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _ORDERED = ("<", "<=", ">", ">=")
 _SUMS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-"}
 _PRODUCTS: dict[type[exp.Expr], str] = {exp.Mul: "*", exp.Div: "/"}
-_OPERANDS = {TokenType.VAR, TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER}
-_BETWEEN_OPERANDS = (
-    *(TokenType.AND, TokenType.OR, TokenType.IS, TokenType.PLUS, TokenType.STAR, TokenType.SLASH),
+_OPERANDS = {TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING}
+_STARTS = {*_OPERANDS, TokenType.L_PAREN, TokenType.DASH}
+_NEGATABLE = {TokenType.IN, TokenType.LIKE, TokenType.BETWEEN}
+_OPERATORS = {
+    *(TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IS, *_NEGATABLE),
+    *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH),
     *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE),
-)
-# What may stand before these; sqlglot takes some of them elsewhere, too, and recurses for each.
-_BEFORE = {
-    **dict.fromkeys((*_BETWEEN_OPERANDS, TokenType.END), _OPERANDS),
-    **{key: {*_OPERANDS, TokenType.NOT} for key in (TokenType.IN, TokenType.LIKE, TokenType.BETWEEN)},
-    TokenType.NOT: {*_OPERANDS, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IS},
 }
+_CHAINED = "two comparisons stand side by side: join them by and or or, or put one in parentheses"
+_CALLED = {"bytes": "bytes", "json": "a field of the body"}  # other kinds: a number, a text …
 _TERMS = {exp.Neg, exp.Column, exp.Literal, *_SUMS, *_PRODUCTS}
-# Every node of sqlglot's that is taken, with the arguments that it has; those of _OPTIONAL may be there, no others.
-_TWO = {"this", "expression"}
-_ALLOWED: dict[type[exp.Expr], set[str]] = {
-    exp.Or: _TWO,
-    exp.And: _TWO,
-    exp.Not: {"this"},
-    **dict.fromkeys(_COMPARISONS, _TWO),
-    exp.In: {"this", "field"},
-    exp.Like: _TWO,
-    exp.Between: {"this", "low", "high"},
-    exp.Is: _TWO,
-    **dict.fromkeys((*_SUMS, *_PRODUCTS), _TWO),
-    exp.Neg: {"this"},
-    exp.Column: {"this"},
-    exp.Identifier: {"this"},
-    exp.Literal: {"this"},
-}
-_OPTIONAL = {"negate", "quoted", "is_string"}
 _PATH = re.compile(r"[\w :/@$-]+(\.[\w :/@$-]+)*")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -123,8 +106,11 @@ class Expression:
 
 def parse_expression(text: str) -> Expression:
     """Raises ExpressionError that names the word it stopped at, its place, and what may stand there."""
-    reader = _Reader(text)
-    root = reader.whole(tokens_of(text))
+    try:
+        reader = _Reader(text)
+        root = reader.whole(tokens_of(text))
+    except RefusedError as exc:
+        raise ExpressionError(exc.with_place(text)) from None
     return Expression(text, root, frozenset(reader.columns))
 
 
@@ -138,6 +124,9 @@ class _Parentheses:
     pieces: list[list[Token]] = field(default_factory=lambda: [[]])
 
 
+_Side = tuple[Node, int]  # an operand, and where it begins
+
+
 class _Reader:
     """Reads one expression."""
 
@@ -148,51 +137,46 @@ class _Reader:
         self._nested: dict[str, _Parentheses] = {}  # by the name that stands for it in the piece around it
 
     def whole(self, tokens: list[Token]) -> Node:
-        piece = self._pieces(tokens)
-        if not piece:
+        if len(tokens) == 1:
             refuse(0, "the expression is empty")
-        tree = self._tree(piece)
-        return self._as(self._node(tree), "boolean", _start(tree))
+        return self._node_as(self._tree(self._pieces(tokens)), "boolean")
 
     # Pieces.
 
     def _pieces(self, tokens: list[Token]) -> list[Token]:
-        """The outermost piece; the others are in _nested. Raises ExpressionError when one is too deep or not closed."""
+        """Returns the outermost piece; the others are in _nested. Raises RefusedError when one is too deep or not
+        closed, and for a word that can't follow the words before it."""
         open_ = [_Parentheses(0, 1)]
         prefixes = 0  # of not and - that stand before this word
         for token in tokens:
             inner = open_[-1]
             piece = inner.pieces[-1]
+            type_ = token.token_type
             if inner.depth + prefixes > DEPTH_MAX:
-                refuse(token.start, f"more than {DEPTH_MAX} expressions inside one another")
-            if token.token_type == TokenType.L_PAREN:
-                is_call = bool(piece) and piece[-1].token_type == TokenType.VAR
+                refuse(token.start, f"parentheses, functions, not and - are nested more than {DEPTH_MAX} deep")
+            is_call = type_ == TokenType.L_PAREN and _is_name(piece[-1:])
+            is_empty = type_ in (TokenType.R_PAREN, TokenType.COMMA) and len(open_) > 1 and not piece
+            if not (is_call or is_empty):
+                _check_order(piece, token, inner if len(open_) > 1 else None)
+            if type_ == TokenType.L_PAREN:
                 open_.append(_Parentheses(token.start, inner.depth + prefixes + 1, piece.pop() if is_call else None))
-            elif token.token_type == TokenType.R_PAREN and len(open_) > 1:
+            elif type_ == TokenType.R_PAREN:
                 open_.pop()
                 name = f"({len(self._nested)}"
                 self._nested[name] = inner
                 start = inner.start if inner.function is None else inner.function.start
-                open_[-1].pieces[-1].append(token_at(start, TokenType.VAR, name, token.end - start))
-            elif token.token_type == TokenType.COMMA and len(open_) > 1:
+                open_[-1].pieces[-1].append(token_at(start, TokenType.IDENTIFIER, name, token.end - start))
+            elif type_ == TokenType.COMMA:
                 inner.pieces.append([])
                 if len(inner.pieces) > LIST_MAX:
-                    refuse(token.start, f"a list holds {LIST_MAX} at most")
-            elif token.token_type == TokenType.END and len(open_) > 1:
-                place = f"the '(' at character {inner.start + 1}"
-                refuse(token.start, f"the end stands where ')' is expected for {place}")
-            else:
-                before = piece[-1].token_type if piece else TokenType.AND
-                if before not in _BEFORE.get(token.token_type, {before}):
-                    expected = "a column, a constant, a function or '('"
-                    refuse(token.start, f"{shown(token)} stands where {expected} is expected")
-                if token.token_type != TokenType.END:
-                    piece.append(token)
-            prefixes = prefixes + 1 if token.token_type in (TokenType.NOT, TokenType.DASH) else 0
+                    refuse(token.start, f"a list has at most {LIST_MAX} values")
+            elif type_ != TokenType.END:
+                piece.append(token)
+            prefixes = prefixes + 1 if type_ in (TokenType.NOT, TokenType.DASH) else 0
         return open_[0].pieces[0]
 
     def _tree(self, piece: list[Token]) -> exp.Expr:
-        """A piece as sqlglot parses it: nodes of _ALLOWED alone."""
+        """A piece as sqlglot parses it."""
         token = piece[0]
         trees: list[exp.Expr | None] = []
         try:
@@ -201,11 +185,7 @@ class _Reader:
             token = next((one for one in piece if one.col == exc.errors[0]["col"]), piece[-1])
         tree = trees[0] if len(trees) == 1 else None
         if tree is None:
-            refuse(token.start, f"{shown(token)} can't be read here: an operand or an operator is missing")
-        for node in tree.walk():
-            given = {name for name, value in node.args.items() if value is not None and value is not False}
-            if type(node) not in _ALLOWED or given - _OPTIONAL != _ALLOWED[type(node)]:
-                refuse(piece[0].start, f"SQL's {node.key.upper()} is none of what can be said here")
+            refuse(token.start, "the rest can't be read from here on; between takes two values: between 1 and 5")
         return tree
 
     def _only(self, nested: _Parentheses) -> exp.Expr:
@@ -214,56 +194,53 @@ class _Reader:
             refuse(nested.start, "one expression is expected between these parentheses")
         return self._tree(piece)
 
-    # Nodes, the loosest first.
+    # Nodes.
 
     def _node(self, tree: exp.Expr) -> Node:
         kind = type(tree)
-        if kind in (exp.Or, exp.And):
-            operands = [self._as(self._node(one), "boolean", _start(one)) for one in _flat(tree, {kind})]
-            return (Some if kind is exp.Or else Every)(tuple(operands))
-        if kind is exp.Not:
-            return Not(self._as(self._node(tree.this), "boolean", _start(tree.this)))
-        if kind in _TERMS:
-            return self._term(tree)
-        left = self._term(tree.this)
-        at = self._operator_at(tree.this)
         match tree:
-            case exp.Is():
-                if _name(tree.expression).lower() != f"{NAME}null":
-                    refuse(_start(tree.expression), "null is expected after is")
-                return IsNull(left)
-            case exp.In():
-                return self._membership(left, tree.args["field"], at)
-            case exp.Like():
-                like = Like(self._as(left, "text", _start(tree.this)), self._pattern(tree.expression))
-                return Not(like) if tree.args.get("negate") else like
-            case exp.Between():
-                low, high = tree.args["low"], tree.args["high"]
-                and_at = self._operator_at(low)
-                if self._text[and_at : and_at + 3].lower() != "and":
-                    refuse(and_at, "and is expected after between")
-                over = self._compared(">=", at, left, self._term(low))
-                return Every((over, self._compared("<=", at, left, self._term(high))))
-        return self._compared(_COMPARISONS[kind], at, left, self._term(tree.expression))
-
-    def _term(self, tree: exp.Expr) -> Node:
-        """What stands beside an operator that compares."""
-        match tree:
+            case exp.Or() | exp.And():
+                operands = [self._node_as(one, "boolean") for one in _flat(tree, {kind})]
+                return (Or if kind is exp.Or else And)(tuple(operands))
+            case exp.Not():
+                return Not(self._node_as(tree.this, "boolean"))
             case exp.Neg():
-                operand = self._as(self._term(tree.this), "number", _start(tree.this))
+                operand = self._node_as(tree.this, "number")
                 if isinstance(operand, Constant) and isinstance(operand.value, float):
                     return Constant(-operand.value, "number")
                 return Arithmetic("-", Constant(0.0, "number"), operand)
+            case exp.Add() | exp.Sub():
+                return self._chain(tree, _SUMS)
+            case exp.Mul() | exp.Div():
+                return self._chain(tree, _PRODUCTS)
             case exp.Literal():
                 return Constant(tree.this, "text") if tree.is_string else self._number(tree)
             case exp.Column():
                 return self._named(tree)
-        for operators in (_SUMS, _PRODUCTS):
-            if type(tree) in operators:
-                return self._chain(tree, operators)
-        refuse(
-            _start(tree), f"SQL's {tree.key.upper()} stands where a column, a constant, a function or '(' is expected"
-        )
+        if any(type(side) not in _TERMS for side in tree.iter_expressions()):
+            refuse(_start(tree), _CHAINED)
+        match tree:
+            case exp.Is():
+                if _name(tree.expression).lower() != "null":
+                    refuse(_start(tree.expression), "null is expected after is")
+                return IsNull(self._node(tree.this))
+            case exp.In():
+                return self._membership(self._side(tree.this), tree.args["field"])
+            case exp.Like():
+                like = Like(self._node_as(tree.this, "text"), self._pattern(tree.expression))
+                return Not(like) if tree.args.get("negate") else like
+            case exp.Between():
+                left, low, high = (self._side(tree.args[name]) for name in ("this", "low", "high"))
+                return And((_compared(">=", left, low), _compared("<=", left, high)))
+            case _ if kind in _COMPARISONS:
+                return _compared(_COMPARISONS[kind], self._side(tree.this), self._side(tree.expression))
+        refuse(_start(tree), _CHAINED)
+
+    def _side(self, tree: exp.Expr) -> _Side:
+        return self._node(tree), _start(tree)
+
+    def _node_as(self, tree: exp.Expr, kind: Kind) -> Node:
+        return _as(self._side(tree), kind)
 
     def _chain(self, tree: exp.Expr, operators: dict[type[exp.Expr], str]) -> Node:
         signs = []
@@ -272,10 +249,9 @@ class _Reader:
             tree = tree.this
         if len(signs) > DEPTH_MAX:
             refuse(_start(tree), f"more than {DEPTH_MAX} of {' or '.join(operators.values())} in one sum or product")
-        node = self._as(self._term(tree), "number", _start(tree))
+        node = self._node_as(tree, "number")
         for sign in reversed(signs):
-            right = self._as(self._term(sign.expression), "number", _start(sign.expression))
-            node = Arithmetic(operators[type(sign)], node, right)
+            node = Arithmetic(operators[type(sign)], node, self._node_as(sign.expression, "number"))
         return node
 
     def _named(self, tree: exp.Expr) -> Node:
@@ -283,18 +259,18 @@ class _Reader:
         name, at = _name(tree), _start(tree)
         if nested := self._nested.get(name):
             return self._call(nested, nested.function) if nested.function else self._node(self._only(nested))
-        if not name:
-            refuse(at, 'a text stands in single quotes; double ones are for json("…") alone')
-        first, *path = (part.strip() for part in name.removeprefix(NAME).split("."))
+        if name.startswith('"'):
+            refuse(at, 'a text stands in single quotes; double quotes are for json("…") alone')
+        first, *path = (part.strip() for part in name.split("."))
         column = first.lower()
         if not path and column in ("true", "false"):
             return Constant(column == "true", "boolean")
         if not path and column == "null":
-            refuse(at, "null is compared by: is null, is not null")
+            refuse(at, "a value is compared with null by is null or is not null")
         if column not in COLUMNS:
             refuse(at, f"there is no column {first!r}; columns are {', '.join(COLUMNS)}, body.<field>")
         if path and column != "body":
-            refuse(at, f"{first!r} has no fields; body has")
+            refuse(at, f"{first!r} has no fields; only body has")
         self.columns.add(column)
         return JsonField(tuple(path)) if path else Column(column, COLUMNS[column])
 
@@ -302,18 +278,20 @@ class _Reader:
         text, at = tree.name, _start(tree)
         value = float(text)
         if text.isdigit() and value >= WHOLE_MAX:
-            refuse(at, f"{text} is not under {WHOLE_MAX}: from there on whole numbers are not exact")
+            refuse(at, f"{text} is too large: whole numbers are exact only under {WHOLE_MAX}")
         if math.isinf(value):
-            refuse(at, f"{text} is larger than any number can be")
+            refuse(at, f"{text} is too large: the largest number is about 1.8e308")
         return Constant(value, "number")
 
     def _call(self, nested: _Parentheses, function: Token) -> Node:
-        name = function.text.removeprefix(NAME).lower()
+        name = function.text.lower()
         if name not in FUNCTIONS:
             refuse(function.start, f"there is no function {shown(function)}; functions are {', '.join(FUNCTIONS)}")
         wanted, kind = FUNCTIONS[name]
-        if len(nested.pieces) != len(wanted) or not all(nested.pieces):
-            refuse(nested.start, f"{name} takes {len(wanted)}")
+        given = sum(map(bool, nested.pieces))
+        if not given == len(nested.pieces) == len(wanted):
+            plural = "s" if len(wanted) > 1 else ""
+            refuse(nested.start, f"{name} takes {len(wanted)} argument{plural}; {given} given")
         trees = [self._tree(piece) for piece in nested.pieces]
         if name == "json":
             self.columns.add("body")
@@ -322,21 +300,25 @@ class _Reader:
         return arguments[0] if name == "text" else Call(name, tuple(arguments), kind)
 
     def _argument(self, name: str, want: str, tree: exp.Expr) -> Node:
-        node = self._node(tree)
+        node, at = self._side(tree)
         if want == "literal":
             if not (isinstance(node, Constant) and node.kind == "text"):
-                refuse(_start(tree), f"the last of {name} is a text in single quotes")
+                refuse(at, f"the last argument of {name} is a text in single quotes")
             return node
         if (want, node.kind) in (("text or bytes", "bytes"), ("text or json", "json")):
             return node
-        return self._as(node, "time" if want == "time" else "text", _start(tree))
+        return _as((node, at), "time" if want == "time" else "text")
 
     def _path(self, tree: exp.Expr) -> JsonField:
-        if not tree.is_string and (not isinstance(tree, exp.Column) or _name(tree)):
-            refuse(_start(tree), 'the path of json is expected, such as "a.b"')
-        if not _PATH.fullmatch(tree.name):
-            refuse(_start(tree), f"{tree.name!r} is no path: letters, digits, _ - : / @ $ and spaces, dots between")
-        return JsonField(tuple(tree.name.split(".")))
+        path = tree.name if tree.is_string else _name(tree)
+        if not tree.is_string and not path.startswith('"'):
+            refuse(_start(tree), 'json takes a path in quotes, such as json("a.b")')
+        path = path.strip('"')
+        if not _PATH.fullmatch(path):
+            refuse(
+                _start(tree), f"{path!r} is not a path; a path has letters, digits, _ - : / @ $ and spaces between dots"
+            )
+        return JsonField(tuple(path.split(".")))
 
     def _pattern(self, tree: exp.Expr) -> str:
         at = _start(tree)
@@ -347,63 +329,88 @@ class _Reader:
         try:
             return like_pattern(tree.name)
         except ValueError:
-            refuse(at, "in a pattern \\ stands before %, _ or another \\ only")
+            refuse(at, "in a pattern, \\ may stand only before %, _ or \\")
 
-    def _membership(self, left: Node, tree: exp.Expr, at: int) -> Node:
+    def _membership(self, left: _Side, tree: exp.Expr) -> Node:
         nested = self._nested.get(_name(tree))
         if nested is None or nested.function or not all(nested.pieces):
-            refuse(at, "a list of constants in parentheses is expected after in")
+            refuse(_start(tree), "a list of constants in parentheses is expected after in")
         options: list[Constant] = []
-        value = left
+        value = left[0]
         for piece in nested.pieces:
-            option = self._node(self._tree(piece))
+            option, at = self._side(self._tree(piece))
             if not isinstance(option, Constant):
-                refuse(piece[0].start, "the list of in holds constants")
-            pair = self._compared("=", at, left, option)
+                refuse(at, "the list after in has constants only")
+            pair = _compared("=", left, (option, at))
             assert isinstance(pair.right, Constant)
             if options and pair.right.kind != options[0].kind:
-                refuse(piece[0].start, "the list of in holds constants of one kind")
+                refuse(at, "the list after in has constants of one kind")
             value = pair.left
             options.append(pair.right)
         return Membership(value, tuple(options))
 
-    def _operator_at(self, left: exp.Expr) -> int:
-        """Where the operator behind an operand begins."""
-        at = max(place["end"] for place in _places(left))
-        while self._text[at : at + 1].isspace():
-            at += 1
-        return at
 
-    # Kinds.
+# Kinds.
 
-    def _compared(self, operator: str, at: int, left: Node, right: Node) -> Comparison:
-        kinds = {left.kind, right.kind}
-        loose = kinds & {"bytes", "json"}
-        firm = kinds - loose
-        if not firm:
-            # Two that could be several things are taken as what both can be.
-            if "json" in loose and len(loose) == 1:
-                refuse(at, "two fields of the JSON are compared by: number(…) or text(…) on both sides")
-            kind: Kind = "text"
-        elif "time" in firm:
-            kind = "time"
-        else:
-            kind = left.kind if left.kind in firm else right.kind
-        left = self._as(left, kind, at)
-        right = self._as(right, kind, at)
-        if kind == "boolean" and operator in _ORDERED:
-            refuse(at, f"true and false are compared by = and !=, not {operator}")
-        return Comparison(operator, left, right)
 
-    def _as(self, node: Node, kind: Kind, at: int) -> Node:
-        """The node as one of `kind`. Raises ExpressionError where it can't be one."""
-        if node.kind == kind:
-            return node
-        if (node.kind == "json" and kind in ("text", "number", "boolean")) or (node.kind == "bytes" and kind == "text"):
-            return As(node, kind)
-        if kind == "time" and isinstance(node, Constant) and isinstance(node.value, str):
-            return Constant(_time_us(node.value, at), "time")
-        refuse(at, f"a {kind} is expected here, and this is a {node.kind}")
+def _compared(operator: str, left: _Side, right: _Side) -> Comparison:
+    kinds = {left[0].kind, right[0].kind}
+    loose = kinds & {"bytes", "json"}
+    firm = kinds - loose
+    if not firm:
+        # Two that could be several things are taken as what both can be.
+        if loose == {"json"}:
+            refuse(
+                left[1],
+                "two fields of the body are compared as numbers or as texts: write number(…) or text(…) on both sides",
+            )
+        kind: Kind = "text"
+    elif "time" in firm:
+        kind = "time"
+    else:
+        kind = left[0].kind if left[0].kind in firm else right[0].kind
+    if kind == "boolean" and operator in _ORDERED:
+        refuse(left[1], f"true and false are compared by = and !=, not by {operator}")
+    return Comparison(operator, _as(left, kind), _as(right, kind))
+
+
+def _as(side: _Side, kind: Kind) -> Node:
+    """The node as one of `kind`. Raises RefusedError where it can't be one."""
+    node, at = side
+    if node.kind == kind:
+        return node
+    if (node.kind == "json" and kind in ("text", "number", "boolean")) or (node.kind == "bytes" and kind == "text"):
+        return Cast(node, kind)
+    if kind == "time" and isinstance(node, Constant) and isinstance(node.value, str):
+        return Constant(_time_us(node.value, at), "time")
+    refuse(at, f"a {kind} is expected here, and this is {_CALLED.get(node.kind, f'a {node.kind}')}")
+
+
+def _check_order(piece: list[Token], token: Token, nested: _Parentheses | None) -> None:
+    """Refuses a word that can't follow the words of its piece: operands and operators take turns. sqlglot takes some
+    words elsewhere, too, and recurses for each.
+
+    nested: the parentheses around the piece; None outside of all."""
+    before, last = [None, None, *(one.token_type for one in piece[-2:])][-2:]
+    if nested and token.token_type == TokenType.END:
+        allowed, expected = set(), f"')' is expected for the '(' at character {nested.start + 1}"
+    elif last in _OPERANDS:
+        allowed = _OPERATORS | ({TokenType.COMMA, TokenType.R_PAREN} if nested else {TokenType.END})
+        signs = "= != < <= > >= + - * / and or not is in like between"
+        expected = f"{'a comma, ) or ' if nested else ''}one of {signs} is expected"
+    elif last == TokenType.NOT and before in _OPERANDS:
+        allowed, expected = _NEGATABLE, "in, like or between is expected"
+    else:
+        is_negatable = last in (None, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IS)
+        allowed = {*_STARTS, TokenType.NOT} if is_negatable else _STARTS
+        expected = "a column, a constant, a function or '(' is expected"
+    if token.token_type not in allowed:
+        refuse(token.start, f"{shown(token)} stands where {expected}")
+
+
+def _is_name(words: list[Token]) -> bool:
+    """Whether there is a word, and it is a name that a person wrote, not one that stands for parentheses."""
+    return any(word.token_type == TokenType.IDENTIFIER and not word.text.startswith("(") for word in words)
 
 
 def _time_us(text: str, at: int) -> int:
@@ -413,7 +420,7 @@ def _time_us(text: str, at: int) -> int:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if "T" not in text else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        refuse(at, f"{text!r} is no time; they look like '2026-11-20T10:00:00Z' or '2026-11-20' (UTC)")
+        refuse(at, f"{text!r} is not a time; times are written as '2026-11-20T10:00:00Z' or '2026-11-20' (UTC)")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
 
@@ -428,8 +435,8 @@ def _flat(tree: exp.Expr, kinds: set[type[exp.Expr]]) -> list[exp.Expr]:
 
 
 def _name(tree: exp.Expr) -> str:
-    """Of a column that is not quoted; else ""."""
-    return "" if not isinstance(tree, exp.Column) or tree.this.quoted else tree.name
+    """The name as it stands in the expression, quotes included; "" for anything but a name."""
+    return tree.name if isinstance(tree, exp.Column) else ""
 
 
 def _places(tree: exp.Expr) -> list[dict[str, int]]:

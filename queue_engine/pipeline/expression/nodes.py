@@ -49,7 +49,7 @@ class JsonField:
 
 
 @dataclass(frozen=True, slots=True)
-class As:
+class Cast:
     """A `bytes` or `json` taken as one of the kinds that can be compared; null where it is not that."""
 
     value: "Node"
@@ -116,7 +116,7 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class And:
     """`and`, of two or more."""
 
     operands: tuple["Node", ...]
@@ -124,7 +124,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class Or:
     """`or`, of two or more."""
 
     operands: tuple["Node", ...]
@@ -132,19 +132,7 @@ class Some:
 
 
 Node = (
-    Constant
-    | Column
-    | JsonField
-    | As
-    | Call
-    | Arithmetic
-    | Comparison
-    | Membership
-    | Like
-    | IsNull
-    | Not
-    | Every
-    | Some
+    Constant | Column | JsonField | Cast | Call | Arithmetic | Comparison | Membership | Like | IsNull | Not | And | Or
 )
 
 

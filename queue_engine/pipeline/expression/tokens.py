@@ -1,7 +1,7 @@
-"""The words of a boolean expression, each with the place where it stands, as tokens for sqlglot's parser.
+"""Splits a boolean expression into words, each with its place, as tokens for sqlglot's parser.
 
-They are all that a person can write: the parser sees nothing that is refused here, such as comments and brackets. It
-sees no word of SQL either but those of _WORDS: it takes every other one for a name.
+The parser gets only what a person may write: comments and brackets are refused here. Of SQL's words it gets those of
+_WORDS; every other word is a quoted name to it, and has no other meaning.
 """
 
 import re
@@ -13,6 +13,7 @@ from queue_engine.vocabulary.errors import ExpressionError
 
 LENGTH_MAX = 2000  # characters
 
+_AROUND = 24  # characters that an error shows before and behind its place
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:[ \t\r\n]*\.[ \t\r\n]*[A-Za-z_][A-Za-z0-9_]*)*)
@@ -23,15 +24,28 @@ _TOKEN = re.compile(
     |(?P<sign><=|>=|!=|[=<>(),+*/-])""",
     re.VERBOSE,
 )
-# Before every name, so that the parser takes it for nothing else: `if`, `date` and `case` have meanings there. null,
-# true and false are names to it, too: it keeps the places of names, texts and numbers, and of nothing else.
-NAME = "n_"
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "LIKE", "IS", "BETWEEN"})
 _TYPES = Tokenizer.SINGLE_TOKENS | Tokenizer.KEYWORDS
 
 
+class RefusedError(Exception):
+    """A mistake at one place of an expression. at: index of the character."""
+
+    def __init__(self, at: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.at = at
+
+    def with_place(self, text: str) -> str:
+        """The sentence with its place, counted from 1, and the text around it."""
+        begin, end = max(0, self.at - _AROUND), self.at + _AROUND
+        before = "…" * (begin > 0) + text[begin : self.at]
+        behind = text[self.at : end] + "…" * (end < len(text))
+        around = re.sub(r"[\x00-\x1f\x7f]", " ", f"{before}▸{behind}")
+        return f'character {self.at + 1}: {self}, in "{around}"'
+
+
 def tokens_of(text: str) -> list[Token]:
-    """All words of `text`, and one of type END behind them. Raises ExpressionError."""
+    """All words of `text`, and one of type END behind them. Raises RefusedError; ExpressionError for a long text."""
     if len(text) > LENGTH_MAX:
         raise ExpressionError(f"the expression has {len(text)} characters, {LENGTH_MAX} are allowed")
     tokens = []
@@ -43,16 +57,17 @@ def tokens_of(text: str) -> list[Token]:
         word = match[0]
         match match.lastgroup:
             case "comment":
-                refuse(at, f"{word!r} begins no comment here; there are none")
+                refuse(at, f"{word!r} begins a comment; comments are not allowed")
             case "name":
-                type_ = _TYPES[word.upper()] if word.upper() in _WORDS else TokenType.VAR
-                tokens.append(token_at(at, type_, word if type_ != TokenType.VAR else NAME + word, len(word)))
+                tokens.append(
+                    token_at(at, _TYPES[word.upper()] if word.upper() in _WORDS else TokenType.IDENTIFIER, word)
+                )
             case "number":
                 tokens.append(token_at(at, TokenType.NUMBER, word))
             case "text":
                 tokens.append(token_at(at, TokenType.STRING, word[1:-1].replace("''", "'"), len(word)))
             case "quoted":
-                tokens.append(token_at(at, TokenType.IDENTIFIER, word[1:-1], len(word)))
+                tokens.append(token_at(at, TokenType.IDENTIFIER, word, len(word)))
             case "sign":
                 tokens.append(token_at(at, _TYPES[word], word))
         at = match.end()
@@ -65,20 +80,21 @@ def token_at(start: int, type_: TokenType, text: str, length: int | None = None)
 
 
 def shown(token: Token) -> str:
-    return "the end" if token.token_type == TokenType.END else repr(token.text.removeprefix(NAME))
+    return "the end" if token.token_type == TokenType.END else repr(token.text)
 
 
 def refuse(at: int, sentence: str) -> NoReturn:
-    """at: index of the character; people count from 1."""
-    raise ExpressionError(f"character {at + 1}: {sentence}")
+    raise RefusedError(at, sentence)
 
 
 def _refused(text: str, at: int) -> str:
     character = text[at]
     if character in "'\"":
         return f"{character} opens a text that is not closed, or that has a control character in it"
-    if character.isascii() and character.isdigit():
-        return f"{text[at : at + 20]!r} begins like a number and is none"
+    if character == ".":
+        return 'a dot stands between two names, as in body.customer.name; json("…") takes names of other characters'
+    if number := re.match(r"[0-9][A-Za-z0-9_.]*", text[at:]):
+        return f"{number[0]!r} is not a number; numbers are written as 12, 12.5 or 1.5e3"
     return (
         f"{character!r} can't stand here; allowed are names, numbers, 'texts', ( ) , . and "
         "= != < <= > >= + - * / and or not in like between is null"

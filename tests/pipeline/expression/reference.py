@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 from queue_engine.pipeline.expression.expressions import Expression
 from queue_engine.pipeline.expression.nodes import (
     NUMBER_TEXT,
+    And,
     Arithmetic,
-    As,
     Call,
+    Cast,
     Column,
     Comparison,
     Constant,
-    Every,
     IsNull,
     JsonField,
     Kind,
@@ -25,7 +25,7 @@ from queue_engine.pipeline.expression.nodes import (
     Membership,
     Node,
     Not,
-    Some,
+    Or,
 )
 
 Row = Mapping[str, Any]
@@ -58,7 +58,7 @@ def _value_of(node: Node) -> _Value:
             return partial(_column, name, kind)
         case JsonField(path=path):
             return partial(_json_field, path)
-        case As(value=inner, kind=kind):
+        case Cast(value=inner, kind=kind):
             return partial(_as, _value_of(inner), inner.kind, kind)
         case Call(function=function, arguments=arguments):
             return partial(_call, _FUNCTIONS[function], [_value_of(one) for one in arguments])
@@ -77,9 +77,9 @@ def _value_of(node: Node) -> _Value:
             return lambda row: is_there(row) is None
         case Not(operand=operand):
             return partial(_call, lambda value: not value, [_value_of(operand)])
-        case Every(operands=operands):
+        case And(operands=operands):
             return partial(_series, False, [_value_of(one) for one in operands])
-        case Some(operands=operands):
+        case Or(operands=operands):
             return partial(_series, True, [_value_of(one) for one in operands])
 
 

@@ -290,10 +290,27 @@ def test_whatever_else_is_refused_with_the_place_or_the_limit(text: str) -> None
             ),
         ),
         ("topic = 'a' ;", "character 13: ';' can't stand here; allowed are names, "),
-        ("topic = 5", "character 7: a text is expected here, and this is a number"),
+        ("topic = 5", "character 9: a text is expected here, and this is a number"),
         ("body.a >= and 5", "character 11: 'and' stands where a column, a constant, a function or '(' is expected"),
         ("body.a >=", "character 10: the end stands where a column, a constant, a function or '(' is expected"),
         ("(true", "character 6: the end stands where ')' is expected for the '(' at character 1"),
+        ("(body.a >)", "character 10: ')' stands where a column, a constant, a function or '(' is expected"),
+        (
+            "topic = 'a' 'b'",
+            "character 13: 'b' stands where one of = != < <= > >= + - * / and or not is in like between is",
+        ),
+        ("body.a not 5", "character 12: '5' stands where in, like or between is expected"),
+        ("1 = offset = 1", "character 1: two comparisons stand side by side: join them by and or or, or put one in"),
+        (
+            "offset between 1",
+            "character 16: the rest can't be read from here on; between takes two values: between 1 and 5",
+        ),
+        ("contains(key)", "character 9: contains takes 2 arguments; 1 given"),
+        ("hour(key) = 1", "character 6: a time is expected here, and this is bytes"),
+        ("key = body. ", "character 11: a dot stands between two names"),
+        ("true -- and", "character 6: '--' begins a comment; comments are not allowed"),
+        ("(true)(true)", "character 7: '(' stands where one of = != < <= > >= + - * / and or"),
+        ("", "character 1: the expression is empty"),
         ("a" * 2001, "the expression has 2001 characters, 2000 are allowed"),
     ],
 )
@@ -301,6 +318,12 @@ def test_an_error_names_the_word_its_place_and_what_is_allowed(text: str, senten
     with pytest.raises(ExpressionError) as refused:
         parse_expression(text)
     assert str(refused.value).startswith(sentence)
+
+
+def test_an_error_shows_the_text_around_its_place() -> None:
+    with pytest.raises(ExpressionError) as refused:
+        parse_expression("topic = 'orders' and\nbody.amount >= 5 5 and body.customer.kind = 'trial'")
+    assert str(refused.value).endswith(', in "…s\' and body.amount >= 5 ▸5 and body.customer.kind…"')
 
 
 @pytest.mark.parametrize(
