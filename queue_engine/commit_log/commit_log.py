@@ -20,54 +20,30 @@ Three kinds of trouble:
 - A record larger than a segment: refused, nothing else changes.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from queue_engine.commit_log.group import LogGroup, LogPiece, write_group
 from queue_engine.commit_log.next_segment import NextSegment
-from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment, is_passing
+from queue_engine.commit_log.open_segment import OpenSegment, is_passing
 from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import SEAL_BYTES, encode_record, encode_seal
 from queue_engine.commit_log.recovery import RecoveredLog
+from queue_engine.commit_log.refusal import Refusal, is_disk_full
+from queue_engine.commit_log.room_probe import RoomProbe
 from queue_engine.commit_log.segment import LogSegments, head_bytes_of
-from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.commit_log.sync_counts import SyncCounts
+from queue_engine.commit_log.sync_place import SyncPlace, may_be_inline
+from queue_engine.commit_log.sync_schedule import SyncSchedule
 from queue_engine.commit_log.work_ahead import WorkAhead
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
-from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.vocabulary.errors import NoRoomError, StorageError
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 
 logger = logging.getLogger(__name__)
-
-PROBE_INTERVAL_NS = NS_PER_S
-# Under `os` nothing waits for a sync. Who reads beside the channels gets only what is synced: while there are such, one
-# is made so often.
-READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
-
-
-def _is_full(error: Exception) -> bool:
-    """Whether it is the disk that has no room."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) and is_passing(error)
-
-
-@dataclass(slots=True)
-class SyncCounts:
-    """What the log has done since it was opened; zero-filling is not counted."""
-
-    groups: int = 0  # writes that succeeded: one per turn at most
-    written_bytes: int = 0
-    syncs: int = 0  # of files: a group over two segments makes two
-    synced_bytes: int = 0
-    syncs_by_bytes: int = 0  # begun by `interval` since so many bytes were unsynced
-    syncs_by_time: int = 0  # begun by `interval` since the oldest byte had waited so long
-    syncs_by_roll: int = 0  # begun since a segment was full
-    inline_syncs: int = 0  # on the engine's thread
-    failed_groups: int = 0
 
 
 class LogListener(Protocol):
@@ -84,9 +60,8 @@ class LogListener(Protocol):
 class CommitLog:
     """Appends records and makes them durable. Belongs to the engine's thread.
 
-    end, written_end, synced_end: positions, see above. error: what stopped the log for good, None while it works.
-    is_full: refuses for want of room, for now. last_time_ns: the greatest time of a record, Unix ns; whoever makes
-    a batch takes care that its time is not less.
+    end, written_end, synced_end: positions, see above. last_time_ns: the greatest time of a record, Unix ns; the caller
+    of `append` sees to it that a batch's time is not less.
     """
 
     def __init__(
@@ -109,12 +84,10 @@ class CommitLog:
         always.
         """
         self._segments = segments
-        self._files = segments.files
         self._clock = clock
         self._options = options
         self.policy = options.policy
         self.has_readers = False  # beside the channels: pipeline cursors, leases
-        self._interval_ns = options.sync_interval_ms * NS_PER_MS
         self._sync_background = sync_background
         self._sync_place = sync_place
         self._listener = listener
@@ -122,14 +95,13 @@ class CommitLog:
         self.last_time_ns = recovered.last_time_ns
 
         self.end = self.written_end = self.synced_end = self._told_end = recovered.end
-        self.error: StorageError | None = None
-        self.is_full = False
         self.counts = SyncCounts()
-        self._refusal: str | None = "commit log: not open"
+        self._refusal = Refusal(segments, options, clock)
 
         # In order: sealed and not yet synced, the one that is written to, those made ahead.
         self._open: list[OpenSegment] = []
         self._current: OpenSegment
+        self._salt = 0  # of the segment that is written to
         self._limit = 0  # where records must end, so that the seal fits
 
         # What gathers.
@@ -143,9 +115,7 @@ class CommitLog:
         # What the sync thread is at: one job at a time.
         self._job: BackgroundJob | None = None
         self._job_since_ns: int | None = None
-        self._unsynced_since_ns: int | None = None  # written, and not in the job
-        self._is_sync_wanted = False
-        self._is_all_wanted = False  # under `os`: not full segments alone
+        self._schedule = SyncSchedule(options, self.counts)
 
         # What the worker is at.
         self._ahead = WorkAhead(
@@ -159,14 +129,26 @@ class CommitLog:
             on_fault=self._fail,
         )
 
-        # After such a failure.
-        self._to_clean: list[OpenSegment] = []
-        self._refused_bytes = 0
-        self._probe_at_ns = 0
+        self._to_clean: list[OpenSegment] = []  # what a refused group may have written to
         self._is_closing = False
         self.next_position = recovered.next_position
 
     # What others ask.
+
+    @property
+    def error(self) -> StorageError | None:
+        """What stopped the log for good; None while it works."""
+        return self._refusal.error
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it refuses for want of room, for now."""
+        return self._refusal.is_full
+
+    @property
+    def refusal(self) -> StorageError | None:
+        """Why nothing is taken for want of room; None while there is."""
+        return self._refusal.exception() if self._refusal.is_full else None
 
     @property
     def visible_end(self) -> int:
@@ -186,7 +168,7 @@ class CommitLog:
 
     def oldest_unsynced_ns(self) -> int:
         """How long the oldest byte that is not known to be on the disk has waited; 0 when all are."""
-        for since_ns in (self._job_since_ns, self._unsynced_since_ns, self._gathered_since_ns):
+        for since_ns in (self._job_since_ns, self._schedule.unsynced_since_ns, self._gathered_since_ns):
             if since_ns is not None:
                 return self._clock.monotonic_ns() - since_ns
         return 0
@@ -197,7 +179,7 @@ class CommitLog:
         """Make the first segment, in this thread. A disk without room for it ends no start: the log `is_full`, and
         makes it when there is room. Raises StorageError; it may be called again."""
         try:
-            self._check_room()
+            self._refusal.check_room()
             self._recovered.seal_late()
         except OSError as exc:
             self._fill_up(exc, 0)
@@ -205,7 +187,7 @@ class CommitLog:
         error = self._ahead.make_first(self._recovered.next_position)
         if error is None:
             self._begin()
-        elif _is_full(error):
+        elif is_disk_full(error):
             self._fill_up(error, 0)
         else:
             raise StorageError(f"commit log: first segment at {self._recovered.next_position}: {error}") from error
@@ -217,8 +199,7 @@ class CommitLog:
         self.end = self.written_end = first.start
         # Recovery synced all before this segment, and its header was synced when it was made.
         self.synced_end = self._told_end = self.end
-        self.is_full = False
-        self._refusal = "commit log: closed" if self._is_closing else None
+        self._refusal.end()
         self._keep_ahead()
 
     def append(
@@ -237,30 +218,14 @@ class CommitLog:
 
         Raises StorageError when the log is full, has failed, or can't ever hold such a record: nothing is taken.
         """
-        if self._refusal is not None:
-            raise self._refused() from self.error
-        position = self.end
-        parts = encode_record(
-            batch,
-            position=position,
-            salt=self._current.info.salt,
-            topic_number=topic_number,
-            first_offset=first_offset,
-            durable_upto=self.synced_end,
-            flags=flags,
-            batch_key=batch_key,
-            dues_ns=dues_ns,
-            keys=keys,
-        )
-        size = len(parts[0]) + len(parts[1]) + len(parts[2])
-        if position + size > self._limit:
-            self._roll(size)
-            # Once more, for another place: its checksum is bound to it.
+        if self._refusal.text is not None:
+            raise self._refusal.exception() from self.error
+        while True:
             position = self.end
             parts = encode_record(
                 batch,
                 position=position,
-                salt=self._current.info.salt,
+                salt=self._salt,
                 topic_number=topic_number,
                 first_offset=first_offset,
                 durable_upto=self.synced_end,
@@ -269,6 +234,11 @@ class CommitLog:
                 dues_ns=dues_ns,
                 keys=keys,
             )
+            size = len(parts[0]) + len(parts[1]) + len(parts[2])
+            if position + size <= self._limit:
+                break
+            # Then once more: a record's checksum is bound to its place.
+            self._roll(size)
         if not self._parts:
             self._piece_time_ns = batch.timestamp_ns
             if self._gathered_since_ns is None:
@@ -303,23 +273,11 @@ class CommitLog:
         """What is due: an interval's sync, a look whether a full disk has room, work ahead. now_ns: monotonic."""
         if self.error is not None or self._is_closing:
             return
-        if not self._open:
-            if self.is_full and self._job is None and now_ns >= self._probe_at_ns:
-                self._start_first()
-            return
         if self._job is None:
-            since_ns = self._unsynced_since_ns
-            is_due = since_ns is not None and now_ns - since_ns >= self._interval_ns
-            if is_due and self.policy is SyncPolicy.INTERVAL:
-                self.counts.syncs_by_time += 1
-                self._is_sync_wanted = True
-            is_read = self.has_readers and since_ns is not None and now_ns - since_ns >= READERS_SYNC_INTERVAL_NS
-            if is_read and self.policy is SyncPolicy.OS:
-                self.counts.syncs_by_time += 1
-                self._is_sync_wanted = self._is_all_wanted = True
-            if self.is_full and now_ns >= self._probe_at_ns and self._gathered_since_ns is None:
+            self._schedule.tick(now_ns, has_readers=self.has_readers)
+            if self._refusal.is_probe_due(now_ns) and self._gathered_since_ns is None:
                 self._start_probe()
-            elif self._is_sync_wanted:
+            elif self._schedule.is_wanted:
                 self._start_sync()
         self._keep_ahead()
 
@@ -333,7 +291,7 @@ class CommitLog:
         if self._is_closing:
             return
         self._is_closing = True
-        self._refusal = self._refusal or "commit log: closed"
+        self._refusal.close()
         self._ahead.call_off()
         if self._job is not None:
             self._job.ended(self._job.finish())
@@ -375,7 +333,7 @@ class CommitLog:
         group = self._take_group()
         good_end = self.visible_end
         place = self._sync_place
-        is_inline = place is not None and _may_be_inline(group) and place.is_inline(self._clock.monotonic_ns())
+        is_inline = place is not None and may_be_inline(group) and place.is_inline(self._clock.monotonic_ns())
 
         def work() -> None:
             write_group(group, good_end)
@@ -422,15 +380,13 @@ class CommitLog:
             return
         self.written_end = group.end
         self._group_written(group)
-        if self._unsynced_since_ns is None:
-            self._unsynced_since_ns = group.since_ns
-        if any(piece.is_last for piece in group.pieces):
-            self.counts.syncs_by_roll += 1
-            self._is_sync_wanted = True
-        elif self._has_interval_bytes() and self._job is None:
-            self.counts.syncs_by_bytes += 1
-            self._is_sync_wanted = True
-        if self._is_sync_wanted and self._job is None:
+        self._schedule.note_written(
+            group.since_ns,
+            self.written_end - self.synced_end,
+            is_roll=any(piece.is_last for piece in group.pieces),
+            is_syncing=self._job is not None,
+        )
+        if self._schedule.is_wanted and self._job is None:
             self._start_sync()
         self._tell_visible()
         self._keep_ahead()
@@ -454,7 +410,7 @@ class CommitLog:
         self._to_clean = [piece.segment for piece in group.pieces]
         self._fill_up(error, group.size)
         self._take_back()
-        self._listener.log_failed(self._refused())
+        self._listener.log_failed(self._refusal.exception())
 
     def _tell_visible(self) -> None:
         # A callback may come through here before its elder was told.
@@ -475,146 +431,56 @@ class CommitLog:
             self._write_to(self._open[self._current_at(self.end)])
 
     def _fill_up(self, error: Exception, refused_bytes: int) -> None:
-        """There is no room: refuse, and look again in a second."""
-        if not self.is_full:
-            logger.warning("commit log refuses for want of room position=%d error=%s", self.visible_end, error)
-        self.is_full = True
-        self._refused_bytes = refused_bytes
-        self._refuse(error)
-
-    def _refuse(self, error: Exception) -> None:
-        """Say why, and look again in a second."""
-        self._probe_at_ns = self._clock.monotonic_ns() + PROBE_INTERVAL_NS
-        goes_on = "Finishing, emptying and deleting go on; publishing goes on by itself once there is room"
-        if not _is_full(error):
-            self._refusal = f"publish refused: {error}. Nothing was stored. {goes_on}."
-            return
-        directory = self._segments.directory
-        try:
-            free, total = self._files.free_bytes(directory) / 1e6, self._files.total_bytes(directory) / 1e6
-        except OSError:
-            how_full = ""
-        else:
-            how_full = f" ({free:.1f} of {total:,.0f} MB free)"
-        if self._options.room_bytes_min:
-            goes_on += f" ({self._options.room_bytes_min / 1e6:.1f} MB)"
-        self._refusal = f"publish refused, the disk is full{how_full}. Nothing was stored. {goes_on}."
-
-    def _refused(self) -> StorageError:
-        """What a publish is told now."""
-        assert self._refusal is not None
-        return NoRoomError(self._refusal) if self.is_full else StorageError(self._refusal)
-
-    @property
-    def refusal(self) -> StorageError | None:
-        """Why nothing is taken for want of room; None while there is."""
-        return self._refused() if self.is_full else None
-
-    def _check_room(self) -> None:
-        """Raises OSError when less is free than must be."""
-        free = self._files.free_bytes(self._segments.directory) if self._options.room_bytes_min else 0
-        if free < self._options.room_bytes_min:
-            raise OSError(errno.ENOSPC, f"{free} bytes are free, {self._options.room_bytes_min} must be")
-
-    def _start_first(self) -> None:
-        """Try to make the first segment, for which there was no room at the start."""
-        maker = self._ahead.making(self._recovered.next_position)
-
-        def work() -> None:
-            self._check_room()
-            self._recovered.seal_late()
-            error = maker.job.finish()
-            if error is not None:
-                raise error
-
-        def done(error: Exception | None) -> None:
-            if maker.job.is_over:
-                self._ahead.take(maker, maker.job.error)
-            if self.error is not None:
-                return
-            if error is None:
-                logger.info("commit log goes on position=%d", self._recovered.next_position)
-                self._begin()
-            elif is_passing(error):
-                self._refuse(error)
-            else:
-                self._fail(error)
-
-        self._start_job(work, done)
+        self._refusal.fill_up(error, refused_bytes, self.visible_end)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good. What is under way is rejected with the rest: there is no OK after this."""
         if self.error is not None:
             return
-        logger.error("commit log failed position=%d error=%s", self.visible_end, error)
-        self._refusal = f"commit log: takes nothing more until the next start: {error}"
-        self.error = StorageError(self._refusal)
-        self.error.__cause__ = error
-        self.is_full = False
+        failed = self._refusal.fail(error, self.visible_end)
         self._ahead.is_stopped = True
         self._take_back()
-        self._listener.log_failed(self.error)
+        self._listener.log_failed(failed)
 
     def _start_probe(self) -> None:
-        """Put zeros over what was taken back, then try whether what was refused would have room."""
-        good_end = self.visible_end
-        to_clean = self._to_clean
-        size = self._refused_bytes
-        target: OpenSegment | None = self._current
-        maker: NextSegment | None = None
-        if good_end + size > self._limit:
+        """Try whether what was refused would have room now: the first segment, or what comes behind `visible_end`."""
+        is_first = not self._open
+        good_end = self._recovered.next_position if is_first else self.visible_end
+        target: OpenSegment | NextSegment
+        if is_first:
+            target = self._ahead.making(good_end)
+        elif good_end + self._refusal.refused_bytes <= self._limit:
+            target = self._current
+        else:
             at = self._current_at(good_end) + 1
-            target = self._open[at] if at < len(self._open) else None
-            if target is None:
-                maker = self._ahead.making(self._current.stop)
-
-        def work() -> None:
-            for segment in reversed(to_clean):
-                segment.take_back(good_end)
-            for segment in to_clean:
-                segment.sync()
-            self._check_room()
-            room = target
-            if maker is not None:
-                error = maker.job.finish()
-                if error is not None:
-                    raise error
-                room = maker.made
-            assert room is not None
-            try:
-                room.fill(min(size, FILL_STEP_BYTES))
-            except OSError:
-                room.give_back_room(good_end)
-                raise
+            target = self._open[at] if at < len(self._open) else self._ahead.making(self._current.stop)
+        probe = RoomProbe(self._refusal, self._recovered, to_clean=self._to_clean, good_end=good_end, target=target)
 
         def done(error: Exception | None) -> None:
+            if isinstance(target, NextSegment) and target.job.is_over:
+                self._ahead.take(target, target.job.error)
             if self.error is not None:
                 return
-            if maker is not None and maker.job.is_over:
-                self._ahead.take(maker, maker.job.error)
             if error is None:
                 logger.info("commit log goes on position=%d", good_end)
-                self.is_full = False
-                self._refusal = "commit log: closed" if self._is_closing else None
                 self._to_clean = []
-                self._keep_ahead()
+                if is_first:
+                    self._begin()
+                else:
+                    self._refusal.end()
+                    self._keep_ahead()
             elif is_passing(error):
-                self._refuse(error)
+                self._refusal.refuse(error)
             else:
                 self._fail(error)
 
-        self._start_job(work, done)
+        self._start_job(probe.run, done)
 
     # Syncs of `interval` and `os`.
 
-    def _has_interval_bytes(self) -> bool:
-        is_interval = self.policy is SyncPolicy.INTERVAL
-        return is_interval and self.written_end - self.synced_end >= self._options.sync_interval_bytes
-
     def _start_sync(self) -> None:
         """Sync what is written: full segments alone under `os` while nobody reads along, else all of it."""
-        is_all = self._is_all_wanted or self.policy is SyncPolicy.INTERVAL
-        self._is_sync_wanted = self._is_all_wanted = False
+        is_all = self._schedule.take()
         current_at = self._current_at(self.written_end)
         current = self._open[current_at]
         sealed = self._open[:current_at]
@@ -644,12 +510,10 @@ class CommitLog:
             self.counts.syncs += len(to_sync)
             self.counts.synced_bytes += size
             self._forget_closed(len(sealed))
-            if self._has_interval_bytes() and not self._is_sync_wanted:
-                self.counts.syncs_by_bytes += 1
-                self._is_sync_wanted = True
+            self._schedule.note_synced(self.written_end - self.synced_end)
 
-        self._job_since_ns = self._unsynced_since_ns
-        self._unsynced_since_ns = self._clock.monotonic_ns() if synced_end < self.written_end else None
+        self._job_since_ns = self._schedule.unsynced_since_ns
+        self._schedule.unsynced_since_ns = self._clock.monotonic_ns() if synced_end < self.written_end else None
         self._start_job(work, done)
 
     # The sync thread.
@@ -671,7 +535,7 @@ class CommitLog:
             # A mistake of ours, and what it left is not known: nothing more is taken, and all that waits is told so.
             logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
             self._fail(exc)
-        if self._is_sync_wanted and self._job is None and self.error is None:
+        if self._schedule.is_wanted and self._job is None and self.error is None:
             self._start_sync()
 
     # Segments.
@@ -686,6 +550,7 @@ class CommitLog:
     def _write_to(self, segment: OpenSegment) -> None:
         """The next record goes to `end` in `segment`, or to its start."""
         self._current = segment
+        self._salt = segment.info.salt
         self._limit = segment.stop - SEAL_BYTES
         self.end = max(self.end, segment.start)
         self._piece_start = self.end
@@ -701,12 +566,12 @@ class CommitLog:
             error = self._ahead.make_now(self._current.stop)
             if error is not None and self.error is None:
                 self._fill_up(error, size)
-            if self._refusal is not None:
-                raise self._refused() from self.error
+            if self._refusal.text is not None:
+                raise self._refusal.exception() from self.error
         self._parts.append(
             encode_seal(
                 position=self.end,
-                salt=self._current.info.salt,
+                salt=self._salt,
                 durable_upto=self.synced_end,
                 time_ns=self.last_time_ns,
             )
@@ -747,23 +612,12 @@ class CommitLog:
             segment.close()
         self.counts.synced_bytes += unsynced
         self.synced_end = self.written_end = self.end
-        self._job_since_ns = self._unsynced_since_ns = None
+        self._job_since_ns = self._schedule.unsynced_since_ns = None
         last.info.end = self.end
         last.info.is_sealed = True
         self._tell_visible()
         self._ahead.remove(self._open[at + 1 :])
 
     def _keep_ahead(self) -> None:
-        if self._refusal is None:
+        if self._refusal.text is None:
             self._ahead.keep(self._current, self.end)
-
-
-def _may_be_inline(group: LogGroup) -> bool:
-    """Whether the engine's thread may write and sync a group: it is small, fills no segment, and has zeros under it.
-
-    Closing a full segment, and writing where zeros are still to come, can wait for `penstock-disk`, which writes them.
-    """
-    if len(group.pieces) != 1 or group.size > INLINE_BYTES_MAX:
-        return False
-    piece = group.pieces[0]
-    return not piece.is_last and piece.segment.has_room_ahead(group.end)

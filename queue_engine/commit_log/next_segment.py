@@ -22,5 +22,11 @@ class NextSegment:
             self.info = self._segments.create(self.position, self._segment_bytes, self._now_ns)
         self.made = OpenSegment(self.info, self._segments.files)
 
+    def wait(self) -> OpenSegment:
+        """Make it in this thread, or wait until another one has. Raises what went wrong."""
+        self.job.run()
+        assert self.made is not None
+        return self.made
+
     def try_again(self) -> None:
         self.job = BackgroundJob(self._make)

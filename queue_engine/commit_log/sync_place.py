@@ -13,10 +13,10 @@ A disk whose every sync takes 5 ms is tried on the engine's thread once, and the
 syncs show that another try is of no use. A disk that is slow now and then holds up the engine for one sync in ten
 seconds at most.
 
-`_may_be_inline` in commit_log.py adds conditions: only a group of one piece, at most 1 MiB, that does not fill its
-segment and has zeros ahead of it is synced on the engine's thread.
+Only a small group is synced on the engine's thread at all (`may_be_inline`).
 """
 
+from queue_engine.commit_log.group import LogGroup
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
 # A client does not notice a shorter wait: a turn under load takes about as long.
@@ -64,3 +64,14 @@ class SyncPlace:
         """A sync on the sync thread took `duration_ns`, the wait for the interpreter included."""
         if self._shortest_ns is None or duration_ns < self._shortest_ns:
             self._shortest_ns = duration_ns
+
+
+def may_be_inline(group: LogGroup) -> bool:
+    """Whether the engine's thread may write and sync a group: it is small, fills no segment, and has zeros under it.
+
+    Closing a full segment, and writing where zeros are still to come, can wait for `penstock-disk`, which writes them.
+    """
+    if len(group.pieces) != 1 or group.size > INLINE_BYTES_MAX:
+        return False
+    piece = group.pieces[0]
+    return not piece.is_last and piece.segment.has_room_ahead(group.end)

@@ -1,15 +1,18 @@
 """A commit log on a test's disk, clock and threads, with a publisher that keeps book of what was promised."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import RecordHeader, parse_header
 from queue_engine.commit_log.recovery import RecoveredLog
-from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+from queue_engine.commit_log.segment import LogSegments, SegmentInfo, head_bytes_of
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
@@ -18,6 +21,12 @@ from tests.support.disks.files import FaultyFiles
 from tests.support.stores.background import HeldBackground
 
 SEAL_KIND = 2
+SEGMENT_BYTES = 2_000
+HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
+ALWAYS, INTERVAL, OS = SyncPolicy.ALWAYS, SyncPolicy.INTERVAL, SyncPolicy.OS
+POLICIES = list(SyncPolicy)
+
+MakeBench = Callable[..., "LogBench"]
 
 
 @dataclass
@@ -63,7 +72,7 @@ class LogBench:
         self.rejected: list[Publish] = []
         self.next_offset = 0
         settings: dict[str, Any] = {
-            "segment_bytes": 2_000,
+            "segment_bytes": SEGMENT_BYTES,
             "sync_interval_ms": 1_000,
             "sync_interval_bytes": 1_000,
             "fill_ahead_bytes": 0,
@@ -157,6 +166,37 @@ class LogBench:
         counts = [one.count for one in self.acknowledged]
         assert offsets == [sum(counts[:index]) for index in range(len(counts))]
 
+    def ends(self) -> tuple[int, int, int, int]:
+        """How far it is synced, visible, written and appended."""
+        log = self.log
+        return log.synced_end, log.visible_end, log.written_end, log.end
+
     def open_paths(self) -> list[str]:
         """The files that descriptors are open on."""
         return sorted(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in self.files.open_fds)
+
+    def check_failed_for_good(self) -> None:
+        """No OK, no write, no sync, no sign of life comes from it any more."""
+        assert self.log.error is not None
+        assert self.failures == [self.log.error]
+        assert not self.log.is_full
+        visible_end = self.log.visible_end
+        acknowledged = list(self.acknowledged)
+        assert self.log.end == visible_end
+        self.files.heal()
+        self.settle()
+        calls = len(self.files.calls)
+        for _ in range(3):
+            with pytest.raises(StorageError, match="until the next start"):
+                self.append()
+            self.log.commit()
+            self.second()
+            self.settle()
+        with pytest.raises(StorageError, match="until the next start"):
+            self.log.close()
+        assert self.calls_since(calls, "write", "sync_data", "sync", "create", "truncate") == []
+        assert self.log.visible_end == visible_end
+        assert self.acknowledged == acknowledged
+        assert len(self.failures) == 1
+        assert self.files.open_fds == set()
+        self.check_disk(is_exact=False)
