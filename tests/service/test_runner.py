@@ -18,7 +18,7 @@ from queue_engine.figures import Figures
 from queue_engine.samples.sample_format import Sample, decode_sample
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.runner import EngineRunner
-from queue_engine.service.tcp import session
+from queue_engine.service.tcp import connected_client
 from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
@@ -158,7 +158,7 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
             for command, place in (
                 (b"RDY 1\n", (Channel, "set_ready")),
                 (b"MPUB orders\n" + sized(mpub_body([b"x"])), (Engine, "publish")),
-                (b"IDENTIFY\n" + sized(b"{}"), (session, "parse_identify")),
+                (b"IDENTIFY\n" + sized(b"{}"), (connected_client, "parse_identify")),
             ):
                 with monkeypatch.context() as broken, NsqSocket(runner.tcp_address[1]) as client:
                     if command.startswith(b"RDY"):

@@ -1,4 +1,4 @@
-"""One TCP connection: commands in, answers and messages out. All else it asks of the engine.
+"""One TCP connection: commands in, answers and messages out. What commands do is in connected_client.py.
 
 Answers leave in the order of the commands: one whose ticket is not done yet holds back those behind it, a
 fatal error included. Messages and heartbeats may go between.
@@ -7,47 +7,25 @@ fatal error included. Messages and heartbeats may go between.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.consumer import Consumer
-from queue_engine.delivery.stats import (
-    CLIENT_STATE_CLOSING,
-    CLIENT_STATE_INIT,
-    CLIENT_STATE_SUBSCRIBED,
-    ClientStats,
-)
 from queue_engine.engine import Engine
 from queue_engine.protocol import frames
-from queue_engine.protocol.commands import (
-    Auth,
-    Cls,
-    Dpub,
-    Fin,
-    Identify,
-    Mpub,
-    Nop,
-    Pub,
-    Rdy,
-    Req,
-    Sub,
-    Touch,
-)
-from queue_engine.protocol.identify import default_identity, parse_identify
+from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.tcp.answers import Answers, failed_command
+from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.vocabulary.errors import PenstockError, ProtocolError, RequestError
+from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
 MAGIC = b"  V2"
-_VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 # Reading pauses while this much of what a client published is not settled yet.
 UNSETTLED_BYTES_MAX = 8 << 20
 # Reading pauses, too, while so much of what was sent lies unread: answers are not held back like messages.
@@ -82,7 +60,7 @@ class SessionOwner(Protocol):
 
 
 class Session(asyncio.Protocol):
-    """Serves one client. Implements `Sink` for delivery and `Client` for the engine's figures."""
+    """Serves one client. Implements `ClientConnection` for its commands, and `Sink` for delivery."""
 
     def __init__(self, engine: Engine, clock: Clock, owner: SessionOwner) -> None:
         options = engine.options
@@ -102,26 +80,20 @@ class Session(asyncio.Protocol):
             max_req_timeout_ms=options.max_req_timeout_ms,
             max_rdy_count=options.max_rdy_count,
         )
-        self._parser.admit = self._admit
         self._whole_pub = self._parser.whole_pub
         self._now_ns = clock.monotonic_ns
         self._magic: bytes | None = b""  # what came of it; None once it was right
-        self._state = CLIENT_STATE_INIT
-        self._key = 0
-        self._remote_address = ""
-        self._identity = default_identity("", options)
-        self._consumer: Consumer | None = None
-        self._channel: Channel | None = None
-        self._pub_counts: dict[str, int] = {}
-        self._answers = Answers(self._answers_settled)
+        self.answers = Answers(self._answers_settled)
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
+        self._client = ConnectedClient(engine, clock, owner.pubs.creations, self)
+        self._parser.admit = self._client.admit
+        self._handlers = self._client.handlers
+        self._pub_counts = self._client.pub_counts
         self._reading_pauses = 0  # _UNSETTLED, _UNREAD, _BODY, _CROWDED
         self._ends_after_waiting = False
         self._is_write_paused = False
-        self._is_sub_pending = False  # SUB's answer has not left yet: no message goes before it
         # Time, monotonic ns.
         now_ns = clock.monotonic_ns()
-        self._connected_at_s = clock.time_ns() // NS_PER_S
         self._opened_ns = now_ns
         self.heard_ns = now_ns
         self._beaten_ns = now_ns
@@ -129,20 +101,6 @@ class Session(asyncio.Protocol):
         self._stuck_since_ns: int | None = None
         self._stuck_bytes = 0
         self._closing_ns: int | None = None
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            Fin: self._on_fin,
-            Pub: self._on_pub,
-            Mpub: self._on_mpub,
-            Dpub: self._on_dpub,
-            Rdy: self._on_rdy,
-            Req: self._on_req,
-            Touch: self._on_touch,
-            Nop: self._on_nop,
-            Sub: self._on_sub,
-            Cls: self._on_cls,
-            Identify: self._on_identify,
-            Auth: self._on_auth,
-        }
 
     # The connection.
 
@@ -152,42 +110,29 @@ class Session(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             host, port = peer[0], peer[1]
-            self._remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self._client.connected(host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         else:
-            host = self._remote_address = "unix"
-        self._identity = default_identity(host, self._options)
-        self._output.agree(self._identity)
-        transport.set_write_buffer_limits(high=self._identity.output_buffer_size)
+            self._client.connected("unix", "unix")
         if not self._owner.opened(self):
             limit = self._owner.connections_max
             transport.write(frames.error_frame(f"E_INVALID too many connections: the most is {limit}".encode()))
             self._end()
             return
-        self._key = self._engine.add_client(self)
+        self._client.register()
         if self._bodies.is_crowded:
             self.hold_reading(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state = CLIENT_STATE_CLOSING
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
         self._output.drop()
         self._pub_group = None
         try:
             self._parser.end()  # the collector may come for the session much later
             self._leave_body()
-            self._leave_channel()
+            self._client.leave_channel()
         finally:
-            self._engine.remove_client(self._key)
+            self._client.disconnected()
             self._owner.closed(self)
-
-    def _leave_channel(self) -> None:
-        channel, consumer = self._channel, self._consumer
-        self._channel = self._consumer = None
-        if consumer is not None:
-            consumer.is_closing = True
-            consumer.ready_count = 0
-            if channel is not None:
-                self._engine.catalog.leave(channel, consumer)
 
     def _end(self) -> None:
         """Close once what was written is out; what comes in meanwhile is not looked at."""
@@ -195,7 +140,7 @@ class Session(asyncio.Protocol):
             self._closing_ns = self._clock.monotonic_ns()
             self._leave_body()
             # Its messages go to others at once, not when the peer has taken the rest.
-            self._leave_channel()
+            self._client.leave_channel()
             if self._transport is not None:
                 self._transport.close()
 
@@ -203,7 +148,7 @@ class Session(asyncio.Protocol):
         """The server stops: nothing more is taken, what was asked for is answered, then the connection ends."""
         self._output.flush()
         self._ends_after_waiting = True
-        self._leave_channel()
+        self._client.leave_channel()
         self.write_replies()
 
     def abort(self) -> None:
@@ -216,7 +161,7 @@ class Session(asyncio.Protocol):
         if self._closing_ns is not None or self._ends_after_waiting:
             return
         self.heard_ns = now_ns = self._now_ns()
-        answers = self._answers
+        answers = self.answers
         try:
             if self._magic is not None:
                 data = self._take_magic(data)
@@ -229,7 +174,7 @@ class Session(asyncio.Protocol):
                     return
             self._read_commands(data, now_ns)
         except ProtocolError as error:
-            self._refuse(error)
+            self.refuse(error)
         except Exception as exc:
             self.fail(exc)
         # Answers go out together at the end of the turn: one that wakes up to everything it waits for does so once.
@@ -238,10 +183,10 @@ class Session(asyncio.Protocol):
 
     def fail(self, error: Exception) -> None:
         """Something failed unexpectedly for this connection: it ends, and no other does."""
-        logger.error("connection failed remote=%s", self._remote_address, exc_info=error)
+        logger.error("connection failed remote=%s", self._client.remote_address, exc_info=error)
         if self._closing_ns is None and not self._ends_after_waiting:
             text = "the server failed at this; its log says how, and other connections go on"
-            self._refuse(ProtocolError("E_INVALID", text))
+            self.refuse(ProtocolError("E_INVALID", text))
             self._flush_soon(self)
         else:
             self.abort()  # even its end failed
@@ -282,7 +227,7 @@ class Session(asyncio.Protocol):
         if not is_crowded:
             self._opened_ns = self._clock.monotonic_ns()  # it could not be heard meanwhile
             self._resume_reading(_CROWDED)
-        elif self._consumer is None and not self._has_asked_for_body:
+        elif self._client.consumer is None and not self._has_asked_for_body:
             self._pause_reading(_CROWDED)
 
     def body_stalled(self, limit_ms: int) -> None:
@@ -311,7 +256,7 @@ class Session(asyncio.Protocol):
         self._is_write_paused = False
         self._stuck_since_ns = None
         self._resume_reading(_UNREAD)
-        self._wake_channel()
+        self._client.wake_channel()
 
     def _pause_reading(self, reason: int) -> None:
         if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
@@ -332,18 +277,19 @@ class Session(asyncio.Protocol):
     def _write_buffer_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def _wake_channel(self) -> None:
-        if self._channel is not None and self._consumer is not None:
-            self._channel.set_ready(self._consumer, self._consumer.ready_count)
-
     def _write(self, data: bytes) -> None:
         if self._closing_ns is None and self._transport is not None:
             self._transport.write(data)
 
+    def agree(self, identity: Identity) -> None:
+        self._output.agree(identity)
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=max(identity.output_buffer_size, 1))
+
     # Answers.
 
-    def _ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
-        answers = self._answers
+    def ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
+        answers = self.answers
         answers.add_ok_when(ticket, verb, body_bytes, then)
         if answers.unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading_pauses & _UNSETTLED:
             self._pause_reading(_UNSETTLED)
@@ -356,7 +302,7 @@ class Session(asyncio.Protocol):
             self.fail(exc)
 
     def _after_answers(self) -> None:
-        answers = self._answers
+        answers = self.answers
         if answers.has_failed:
             self._ends_after_waiting = True
         if self._reading_pauses & _UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
@@ -366,18 +312,18 @@ class Session(asyncio.Protocol):
         elif answers.ready:
             self.write_replies()  # the transport sends when all of this turn's are written
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""
-        self._answers.add(frames.error_frame(error.payload))
+        self.answers.add(frames.error_frame(error.payload))
         if error.fatal:
-            logger.info("client refused remote=%s error=%s", self._remote_address, error)
+            logger.info("client refused remote=%s error=%s", self._client.remote_address, error)
             self._ends_after_waiting = True
             self._command_began_ns = None
             self._leave_body()
 
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""
-        ready = self._answers.ready
+        ready = self.answers.ready
         if ready:
             if self._output.is_holding:
                 self._output.flush()  # messages that were sent before go out before
@@ -386,46 +332,14 @@ class Session(asyncio.Protocol):
             ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
                 self._pause_reading(_UNREAD)
-        if self._ends_after_waiting and not self._answers.waiting and self._pub_group is None:
+        if self._ends_after_waiting and not self.answers.waiting and self._pub_group is None:
             self._end()
 
-    # Commands, the most frequent first.
-
-    def _admit(self, verb: bytes, params: list[bytes]) -> bool:
-        """nsqd looks at the state before anything else of a command. Raises ProtocolError."""
-        if verb in _VERBS_OF_ANY_STATE:
-            return False
-        state = self._state
-        if verb in (b"FIN", b"REQ", b"TOUCH"):
-            if state not in (CLIENT_STATE_SUBSCRIBED, CLIENT_STATE_CLOSING):
-                raise _in_state(verb)
-        elif verb == b"RDY":
-            if state == CLIENT_STATE_CLOSING:
-                return True  # it said CLS: whatever it is ready for, nothing comes
-            if state != CLIENT_STATE_SUBSCRIBED:
-                raise _in_state(verb)
-        elif verb in (b"IDENTIFY", b"AUTH", b"SUB"):
-            if state != CLIENT_STATE_INIT:
-                raise _in_state(verb)
-            if verb == b"SUB" and self._identity.heartbeat_interval_ms == 0:
-                raise ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled")
-        elif verb == b"CLS" and state != CLIENT_STATE_SUBSCRIBED:
-            raise _in_state(verb)
-        return False
-
-    def _on_fin(self, command: Fin) -> None:
-        if self._channel is None or self._consumer is None:
-            return  # the channel was deleted under it, the connection is about to end
-        for message_id, error in self._channel.finish(self._consumer, command.ids):
-            self._refuse(_failed("FIN", message_id, error))
-
-    def _on_pub(self, command: Pub) -> None:
-        body = command.body
-        self._publish("PUB", command.topic, [body], len(body), 0)
+    # PUBs of clients that wait for each OK: `Publisher`.
 
     @property
     def remote_address(self) -> str:
-        return self._remote_address
+        return self._client.remote_address
 
     def pub_settled(self, group: PubGroup, ticket: Ticket) -> None:
         """The PUB that was the only thing to answer is published, or not: `Publisher`."""
@@ -433,12 +347,12 @@ class Session(asyncio.Protocol):
             return  # it lined up with other answers, or the connection has ended
         self._pub_group = None
         if ticket.error is not None:
-            self._refuse(failed_command("PUB", ticket.error))
+            self.refuse(failed_command("PUB", ticket.error))
         elif self._closing_ns is None and self._transport is not None:
             counts = self._pub_counts
             counts[group.topic] = counts.get(group.topic, 0) + 1
             if self._output.is_holding or self._is_write_paused:
-                self._answers.add(frames.OK)
+                self.answers.add(frames.OK)
             else:
                 self._transport.write(frames.OK)
                 if not self._ends_after_waiting:
@@ -457,122 +371,28 @@ class Session(asyncio.Protocol):
         self._pub_group = None
         assert group.ticket is not None
         self._pub_counts[group.topic] = self._pub_counts.get(group.topic, 0) + 1
-        self._ok_when(group.ticket, "PUB", 0)
+        self.ok_when(group.ticket, "PUB", 0)
         return True
-
-    def _on_mpub(self, command: Mpub) -> None:
-        self._publish("MPUB", command.topic, command.bodies, sum(map(len, command.bodies)), 0)
-
-    def _on_dpub(self, command: Dpub) -> None:
-        self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
-
-    def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
-        missing = self._pubs.creations.missing(topic)
-        try:
-            ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
-        except PenstockError as exc:
-            raise failed_command(verb, exc) from exc
-        if missing:
-            self._pubs.creations.note(missing, ticket, self._remote_address)
-        self._pub_counts[topic] = self._pub_counts.get(topic, 0) + len(bodies)
-        self._ok_when(ticket, verb, body_bytes)
-
-    def _on_rdy(self, command: Rdy) -> None:
-        if self._channel is not None and self._consumer is not None:
-            self._channel.set_ready(self._consumer, command.count)
-        elif self._consumer is not None:
-            self._consumer.ready_count = command.count  # for when its channel is there
-
-    def _on_req(self, command: Req) -> None:
-        if self._channel is None or self._consumer is None:
-            return
-        try:
-            self._channel.requeue(
-                self._consumer, command.id, command.timeout_ms * NS_PER_MS, self._clock.monotonic_ns()
-            )
-        except RequestError as exc:
-            self._refuse(_failed("REQ", command.id, exc))
-
-    def _on_touch(self, command: Touch) -> None:
-        if self._channel is None or self._consumer is None:
-            return
-        try:
-            self._channel.touch(self._consumer, command.id, self._clock.monotonic_ns())
-        except RequestError as exc:
-            self._refuse(_failed("TOUCH", command.id, exc))
-
-    def _on_nop(self, command: Nop) -> None:
-        pass
-
-    def _on_sub(self, command: Sub) -> None:
-        consumer = Consumer(
-            self._key,
-            self,
-            msg_timeout_ns=self._identity.msg_timeout_ms * NS_PER_MS,
-            max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
-        )
-        missing = self._pubs.creations.missing(command.topic, command.channel)
-        try:
-            channel, ticket = self._engine.catalog.subscribe(command.topic, command.channel, consumer)
-        except PenstockError as exc:
-            raise failed_command("SUB", exc) from exc
-        if missing:
-            self._pubs.creations.note(missing, ticket, self._remote_address)
-        self._channel = channel
-        self._consumer = consumer
-        self._state = CLIENT_STATE_SUBSCRIBED
-        self._is_sub_pending = True
-        if channel is None:
-            ticket.when_done(lambda done: self._subscribed(done, command))
-        self._ok_when(ticket, "SUB", 0, self._sub_settled)
-
-    def _subscribed(self, done: Ticket, command: Sub) -> None:
-        """The channel that was on its way is there, unless the disk refused it."""
-        topic = self._engine.topics.get(command.topic)
-        if done.error is None and self._consumer is not None and topic is not None:
-            self._channel = topic.channels.get(command.channel)
-
-    def _sub_settled(self) -> None:
-        self._is_sub_pending = False
-        self._wake_channel()
-
-    def _on_cls(self, command: Cls) -> None:
-        self._state = CLIENT_STATE_CLOSING
-        if self._consumer is not None:
-            self._consumer.is_closing = True
-            self._consumer.ready_count = 0
-        self._answers.add(frames.CLOSE_WAIT)
-
-    def _on_identify(self, command: Identify) -> None:
-        self._identity = parse_identify(command.body, self._identity, self._options)
-        self._output.agree(self._identity)
-        if self._transport is not None:
-            self._transport.set_write_buffer_limits(high=max(self._identity.output_buffer_size, 1))
-        self._answers.add(frames.response_frame(self._identity.response(self._options)))
-
-    def _on_auth(self, command: Auth) -> None:
-        raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
 
     # Messages: `Sink`.
 
     @property
     def is_writable(self) -> bool:
-        return not self._is_write_paused and not self._is_sub_pending and self._closing_ns is None
+        return not self._is_write_paused and not self._client.is_sub_pending and self._closing_ns is None
 
     def send_run(self, run: Run) -> None:
-        if self._answers.ready:
+        if self.answers.ready:
             self.write_replies()  # SUB's OK goes before the first message
         if self._closing_ns is not None:
             return  # an error ended it just now; what it held was given back
-        consumer = self._consumer
+        consumer = self._client.consumer
         try:
             self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
         except Exception as exc:
             self.fail(exc)  # this connection's trouble, not its channel's
 
     def close_consumer(self) -> None:
-        self._channel = self._consumer = None
-        self._state = CLIENT_STATE_CLOSING
+        self._client.channel_closed()
         self._end()
 
     # Time.
@@ -590,18 +410,18 @@ class Session(asyncio.Protocol):
         waits_for_us = bool(self._reading_pauses & _WAITS_FOR_US) or self._ends_after_waiting
         if not waits_for_us and self._is_too_slow(now_ns):
             return
-        interval_ns = self._identity.heartbeat_interval_ms * NS_PER_MS
+        interval_ns = self._client.identity.heartbeat_interval_ms * NS_PER_MS
         if not interval_ns:
             return
         if not waits_for_us and now_ns - self.heard_ns > 2 * interval_ns:
-            self._cut("silent", 2 * self._identity.heartbeat_interval_ms)
+            self._cut("silent", 2 * self._client.identity.heartbeat_interval_ms)
             return
         if self._stuck_since_ns is not None:
             left_bytes = self._write_buffer_bytes()
             if left_bytes < self._stuck_bytes:
                 self._stuck_since_ns = now_ns
             elif now_ns - self._stuck_since_ns > interval_ns:
-                self._cut("does not read", self._identity.heartbeat_interval_ms)
+                self._cut("does not read", self._client.identity.heartbeat_interval_ms)
                 return
             self._stuck_bytes = left_bytes
         if now_ns - self._beaten_ns >= interval_ns:
@@ -624,42 +444,5 @@ class Session(asyncio.Protocol):
         return False
 
     def _cut(self, reason: str, limit_ms: int) -> None:
-        logger.info("client cut remote=%s reason=%r limit_ms=%d", self._remote_address, reason, limit_ms)
+        logger.info("client cut remote=%s reason=%r limit_ms=%d", self._client.remote_address, reason, limit_ms)
         self.abort()
-
-    # Figures: `Client`.
-
-    @property
-    def is_producer(self) -> bool:
-        return bool(self._pub_counts)
-
-    def stats(self) -> ClientStats:
-        consumer = self._consumer
-        identity = self._identity
-        return ClientStats(
-            client_key=self._key,
-            client_id=identity.client_id,
-            hostname=identity.hostname,
-            user_agent=identity.user_agent,
-            remote_address=self._remote_address,
-            version="V2",
-            state=self._state,
-            ready_count=consumer.ready_count if consumer else 0,
-            in_flight_count=consumer.in_flight_count if consumer else 0,
-            message_count=consumer.message_count if consumer else 0,
-            finish_count=consumer.finish_count if consumer else 0,
-            requeue_count=consumer.requeue_count if consumer else 0,
-            timeout_count=consumer.timeout_count if consumer else 0,
-            connect_ts=self._connected_at_s,
-            msg_timeout_ms=identity.msg_timeout_ms,
-            pub_counts=tuple(self._pub_counts.items()),
-        )
-
-
-def _in_state(verb: bytes) -> ProtocolError:
-    return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
-
-
-def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:
-    text = message_id.decode("utf-8", "replace")
-    return ProtocolError(f"E_{verb}_FAILED", f"{verb} {text} failed {error}", fatal=False)

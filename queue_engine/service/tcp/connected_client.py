@@ -1,0 +1,296 @@
+"""A connected NSQ client: what it is, what it may do, and what its commands do.
+
+nsqd's states: a client is at first `init`, by SUB `subscribed`, and by CLS `closing`. What it sends is parsed, and what
+it gets is written, by its connection.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.consumer import Consumer, Sink
+from queue_engine.delivery.stats import (
+    CLIENT_STATE_CLOSING,
+    CLIENT_STATE_INIT,
+    CLIENT_STATE_SUBSCRIBED,
+    ClientStats,
+)
+from queue_engine.engine import Engine
+from queue_engine.protocol import frames
+from queue_engine.protocol.commands import (
+    Auth,
+    Cls,
+    Dpub,
+    Fin,
+    Identify,
+    Mpub,
+    Nop,
+    Pub,
+    Rdy,
+    Req,
+    Sub,
+    Touch,
+)
+from queue_engine.protocol.identify import Identity, default_identity, parse_identify
+from queue_engine.service.admission.creations import Creations
+from queue_engine.service.tcp.answers import Answers, failed_command
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import PenstockError, ProtocolError, RequestError
+from queue_engine.vocabulary.ticket import Ticket
+
+_VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
+
+
+class ClientConnection(Sink, Protocol):
+    """What a client's commands need of its connection. answers: those that are still to leave."""
+
+    answers: Answers
+
+    def agree(self, identity: Identity) -> None:
+        """Write from now on as IDENTIFY has agreed."""
+        ...
+
+    def ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
+        """Answer OK to `verb` once the ticket is done, and call `then`; `body_bytes` wait for that."""
+        ...
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Answer an error; a fatal one ends the connection."""
+        ...
+
+
+class ConnectedClient:
+    """Implements `Client` for the engine's figures. Belongs to the engine's thread.
+
+    handlers: what does a command, by its type; they raise ProtocolError. identity: what IDENTIFY agreed on. consumer:
+    its subscription; None before SUB and once its channel is gone. pub_counts: messages it published, by topic.
+    is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock, creations: Creations, connection: ClientConnection) -> None:
+        self._engine = engine
+        self._options = engine.options
+        self._clock = clock
+        self._creations = creations
+        self._connection = connection
+        self._answers = connection.answers
+        self._ok_when = connection.ok_when
+        self._refuse = connection.refuse
+        self._key = 0
+        self._state = CLIENT_STATE_INIT
+        self._channel: Channel | None = None
+        self._connected_at_s = clock.time_ns() // NS_PER_S
+        self.remote_address = ""
+        self.identity = default_identity("", engine.options)
+        self.consumer: Consumer | None = None
+        self.pub_counts: dict[str, int] = {}
+        self.is_sub_pending = False
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            Fin: self._on_fin,
+            Pub: self._on_pub,
+            Mpub: self._on_mpub,
+            Dpub: self._on_dpub,
+            Rdy: self._on_rdy,
+            Req: self._on_req,
+            Touch: self._on_touch,
+            Nop: self._on_nop,
+            Sub: self._on_sub,
+            Cls: self._on_cls,
+            Identify: self._on_identify,
+            Auth: self._on_auth,
+        }
+
+    # The connection's life.
+
+    def connected(self, host: str, remote_address: str) -> None:
+        """The connection is open. host: of the peer, IDENTIFY's default. remote_address: for pages and logs."""
+        self.remote_address = remote_address
+        self.identity = default_identity(host, self._options)
+        self._connection.agree(self.identity)
+
+    def register(self) -> None:
+        """Count this client in the engine's figures."""
+        self._key = self._engine.add_client(self)
+
+    def disconnected(self) -> None:
+        """The connection has ended: take this client out of the figures."""
+        self._state = CLIENT_STATE_CLOSING
+        self._engine.remove_client(self._key)
+
+    def leave_channel(self) -> None:
+        """End the subscription: messages in flight go to other consumers."""
+        channel, consumer = self._channel, self.consumer
+        self._channel = self.consumer = None
+        if consumer is not None:
+            consumer.is_closing = True
+            consumer.ready_count = 0
+            if channel is not None:
+                self._engine.catalog.leave(channel, consumer)
+
+    def channel_closed(self) -> None:
+        """The subscription has ended because its channel was deleted."""
+        self._channel = self.consumer = None
+        self._state = CLIENT_STATE_CLOSING
+
+    def wake_channel(self) -> None:
+        """Have the channel send messages again, since the connection takes more."""
+        if self._channel is not None and self.consumer is not None:
+            self._channel.set_ready(self.consumer, self.consumer.ready_count)
+
+    # Commands, the most frequent first.
+
+    def admit(self, verb: bytes, params: list[bytes]) -> bool:
+        """nsqd looks at the state before anything else of a command. Raises ProtocolError."""
+        if verb in _VERBS_OF_ANY_STATE:
+            return False
+        state = self._state
+        if verb in (b"FIN", b"REQ", b"TOUCH"):
+            if state not in (CLIENT_STATE_SUBSCRIBED, CLIENT_STATE_CLOSING):
+                raise _in_state(verb)
+        elif verb == b"RDY":
+            if state == CLIENT_STATE_CLOSING:
+                return True  # after CLS: no message comes, whatever RDY says
+            if state != CLIENT_STATE_SUBSCRIBED:
+                raise _in_state(verb)
+        elif verb in (b"IDENTIFY", b"AUTH", b"SUB"):
+            if state != CLIENT_STATE_INIT:
+                raise _in_state(verb)
+            if verb == b"SUB" and self.identity.heartbeat_interval_ms == 0:
+                raise ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled")
+        elif verb == b"CLS" and state != CLIENT_STATE_SUBSCRIBED:
+            raise _in_state(verb)
+        return False
+
+    def _on_fin(self, command: Fin) -> None:
+        if self._channel is None or self.consumer is None:
+            return  # the channel was deleted under it, the connection is about to end
+        for message_id, error in self._channel.finish(self.consumer, command.ids):
+            self._refuse(_failed("FIN", message_id, error))
+
+    def _on_pub(self, command: Pub) -> None:
+        body = command.body
+        self._publish("PUB", command.topic, [body], len(body), 0)
+
+    def _on_mpub(self, command: Mpub) -> None:
+        self._publish("MPUB", command.topic, command.bodies, sum(map(len, command.bodies)), 0)
+
+    def _on_dpub(self, command: Dpub) -> None:
+        self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
+
+    def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
+        missing = self._creations.missing(topic)
+        try:
+            ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
+        except PenstockError as exc:
+            raise failed_command(verb, exc) from exc
+        if missing:
+            self._creations.note(missing, ticket, self.remote_address)
+        self.pub_counts[topic] = self.pub_counts.get(topic, 0) + len(bodies)
+        self._ok_when(ticket, verb, body_bytes)
+
+    def _on_rdy(self, command: Rdy) -> None:
+        if self._channel is not None and self.consumer is not None:
+            self._channel.set_ready(self.consumer, command.count)
+        elif self.consumer is not None:
+            self.consumer.ready_count = command.count  # for when its channel is there
+
+    def _on_req(self, command: Req) -> None:
+        if self._channel is None or self.consumer is None:
+            return
+        try:
+            self._channel.requeue(self.consumer, command.id, command.timeout_ms * NS_PER_MS, self._clock.monotonic_ns())
+        except RequestError as exc:
+            self._refuse(_failed("REQ", command.id, exc))
+
+    def _on_touch(self, command: Touch) -> None:
+        if self._channel is None or self.consumer is None:
+            return
+        try:
+            self._channel.touch(self.consumer, command.id, self._clock.monotonic_ns())
+        except RequestError as exc:
+            self._refuse(_failed("TOUCH", command.id, exc))
+
+    def _on_nop(self, command: Nop) -> None:
+        pass
+
+    def _on_sub(self, command: Sub) -> None:
+        consumer = Consumer(
+            self._key,
+            self._connection,
+            msg_timeout_ns=self.identity.msg_timeout_ms * NS_PER_MS,
+            max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
+        )
+        missing = self._creations.missing(command.topic, command.channel)
+        try:
+            channel, ticket = self._engine.catalog.subscribe(command.topic, command.channel, consumer)
+        except PenstockError as exc:
+            raise failed_command("SUB", exc) from exc
+        if missing:
+            self._creations.note(missing, ticket, self.remote_address)
+        self._channel = channel
+        self.consumer = consumer
+        self._state = CLIENT_STATE_SUBSCRIBED
+        self.is_sub_pending = True
+        if channel is None:
+            ticket.when_done(lambda done: self._subscribed(done, command))
+        self._ok_when(ticket, "SUB", 0, self._sub_settled)
+
+    def _subscribed(self, done: Ticket, command: Sub) -> None:
+        """The channel that was on its way is there, unless the disk refused it."""
+        topic = self._engine.topics.get(command.topic)
+        if done.error is None and self.consumer is not None and topic is not None:
+            self._channel = topic.channels.get(command.channel)
+
+    def _sub_settled(self) -> None:
+        self.is_sub_pending = False
+        self.wake_channel()
+
+    def _on_cls(self, command: Cls) -> None:
+        self._state = CLIENT_STATE_CLOSING
+        if self.consumer is not None:
+            self.consumer.is_closing = True
+            self.consumer.ready_count = 0
+        self._answers.add(frames.CLOSE_WAIT)
+
+    def _on_identify(self, command: Identify) -> None:
+        self.identity = parse_identify(command.body, self.identity, self._options)
+        self._connection.agree(self.identity)
+        self._answers.add(frames.response_frame(self.identity.response(self._options)))
+
+    def _on_auth(self, command: Auth) -> None:
+        raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
+
+    @property
+    def is_producer(self) -> bool:
+        return bool(self.pub_counts)
+
+    def stats(self) -> ClientStats:
+        consumer = self.consumer
+        identity = self.identity
+        return ClientStats(
+            client_key=self._key,
+            client_id=identity.client_id,
+            hostname=identity.hostname,
+            user_agent=identity.user_agent,
+            remote_address=self.remote_address,
+            version="V2",
+            state=self._state,
+            ready_count=consumer.ready_count if consumer else 0,
+            in_flight_count=consumer.in_flight_count if consumer else 0,
+            message_count=consumer.message_count if consumer else 0,
+            finish_count=consumer.finish_count if consumer else 0,
+            requeue_count=consumer.requeue_count if consumer else 0,
+            timeout_count=consumer.timeout_count if consumer else 0,
+            connect_ts=self._connected_at_s,
+            msg_timeout_ms=identity.msg_timeout_ms,
+            pub_counts=tuple(self.pub_counts.items()),
+        )
+
+
+def _in_state(verb: bytes) -> ProtocolError:
+    return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
+
+
+def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:
+    text = message_id.decode("utf-8", "replace")
+    return ProtocolError(f"E_{verb}_FAILED", f"{verb} {text} failed {error}", fatal=False)
