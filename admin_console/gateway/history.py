@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from queue_engine.disk.own_files import check_own
+from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.history.files import HistoryFiles
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.latency_buckets import value_ms_of
@@ -48,7 +48,7 @@ class LakeHistory:
             # Only where the closed days end may a file begin with windows that count no longer.
             cut_s = self._files.closed_until_s()
             for path, _ in found:
-                check_own(path)
+                refuse_link(path)
             return [(str(path), cut_s if from_s == cut_s else 0) for path, from_s in found]
         except (PenstockError, OSError) as exc:
             raise HistoryUnreadableError(f"The history can't be read: {exc}.") from exc

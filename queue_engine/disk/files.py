@@ -11,7 +11,7 @@ import os
 from bisect import bisect_left
 
 from queue_engine.disk.descriptors import DescriptorBudget
-from queue_engine.disk.own_files import open_own
+from queue_engine.disk.no_follow import open_no_follow
 
 # fallocate(2) knows how to punch a hole; Python's os module does not.
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
@@ -60,7 +60,7 @@ class Files:
 
     def open(self, path: str, flags: int) -> int:
         """A descriptor of `path`; a new file is readable and writable by its owner alone. A link is refused."""
-        fd = open_own(path, flags)
+        fd = open_no_follow(path, flags)
         if flags & os.O_CREAT:
             self._stamp = next(self._stamps)
         return fd

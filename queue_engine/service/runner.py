@@ -21,7 +21,7 @@ from queue_engine.disk.files import Files
 from queue_engine.disk_queue.closing import Closing, Job, run_in_turn
 from queue_engine.engine import Engine
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
@@ -29,8 +29,8 @@ from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
 from queue_engine.service.loop.worker import BackgroundThread
+from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
-from queue_engine.service.tcp.turns import Turns
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
@@ -206,7 +206,7 @@ class EngineRunner:
             background = BackgroundThread(loop, "penstock-disk")
             sync_background = BackgroundThread(loop, "penstock-sync")
             progress_background = BackgroundThread(loop, "penstock-progress")
-            turns = Turns()
+            turns = EngineTurns()
             engine = Engine(
                 self.options,
                 clock=clock,
@@ -248,12 +248,12 @@ class EngineRunner:
                 if progress.reason:
                     await asyncio.sleep(STOP_RETRY_S)
 
-    async def _serve(self, engine: Engine, clock: SystemClock, turns: Turns) -> None:
+    async def _serve(self, engine: Engine, clock: SystemClock, turns: EngineTurns) -> None:
         assert self._stop_asked is not None
         if lowered := self.descriptors.lowered(self.options.max_connections):
             are_clients_fewer = self.descriptors.clients < self.options.max_connections
             logger.log(logging.WARNING if are_clients_fewer else logging.INFO, "%s", lowered)
-        bodies = BodyBudget(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
+        bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
         tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies)
         http_api = HttpApi(
             engine,

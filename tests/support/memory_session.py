@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from queue_engine.engine import Engine
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
-from queue_engine.service.tcp.turns import Turns
 from tests.support.clock import ManualClock
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE
 
@@ -79,16 +79,16 @@ class MemorySession:
         self,
         engine: Engine,
         clock: ManualClock,
-        turns: Turns,
+        turns: EngineTurns,
         *,
         magic: bytes = b"  V2",
-        bodies: BodyBudget | None = None,
+        bodies: PendingBodies | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.turns = turns
         self.pubs = turns.pubs
-        self.bodies = bodies or BodyBudget(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
+        self.bodies = bodies or PendingBodies(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()
         self.session = Session(engine, clock, self)
         self.transport.session = self.session

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 import pyarrow.parquet as pq
 
-from queue_engine.disk.own_files import check_own, read_own
+from queue_engine.disk.no_follow import read_no_follow, refuse_link
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import ArchiveMismatchError
 
@@ -134,7 +134,7 @@ def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:
 
 def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
     """A file, and its offsets."""
-    check_own(path)
+    refuse_link(path)
     with pq.ParquetFile(path) as file:
         table = file.read(columns=["offset", "published_at", "replayed"])
     offsets = table.column("offset").to_numpy()
@@ -158,6 +158,6 @@ def _reports(root: Path) -> Iterator[tuple[int, int, int, str]]:
     if not root.is_dir():
         return
     for path in sorted(root.glob("*.json")):
-        told = orjson.loads(read_own(path))
+        told = orjson.loads(read_no_follow(path))
         for one in told["missing"]:
             yield told["number"], one["first_offset"], one["next_offset"], one["reason"]

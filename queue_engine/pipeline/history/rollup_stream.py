@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from queue_engine.disk.own_files import check_own, read_own
+from queue_engine.disk.no_follow import read_no_follow, refuse_link
 from queue_engine.pipeline.history import transforms
 from queue_engine.pipeline.history.manifest import FRESH, History, HistoryFile, change_history, read_history, without
 from queue_engine.pipeline.history.samples_topic import Samples, SamplesTopic
@@ -134,7 +134,7 @@ def merge_closed_windows(lake: Lake) -> int:
 
 def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
     for one in parts:
-        check_own(lake.within(f"history/{one.path}"))
+        refuse_link(lake.within(f"history/{one.path}"))
     table = pa.concat_tables(
         pq.read_table(lake.within(f"history/{one.path}")).cast(HISTORY_ROWS) for one in parts
     ).sort_by([(name, "ascending") for name in ORDER])
@@ -157,13 +157,13 @@ def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
 
 def checkpoint_id(lake: Lake) -> str:
     """The name that Spark gave the stream's checkpoint when it made it. Raises OSError."""
-    first_line = read_own(os.path.join(lake.within(CHECKPOINT), "metadata")).partition(b"\n")[0]
+    first_line = read_no_follow(os.path.join(lake.within(CHECKPOINT), "metadata")).partition(b"\n")[0]
     return str(orjson.loads(first_line)["id"])
 
 
 def samples_offset(lake: Lake, batch: int) -> int | None:
     """Up to where batch number `batch` has read its topic, from the checkpoint; None of a source without numbers."""
-    last = read_own(os.path.join(lake.within(CHECKPOINT), "offsets", str(batch))).rstrip().rsplit(b"\n", 1)[-1]
+    last = read_no_follow(os.path.join(lake.within(CHECKPOINT), "offsets", str(batch))).rstrip().rsplit(b"\n", 1)[-1]
     try:
         offsets = orjson.loads(last)
     except orjson.JSONDecodeError:

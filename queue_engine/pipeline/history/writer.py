@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from queue_engine.disk.own_files import check_own
+from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.history.manifest import HistoryFile
 from queue_engine.pipeline.history.schema import ORDER, WINDOW_S
 from queue_engine.pipeline.lake.lake import Lake
@@ -68,7 +68,7 @@ def described(
 ) -> HistoryFile:
     """What a manifest says of a staged file, from its own footer."""
     place = lake.within(staged)
-    check_own(place)
+    refuse_link(place)
     with pq.ParquetFile(place) as opened:
         footer = opened.metadata
         at = opened.schema_arrow.get_field_index("t")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from queue_engine.disk.own_files import open_own
+from queue_engine.disk.no_follow import open_no_follow
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LakeHeldError, StorageError
 
@@ -51,7 +51,7 @@ class LakeLock:
         path = os.path.join(directory, LOCK_NAME)
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
-            fd = open_own(path, os.O_RDWR | os.O_CREAT)
+            fd = open_no_follow(path, os.O_RDWR | os.O_CREAT)
         except OSError as exc:
             raise StorageError(f"cannot open lock {path}: {exc.strerror}") from exc
         try:
@@ -85,7 +85,7 @@ class LakeLock:
 def holder_of(directory: str) -> LakeHolder | None:
     """Who holds the lake in `directory` now; None when nobody does. Raises OSError."""
     try:
-        fd = open_own(os.path.join(directory, LOCK_NAME), os.O_RDONLY)
+        fd = open_no_follow(os.path.join(directory, LOCK_NAME), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:

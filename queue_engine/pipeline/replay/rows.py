@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.disk.own_files import check_own
+from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.plan import ReplayPlan, ReplayStep, unpacked_rows
 from queue_engine.vocabulary.errors import PipelineError
@@ -72,7 +72,7 @@ class ReplayRows:
             return
         self.close()
         path = Path(self._lake.within(self._plan.files[number][0]))
-        check_own(path)
+        refuse_link(path)
         self._file = pq.ParquetFile(path)
         self._file_number = number
         self._starts = [0]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-from queue_engine.disk.own_files import open_own
+from queue_engine.disk.no_follow import open_no_follow
 from queue_engine.pipeline.source.record_columns import MissingRange
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import PipelineError
@@ -59,7 +59,7 @@ def _write(folder: str, one: WantedRange, gaps: list[MissingRange]) -> None:
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         os.makedirs(folder, exist_ok=True)
-        with os.fdopen(open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        with os.fdopen(open_no_follow(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(text)
         os.replace(temporary, path)
     except OSError as exc:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from queue_engine.commit_log.segment import HEAD_BYTES_MAX, parse_segment_head
-from queue_engine.disk.own_files import open_own
+from queue_engine.disk.no_follow import open_no_follow
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.missing_report import report_missing
 from queue_engine.pipeline.source.read_options import FILES, REPORT, ReadOptions
@@ -98,7 +98,7 @@ class PartReader:
         """The file, and where its first record begins; None when it is not on this machine, or another, and need not
         be."""
         try:
-            with os.fdopen(open_own(part.path, os.O_RDONLY), "rb") as file:
+            with os.fdopen(open_no_follow(part.path, os.O_RDONLY), "rb") as file:
                 found = parse_segment_head(file.read(HEAD_BYTES_MAX), part.path)
                 if found is not None and (found.position, found.salt) == (part.position, part.salt):
                     data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from queue_engine.disk.own_files import open_own
+from queue_engine.disk.no_follow import open_no_follow
 
 NAME = "worker.log"
 BYTES_MAX = 5_000_000
@@ -22,7 +22,7 @@ class WorkerLog:
         if os.path.lexists(self.path):
             os.replace(self.path, self._before)
         # Appending: several processes write, and after a truncation all of them go on at its beginning.
-        self._descriptor = open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._descriptor = open_no_follow(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(self._descriptor, 1)
         os.dup2(self._descriptor, 2)
 

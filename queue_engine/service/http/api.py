@@ -15,8 +15,8 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.engine import HEALTHY, Engine
-from queue_engine.service.admission.body_budget import BodyBudget
 from queue_engine.service.admission.creations import Creations
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.access import HostCheck
 from queue_engine.service.http.acts import ActRoutes
@@ -63,7 +63,7 @@ class HttpApi:
         limits: ConnectionLimits | None = None,
         notices: Callable[[], list[str]] = list,
         refused: RefusedConnections | None = None,
-        bodies: BodyBudget | None = None,
+        bodies: PendingBodies | None = None,
         creations: Creations | None = None,
     ) -> None:
         """addresses: the real TCP and HTTP ports. audit: told of every act, failures included.
@@ -82,7 +82,7 @@ class HttpApi:
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
         self._refused = refused or RefusedConnections("the HTTP API", options.max_connections, SystemClock())
-        self._bodies = bodies or BodyBudget(options.max_pending_body_bytes, options.command_timeout_ms)
+        self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
         self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,
             read_timeout_ms=options.command_timeout_ms,

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import h11
 
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.framing import check_framing
 from queue_engine.wire.error_answers import ErrorAnswer
@@ -142,7 +142,7 @@ class HttpConnection(asyncio.Protocol):
         limits: ConnectionLimits,
         connections: "set[HttpConnection]",
         refused: RefusedConnections,
-        bodies: BodyBudget,
+        bodies: PendingBodies,
     ) -> None:
         self._handler = handler
         self._limits = limits

@@ -3,10 +3,10 @@
 import asyncio
 
 from queue_engine.engine import Engine
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
-from queue_engine.service.tcp.turns import Turns
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.options import split_address
 
@@ -19,7 +19,9 @@ CHECK_SLICE = 500
 class TcpServer:
     """All connections of NSQ clients. Implements `SessionOwner`."""
 
-    def __init__(self, engine: Engine, clock: Clock, turns: Turns, connections_max: int, bodies: BodyBudget) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, turns: EngineTurns, connections_max: int, bodies: PendingBodies
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon

@@ -13,7 +13,7 @@ from queue_engine.engine import Engine
 from queue_engine.protocol import frames
 from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.output_buffer import OutputBuffer
@@ -45,7 +45,7 @@ class SessionOwner(Protocol):
     bodies: how much of unfinished bodies there may be."""
 
     pubs: PubGroups
-    bodies: BodyBudget
+    bodies: PendingBodies
     connections_max: int
 
     def opened(self, session: "Session") -> bool:

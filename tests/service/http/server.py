@@ -16,7 +16,7 @@ from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import ConnectionLimits
-from queue_engine.service.tcp.turns import Turns
+from queue_engine.service.tcp.engine_turns import EngineTurns
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 
@@ -141,7 +141,7 @@ async def http_server(
 ) -> AsyncIterator[Server]:
     """A server that ends with the block."""
     clock = ManualClock()
-    turns = Turns()
+    turns = EngineTurns()
     engine = make_engine(
         directory,
         clock,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from queue_engine.disk.background import Backgrounds
 from queue_engine.engine import Engine
-from queue_engine.service.admission.body_budget import BodyBudget
-from queue_engine.service.tcp.turns import Turns
+from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.tcp.engine_turns import EngineTurns
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.memory_session import MemorySession
@@ -29,7 +29,7 @@ class Bench:
     max_body_size: int = 5 << 20
 
     def __post_init__(self) -> None:
-        self.turns = Turns()
+        self.turns = EngineTurns()
         self.engine = Engine(
             engine_options(data_path=str(self.path), max_msg_size=self.max_msg_size, max_body_size=self.max_body_size),
             clock=self.clock,
@@ -45,7 +45,7 @@ class Bench:
         self.stores[name] = DelayedStore()
         return self.stores[name]
 
-    def client(self, *, magic: bytes = b"  V2", bodies: BodyBudget | None = None) -> MemorySession:
+    def client(self, *, magic: bytes = b"  V2", bodies: PendingBodies | None = None) -> MemorySession:
         return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies)
 
     def known_topic(self, topic: str) -> DelayedStore:

@@ -23,7 +23,7 @@ class LinkRefusedError(OSError):
         return self.strerror or ""
 
 
-def open_own(path: str | Path, flags: int, mode: int = CREATE_MODE) -> int:
+def open_no_follow(path: str | Path, flags: int, mode: int = CREATE_MODE) -> int:
     """A descriptor of `path`, never inherited. Raises OSError; for a symbolic link LinkRefusedError."""
     # A directory is opened to be synced or locked, and may be a link.
     if not flags & os.O_DIRECTORY:
@@ -36,13 +36,13 @@ def open_own(path: str | Path, flags: int, mode: int = CREATE_MODE) -> int:
         raise LinkRefusedError(os.fspath(path)) from None
 
 
-def read_own(path: str | Path) -> bytes:
-    """All of a file. Raises as `open_own`."""
-    with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+def read_no_follow(path: str | Path) -> bytes:
+    """All of a file. Raises as `open_no_follow`."""
+    with os.fdopen(open_no_follow(path, os.O_RDONLY), "rb") as file:
         return file.read()
 
 
-def check_own(path: str | Path) -> None:
+def refuse_link(path: str | Path) -> None:
     """For a file that a library opens by its name. Raises LinkRefusedError."""
     if os.path.islink(path):
         raise LinkRefusedError(os.fspath(path))

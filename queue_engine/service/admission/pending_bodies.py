@@ -39,7 +39,7 @@ class _Body:
     held_bytes: int
 
 
-class BodyBudget:
+class PendingBodies:
     """bytes_max: of all bodies together, though one alone may always be read. stall_ms: how long one that has room may
     send nothing while others wait for it. used: bytes of those that have room."""
 

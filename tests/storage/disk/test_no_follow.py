@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.own_files import LinkRefusedError, check_own, open_own, read_own
+from queue_engine.disk.no_follow import LinkRefusedError, open_no_follow, read_no_follow, refuse_link
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.running_engine import RunningEngine
@@ -109,13 +109,13 @@ def test_link_is_refused_for_reading_writing_and_making(tmp_path: Path) -> None:
     for path in (link, dangling):
         for flags in (os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
             with pytest.raises(LinkRefusedError, match=f"^{path} is a symbolic link, which Penstock does not follow"):
-                open_own(path, flags)
+                open_no_follow(path, flags)
         with pytest.raises(LinkRefusedError):
-            read_own(path)
+            read_no_follow(path)
         with pytest.raises(LinkRefusedError):
-            check_own(path)
+            refuse_link(path)
     assert target.read_bytes() == b"not ours"
     assert not (tmp_path / "nowhere").exists()
-    assert read_own(target) == b"not ours"
+    assert read_no_follow(target) == b"not ours"
     (tmp_path / "directory").symlink_to(tmp_path)
-    os.close(open_own(tmp_path / "directory", os.O_RDONLY | os.O_DIRECTORY))
+    os.close(open_no_follow(tmp_path / "directory", os.O_RDONLY | os.O_DIRECTORY))

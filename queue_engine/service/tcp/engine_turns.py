@@ -24,7 +24,7 @@ class Flushable(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
-class Turns:
+class EngineTurns:
     """Runs the engine's turns on the loop it is made in. pubs: what connections publish that wait for each OK."""
 
     pubs: PubGroups

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from queue_engine.service.admission.body_budget import BodyBudget
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.server import Server, http_server
 from tests.service.tcp.session_bench import Bench
@@ -36,7 +36,7 @@ class Reader:
 
 @pytest.mark.parametrize(("size", "fits"), [(99, 3), (100, 3), (101, 2), (300, 1), (301, 1), (10_000, 1)])
 def test_bodies_are_read_as_far_as_they_fit_and_one_always(size: int, fits: int) -> None:
-    budget = BodyBudget(300, STALL_MS)
+    budget = PendingBodies(300, STALL_MS)
     readers = [Reader() for _ in range(10)]
     assert [budget.ask(reader, size, 0) for reader in readers] == [True] * fits + [False] * (10 - fits)
     for done, reader in enumerate(readers, 1):
@@ -46,7 +46,7 @@ def test_bodies_are_read_as_far_as_they_fit_and_one_always(size: int, fits: int)
 
 
 def test_a_small_body_does_not_overtake_a_large_one_that_waits() -> None:
-    budget = BodyBudget(100, STALL_MS)
+    budget = PendingBodies(100, STALL_MS)
     first, large, small = Reader(), Reader(), Reader()
     assert budget.ask(first, 60, 0)
     assert not budget.ask(large, 90, 0)
@@ -56,7 +56,7 @@ def test_a_small_body_does_not_overtake_a_large_one_that_waits() -> None:
 
 
 def test_who_waits_and_goes_leaves_its_place() -> None:
-    budget = BodyBudget(100, STALL_MS)
+    budget = PendingBodies(100, STALL_MS)
     first, gone, last = Reader(), Reader(), Reader()
     assert budget.ask(first, 100, 0)
     budget.ask(gone, 100, 0)
@@ -67,7 +67,7 @@ def test_who_waits_and_goes_leaves_its_place() -> None:
 
 
 def test_who_stalls_is_ended_only_while_others_wait() -> None:
-    budget = BodyBudget(100, STALL_MS)
+    budget = PendingBodies(100, STALL_MS)
     first, other = Reader(), Reader()
     budget.ask(first, 100, 0)
     late_ns = STALL_MS * NS_PER_MS + 1
@@ -83,7 +83,7 @@ def test_who_stalls_is_ended_only_while_others_wait() -> None:
 class ReadyReader(Reader):
     """Its body is complete as soon as it has room, as a short chunked one is."""
 
-    def __init__(self, budget: BodyBudget) -> None:
+    def __init__(self, budget: PendingBodies) -> None:
         super().__init__()
         self.budget = budget
 
@@ -93,7 +93,7 @@ class ReadyReader(Reader):
 
 
 def test_thousands_that_are_complete_at_once_have_room_one_after_the_other() -> None:
-    budget = BodyBudget(100, STALL_MS)
+    budget = PendingBodies(100, STALL_MS)
     first = Reader()
     readers = [ReadyReader(budget) for _ in range(5_000)]
     assert budget.ask(first, 100, 0)
@@ -104,7 +104,7 @@ def test_thousands_that_are_complete_at_once_have_room_one_after_the_other() -> 
 
 
 def test_it_is_crowded_while_those_that_wait_hold_much() -> None:
-    budget = BodyBudget(800, STALL_MS)
+    budget = PendingBodies(800, STALL_MS)
     told: list[bool] = []
     budget.on_crowded.append(told.append)
     readers = [Reader() for _ in range(6)]
@@ -121,7 +121,7 @@ def test_it_is_crowded_while_those_that_wait_hold_much() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_body_completes_whatever_their_sizes(seed: int) -> None:
     random = Random(seed)
-    budget = BodyBudget(1_000, STALL_MS)
+    budget = PendingBodies(1_000, STALL_MS)
     readers: dict[Reader, int] = {}
     reading: set[Reader] = set()
     asked = left = 0
@@ -159,7 +159,7 @@ class Clients:
     def __init__(self, path: Path, bytes_max: int) -> None:
         self.bench = Bench(path)
         self.store = self.bench.known_topic("t")
-        self.budget = BodyBudget(bytes_max, STALL_MS)
+        self.budget = PendingBodies(bytes_max, STALL_MS)
 
     def add(self) -> MemorySession:
         session = self.bench.client(bodies=self.budget)
