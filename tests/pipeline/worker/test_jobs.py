@@ -100,8 +100,9 @@ def tick_until(worker: WorkerJobs, what: str, look: Callable[[], object]) -> Non
 
 
 def test_a_service_runs_and_waits_when_its_worker_ends(tmp_path: Path) -> None:
-    with working(tmp_path, Jobs()):
-        wait_for("the archive", lambda: state_of(tmp_path, "archive") == "running")
+    jobs = Jobs()
+    with working(tmp_path, jobs):
+        wait_for("the archive", lambda: jobs.runs)  # its state says "running" before it has begun
     state = read_state(tmp_path, "archive")
     assert state is not None
     assert (state.state, state.done, state.total) == ("waiting", 7, 9), "what was reported last is kept"
@@ -110,6 +111,7 @@ def test_a_service_runs_and_waits_when_its_worker_ends(tmp_path: Path) -> None:
 def test_a_stopped_service_stays_stopped_through_workers_until_it_is_started(tmp_path: Path) -> None:
     jobs = Jobs()
     with working(tmp_path, jobs) as worker:
+        wait_for("the archive", lambda: jobs.runs)
         put_request(tmp_path, "stop_job", job="archive")
         tick_until(worker, "the stop", lambda: state_of(tmp_path, "archive") == "stopped")
         assert not has_requests(tmp_path)
