@@ -34,6 +34,7 @@ from queue_engine.vocabulary.errors import (
 )
 from tests.pipeline.archive_reading import archive_of, bodies_of, job, publish, published, rows_of, switch_on
 from tests.pipeline.expression.test_expressions import HOSTILE
+from tests.support.clock import ManualClock
 from tests.support.processes.engine_process import EngineProcess
 
 # The first of them starts Spark, which takes its time where the machine is busy.
@@ -336,7 +337,8 @@ def test_large_messages_make_small_steps(spark: SparkSession, engine: EngineProc
 
 
 def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
-    one = job(spark, lake, engine)
+    # No time passes: a stall would pay for a step.
+    one = job(spark, lake, engine, clock=ManualClock())
     plan = plan_replay(one.context, request("slow", expression="offset < 40", rate_per_s=10))
     assert [step.count for step in plan.steps] == [10] * 4
     waits: list[float] = []
