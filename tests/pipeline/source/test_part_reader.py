@@ -1,6 +1,7 @@
 """Reading the log of a real engine without Spark: what is planned, what comes, and what is said of the rest."""
 
 import shutil
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -40,7 +41,6 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 from tests.support.lakes.log_topics import Published, publish, published
-from tests.support.processes.ports import free_ports
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
@@ -302,9 +302,12 @@ def test_a_disk_queue_is_refused_by_name(engine: RunningEngine, client: LogClien
 
 
 def test_an_engine_that_is_not_there_is_named() -> None:
-    [port] = free_ports(1)
-    with LogClient(f"http://127.0.0.1:{port}") as client, pytest.raises(EngineUnreachableError, match=f":{port}/log/t"):
-        client.topic("orders")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # its port is no other program's meanwhile, and it does not listen
+        port = nobody.getsockname()[1]
+        client = LogClient(f"http://127.0.0.1:{port}")
+        with client, pytest.raises(EngineUnreachableError, match=f":{port}/log/t"):
+            client.topic("orders")
     with pytest.raises(EngineUnreachableError, match="is not an address"):
         LogClient("127.0.0.1:4151")
 
