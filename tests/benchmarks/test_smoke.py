@@ -79,6 +79,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tupl
                 scenario.close()
 
 
+@pytest.mark.timeout(600)  # one try may take a minute where the machine is busy
 @pytest.mark.parametrize(
     "scenario", [*SHORT, pytest.param(SPARK_READS, marks=pytest.mark.spark)], ids=lambda scenario: scenario.name
 )
