@@ -24,6 +24,7 @@ from tests.benchmarks.scenarios import (
     single_program,
     together,
     topic_with,
+    wait_until_consumed,
 )
 from tests.support.processes.server import ServerProcess
 
@@ -62,7 +63,8 @@ def consume(storage: str) -> Measure:
         with topic_with(server, storage, "c0") as topic:
             publish_rate(server, topic, 200, messages)
             program = ("nsq_load", "consume", server.tcp_port, topic, "c0", 200, 2_500)
-            return {"messages/s": rate([program] * 2, expected=messages)}
+            consumed = rate([program] * 2, expected=messages, until=lambda: wait_until_consumed(server, topic))
+            return {"messages/s": consumed}
 
     return measure
 

@@ -24,6 +24,7 @@ from tests.benchmarks.scenarios import (
     together,
     topic_name,
     topic_with,
+    wait_until_consumed,
     while_reloading,
 )
 from tests.support.processes.server import ServerProcess
@@ -258,7 +259,11 @@ class Deep:
         return value
 
     def _consumed(self, server: ServerProcess, topic: str, messages: int) -> float:
-        return rate([("nsq_load", "consume", server.tcp_port, topic, "c0", 200, 2500)] * CONNECTIONS, expected=messages)
+        return rate(
+            [("nsq_load", "consume", server.tcp_port, topic, "c0", 200, 2500)] * CONNECTIONS,
+            expected=messages,
+            until=lambda: wait_until_consumed(server, topic),
+        )
 
     def redis(self, directory: Path) -> Figures:
         return {}

@@ -23,6 +23,7 @@ from tests.support.waiting import wait_for
 BATCH = 200
 CONNECTIONS = 2
 BACKLOG_TIMEOUT_S = 120.0
+CONSUME_TIMEOUT_S = 600.0  # of ten million messages
 SYNCED_SHARE = 40  # an nsqd that syncs each message gets one for so many
 
 T = TypeVar("T")
@@ -95,21 +96,39 @@ def wait_for_backlog(server: NsqServer, topic: str, messages: int) -> None:
     wait_for("the backlog", is_there, timeout_s=BACKLOG_TIMEOUT_S)
 
 
+def wait_until_consumed(server: NsqServer, topic: str) -> None:
+    """Until the topic's channels have nothing left."""
+
+    def left() -> int:
+        names = ("depth", "in_flight_count", "deferred_count")
+        return sum(int(channel[name]) for channel in server.topic_stats(topic)["channels"] for name in names)
+
+    wait_for("the consumers", lambda: not left(), timeout_s=CONSUME_TIMEOUT_S, every_s=0.2)
+
+
 def halves(connections: int) -> list[int]:
     """Connections of each of at most two processes."""
     return [connections] if connections == 1 else [connections // 2, connections - connections // 2]
 
 
-def together(programs: Sequence[tuple[object, ...]]) -> tuple[list[dict[str, Any]], int]:
-    """Run load programs at once; their reports, and the moment just before the first was let go."""
+def together(
+    programs: Sequence[tuple[object, ...]], until: Callable[[], None] | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Run load programs at once; their reports, and the moment just before the first was let go. until: as for
+    `run_together`."""
     with ExitStack() as stack:
         started = [stack.enter_context(LoadProgram(str(module), *rest)) for module, *rest in programs]
-        return run_together(started)
+        return run_together(started, until)
 
 
-def rate(programs: Sequence[tuple[object, ...]], *, expected: int | None = None) -> float:
+def rate(
+    programs: Sequence[tuple[object, ...]],
+    *,
+    expected: int | None = None,
+    until: Callable[[], None] | None = None,
+) -> float:
     """Messages a second of all programs together, from the common start to the last one's end."""
-    reports, start_ns = together(programs)
+    reports, start_ns = together(programs, until)
     count = sum(one["count"] for one in reports)
     assert expected is None or count == expected, f"{count} of {expected} messages came"
     return count / ((max(one["end_ns"] for one in reports) - start_ns) / 1e9)
@@ -175,6 +194,7 @@ class Stream:
                     for name in self._consumers()
                 ],
                 expected=messages * len(self._channels),
+                until=lambda: wait_until_consumed(server, topic),
             )
         return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
 
@@ -245,7 +265,11 @@ class SingleFins:
         with topic_with(server, storage, "c0") as topic:
             publish_rate(server, topic, 200, self._messages)
             program = ("nsq_load", "consume_as_pynsq", server.tcp_port, topic, "c0", 200, 200)
-            return rate([program] * CONNECTIONS, expected=self._messages)
+            return rate(
+                [program] * CONNECTIONS,
+                expected=self._messages,
+                until=lambda: wait_until_consumed(server, topic),
+            )
 
     def redis(self, directory: Path) -> Figures:
         return {}

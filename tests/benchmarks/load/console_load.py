@@ -77,7 +77,7 @@ async def watch(port: int, path: str, count: int) -> None:
     client = logged_in(port)
     subscription = client.subscription(path)
     frames = [0] * count
-    all_have_one = asyncio.Event()
+    all_have_one, one_came = asyncio.Event(), asyncio.Event()
 
     async def page(number: int) -> None:
         async with websockets.connect(
@@ -90,6 +90,7 @@ async def watch(port: int, path: str, count: int) -> None:
             async for text in socket:
                 await socket.send(f'{{"ack":{json.loads(text)["seq"]}}}')
                 frames[number] += 1
+                one_came.set()
                 if all(frames):
                     all_have_one.set()
 
@@ -97,7 +98,9 @@ async def watch(port: int, path: str, count: int) -> None:
     await asyncio.wait_for(all_have_one.wait(), 30)
     await asyncio.to_thread(wait_for_go)
     before = sum(frames)
+    one_came.clear()
     await asyncio.to_thread(sys.stdin.readline)
+    await asyncio.wait_for(one_came.wait(), 30)  # they come once a second, and the run may be shorter
     for task in pages:
         if task.done():
             task.result()

@@ -7,8 +7,9 @@ interpreter start and connecting are not measured. Times are CLOCK_MONOTONIC, wh
 import json
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,18 @@ def wait_for_go() -> int:
     if not sys.stdin.readline():
         sys.exit("the run that started this load went away")
     return time.monotonic_ns()
+
+
+def told_to_end() -> threading.Event:
+    """In a load program that runs until told: set once the run says go a second time."""
+    is_told = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        is_told.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    return is_told
 
 
 def report(**figures: Any) -> None:
@@ -77,11 +90,20 @@ class LoadProgram:
                 stream.close()
 
 
-def run_together(programs: Sequence[LoadProgram]) -> tuple[list[dict[str, Any]], int]:
-    """Start all at once; their reports in order, and the moment just before the first was let go, in ns."""
+def run_together(
+    programs: Sequence[LoadProgram], until: Callable[[], None] | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Start all at once; their reports in order, and the moment just before the first was let go, in ns.
+
+    until: for programs that run until told: they are told once it returns.
+    """
     for program in programs:
         program.wait_until_ready()
     start_ns = time.monotonic_ns()
     for program in programs:
         program.go()
+    if until is not None:
+        until()
+        for program in programs:
+            program.go()
     return [program.result() for program in programs], start_ns
