@@ -286,7 +286,8 @@ class Catalog:
     def append_published(self) -> None:
         """Append what was published in this turn; the tickets are settled now or when the store says."""
         self._workload.flush()
-        self._stores.commit()
+        if self._stores.log is not None:
+            self._stores.log.commit()
 
     def act(self, topic: str, begin: Callable[[Outcome], Ticket]) -> tuple[Outcome, Ticket]:
         """Begin an act on a topic, or on one of its channels, behind those that were asked for before; `begin` fills

@@ -39,6 +39,7 @@ from queue_engine.vocabulary.errors import (
 )
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
+from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket, after
@@ -81,9 +82,15 @@ class Engine:
         self.started_at_ns = clock.time_ns()
         self.faults = Faults(clock)
         self._fences = Fences(clock.time_ns)
-        self._workload = Workload(clock, on_work)
+        self._next_turn = NextTurn(on_work)
+        self._workload = Workload(clock, self._next_turn)
         self._stores = Stores(
-            options, clock=clock, files=files, backgrounds=backgrounds, sync_place=sync_place, on_work=on_work
+            options,
+            clock=clock,
+            files=files,
+            backgrounds=backgrounds,
+            sync_place=sync_place,
+            next_turn=self._next_turn,
         )
         self._sampler = Sampler(options, clock=clock, files=files, background=backgrounds.disk)
         self.catalog = Catalog(
@@ -272,18 +279,19 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return self._workload.is_waiting or self._stores.has_work
+        return self._next_turn.is_requested
 
     def turn(self) -> None:
         """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
         next turn (`has_work`)."""
         try:
-            self._workload.flush()
-            self._stores.commit()
+            self.catalog.append_published()
             self._workload.turn(delivers=not self.catalog.is_closing)
         finally:
-            # What was done is noted and written, whatever failed.
-            self._stores.end_turn()
+            # What is noted from here on is for the next turn. What was done is written, whatever failed.
+            self._next_turn.is_requested = self._workload.has_rest
+            if self._stores.log is not None and self._next_turn.has_log_work:
+                self._stores.log.end_turn()
 
     def scan_pass(self) -> tuple[int, int]:
         """One pass of the scan loop over at most `queue_scan_selection_count` channels that have something due.

@@ -29,6 +29,7 @@ from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError
 from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket
@@ -42,7 +43,7 @@ LOG_DIRECTORY = "log"
 class Stores:
     """Makes the stores of topics. Belongs to the engine's thread.
 
-    sync_place: as of CommitLog. on_work: called when something waits for `end_turn`.
+    sync_place: as of CommitLog. next_turn: the log requests it when it has something to write at a turn's end.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Stores:
         files: Files,
         backgrounds: Backgrounds,
         sync_place: SyncPlace | None,
-        on_work: Callable[[], None],
+        next_turn: NextTurn,
     ) -> None:
         self.budgets = MemoryBudgets(options)
         self.disk_queues = DiskQueueFolder(options.data_path, options, files, backgrounds.disk, clock, self.budgets)
@@ -64,7 +65,7 @@ class Stores:
         self._files = files
         self._backgrounds = backgrounds
         self._sync_place = sync_place
-        self._on_work = on_work
+        self._next_turn = next_turn
         self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
         self._opened: LogOpening | None = None
 
@@ -109,7 +110,7 @@ class Stores:
             files=self._files,
             clock=self._clock,
             backgrounds=self._backgrounds,
-            on_work=self._on_work,
+            next_turn=self._next_turn,
             deferred_budget=self.budgets.deferred,
             sync_place=self._sync_place,
         )
@@ -151,22 +152,6 @@ class Stores:
         """topology.json is durable as it was read: what belongs to nobody can go."""
         if self.log is not None:
             self.log.remove_unknown()
-
-    # The work of each turn.
-
-    @property
-    def has_work(self) -> bool:
-        return self.log is not None and self.log.has_work
-
-    def commit(self) -> None:
-        """All that is published in this turn was appended."""
-        if self.log is not None:
-            self.log.commit()
-
-    def end_turn(self) -> None:
-        """All that is done in this turn was done."""
-        if self.log is not None and self.log.has_work:
-            self.log.end_turn()
 
     def tick(self, now_ns: int) -> None:
         self.disk_queues.sync_used(now_ns)

@@ -4,13 +4,13 @@ Everything is noted when it happens and done once a turn, however often it was n
 """
 
 import logging
-from collections.abc import Callable
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.deadlines import DeadlineIndex
 from queue_engine.delivery.topic import Topic
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ STALL_NS_MAX = 10 * NS_PER_S
 class Workload:
     """The work of one engine.
 
-    on_work: called when something is to be done and nothing was before. publish_error: why the disk refused the last
-    publish; None when it did not.
+    next_turn: what is noted here requests it. publish_error: why the disk refused the last publish; None when it did
+    not.
     """
 
-    def __init__(self, clock: Clock, on_work: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, next_turn: NextTurn) -> None:
         self._clock = clock
-        self._on_work = on_work
+        self._next_turn = next_turn
         self.publish_error: Exception | None = None
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
@@ -43,8 +43,8 @@ class Workload:
         self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether there is work for a turn."""
+    def has_rest(self) -> bool:
+        """Whether this turn left something for the next."""
         return bool(self._woken or self._pumping or self._unflushed)
 
     @property
@@ -56,10 +56,8 @@ class Workload:
 
     def flush_later(self, topic: Topic) -> None:
         """Something was published."""
-        was_waiting = self.is_waiting
         self._unflushed.append(topic)
-        if not was_waiting:
-            self._on_work()
+        self._next_turn.request()
 
     def note_append(self, stored: Ticket) -> None:
         """An append is settled: it tells whether the disk takes what is published."""
@@ -68,18 +66,14 @@ class Workload:
     def wake(self, channel: Channel) -> None:
         """There may be something to send."""
         if channel not in self._woken and channel not in self._stalled:
-            was_waiting = self.is_waiting
             self._woken[channel] = None
-            if not was_waiting:
-                self._on_work()
+            self._next_turn.request()
 
     def pump_later(self, topic: Topic) -> None:
         """Something waits at the topic that its channels may have."""
         if topic not in self._pumping and topic not in self._stalled:
-            was_waiting = self.is_waiting
             self._pumping[topic] = None
-            if not was_waiting:
-                self._on_work()
+            self._next_turn.request()
 
     def schedule(self, channel: Channel) -> None:
         """The channel's earliest deadline may have changed."""

@@ -102,7 +102,7 @@ class LogBacklog:
         self._forget_all()
         self._cursor = self.progress.floor
         self._resume()
-        self._topic.note_work()
+        self._topic.next_turn.request_log_work()
         return True
 
     def detach(self) -> None:
@@ -454,7 +454,7 @@ class LogBacklog:
         else:
             for first, count in reversed(ranges):
                 self._unsent.prepend(first, count)
-        self._topic.note_work()
+        self._topic.next_turn.request_log_work()
 
     def _defer(self, first: int, count: int, due_ns: int) -> None:
         self._due.put(first, count, due_ns)
@@ -473,7 +473,7 @@ class LogBacklog:
         if ids:
             for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
                 self._settle_range(first, count)
-            self._topic.note_work()
+            self._topic.next_turn.request_log_work()
 
     def _settle_range(self, first: int, count: int) -> None:
         self.progress.settled(first, count)
@@ -522,7 +522,7 @@ class LogBacklog:
             self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
             if self._journal is not None:
                 self._journal.defer(self.number, first, count, self.progress.made_at(first), 0)
-        self._topic.note_work()
+        self._topic.next_turn.request_log_work()
         return self._return_all(ranges)
 
     def _return_all(self, ranges: list[Range]) -> int:
@@ -608,7 +608,7 @@ class LogBacklog:
         self.progress.emptied(upto)
         if self._journal is not None:
             self._journal.empty(self.number, upto)
-        self._topic.note_work()
+        self._topic.next_turn.request_log_work()
         return dropped
 
     def skip_to(self, offset: int) -> None:
@@ -619,7 +619,7 @@ class LogBacklog:
         else:
             self._put_aside(first, offset - first)
         self._settle_range(first, offset - first)
-        self._topic.note_work()
+        self._topic.next_turn.request_log_work()
 
     def prepare_empty(self) -> Ticket:
         """Done when the journal says, durably, that all that is released now is done; then `empty` does it."""
@@ -667,7 +667,7 @@ class LogBacklog:
             if due_ns > now_ns:
                 self._note_deferred(one, due_ns)
         self._ages.begin(now_ns)
-        topic.note_work()
+        topic.next_turn.request_log_work()
         if self._journal is not None:
             # Once more: what came to pass since it was prepared is before it.
             self._journal.seek(self.number, offset, self.progress.epoch)

@@ -39,6 +39,7 @@ from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.next_turn import NextTurn
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,8 @@ class LogOpening:
 class LogStore:
     """Belongs to the engine's thread. `open` makes the parts that need the recovered log.
 
-    on_work: called when something waits for `end_turn`. sync_place: as of CommitLog.
+    next_turn: requested when something waits for `end_turn`; None: the owner calls that by itself. sync_place: as of
+    CommitLog.
     """
 
     log: CommitLog
@@ -91,7 +93,7 @@ class LogStore:
         files: Files,
         clock: Clock,
         backgrounds: Backgrounds,
-        on_work: Callable[[], None] = lambda: None,
+        next_turn: NextTurn | None = None,
         deferred_budget: ByteBudget | None = None,
         sync_place: SyncPlace | None = None,
     ) -> None:
@@ -110,7 +112,8 @@ class LogStore:
         self._directory = directory
         self._files = files
         self._clock = clock
-        self._pending = PendingBatches(on_work)
+        self._next_turn = next_turn or NextTurn()
+        self._pending = PendingBatches(self._next_turn)
         self._topics: dict[int, LogTopicStore] = {}
         self._known_channels: frozenset[int] = frozenset()
         self._wanted: dict[int, tuple[int, int]] = {}  # of each channel of the start: where it began, its topic's end
@@ -385,14 +388,9 @@ class LogStore:
         """Why something is not on the disk as it should be, or can't be; None when all is well."""
         return self.log.error or self.journal.error or self.readers.error
 
-    @property
-    def has_work(self) -> bool:
-        """Whether `end_turn` has something to do."""
-        return self._pending.has_work
-
     def end_turn(self) -> None:
         """Write what this turn published, and what its channels did."""
-        self._pending.has_work = False
+        self._next_turn.has_log_work = False
         self.commit()
         self.journal.flush()
 

@@ -59,7 +59,7 @@ class LogTopic:
         self.size = log.size
         self.deferred_budget = log.deferred_budget
         self.memory_count_max = log.settings.memory_count_max
-        self.note_work = log.pending.note_work
+        self.next_turn = log.pending.next_turn
         # What lies before the oldest offset is gone because nobody needed it.
         frozen = queue.end_offset if opening.released is None else opening.released
         self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)

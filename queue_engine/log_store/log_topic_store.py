@@ -240,10 +240,8 @@ class LogTopicStore(LogTopic):
         )
         self.next_offset = first + count
         ticket = Ticket()
-        pending = self._pending
-        pending.line.append((position + size, self, first, batch, position, size, dues_ns, ticket))
-        if not pending.has_work:
-            pending.note_work()
+        self._pending.line.append((position + size, self, first, batch, position, size, dues_ns, ticket))
+        self.next_turn.request_log_work()
         return position, size, ticket
 
     def _reserve_for(self, count: int) -> None:

@@ -1,10 +1,11 @@
-"""Batches that were appended and are not visible yet, and whether the end of the turn has something to do."""
+"""Batches that were appended and are not visible yet."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import Ticket
 
@@ -26,19 +27,12 @@ class PendingBatches:
     """Belongs to the engine's thread.
 
     line: (end position, topic, first offset, batch, position, size, due times, ticket) of each batch, in the log's
-    order. on_work: called when something waits for the end of the turn and nothing did before.
+    order. next_turn: has them written at its end.
     """
 
-    def __init__(self, on_work: Callable[[], None]) -> None:
+    def __init__(self, next_turn: NextTurn) -> None:
         self.line: deque[tuple[int, AppendingTopic, int, Batch, int, int, Sequence[int] | None, Ticket]] = deque()
-        self.has_work = False
-        self._on_work = on_work
-
-    def note_work(self) -> None:
-        """Something waits for the end of the turn."""
-        if not self.has_work:
-            self.has_work = True
-            self._on_work()
+        self.next_turn = next_turn
 
     def became_visible(self, visible_end: int) -> None:
         """The log may be read up to `visible_end`: the consume queues note the batches, then tickets are resolved."""

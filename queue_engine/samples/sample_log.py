@@ -43,6 +43,7 @@ from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError, StorageError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
+from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options import Options
 
 logger = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class SamplesLog:
             identity.number,
             self._store,
             budgets=MemoryBudgets(Options()),
-            workload=Workload(self._clock, lambda: None),
+            workload=Workload(self._clock, NextTurn()),
             time_ns=self._clock.time_ns,
             fences=Fences(self._clock.time_ns),  # no operator is asked: each sample tries again
         )
