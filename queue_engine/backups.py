@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from queue_engine.catalog import Catalog
@@ -21,6 +21,9 @@ from queue_engine.disk.backup_files import DIRECTORY, Staging, remove_left
 from queue_engine.disk_queue.backup import QueueCopy
 from queue_engine.disk_queue.store import DiskQueueStore
 from queue_engine.log_store.log_store import LogStore
+from queue_engine.samples.sample_log import DIRECTORY as SAMPLES_DIRECTORY
+from queue_engine.samples.sampler import Sampler
+from queue_engine.stores import LOG_DIRECTORY, Stores
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 
 logger = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class _Backup:
 class Backups:
     """At most one at a time. Belongs to the engine's thread.
 
-    backgrounds: all that write to the data directory. logs: its logs, by their directories in it.
+    backgrounds: all that write to the data directory. stores, sampler: each has a log there, or none.
     """
 
     def __init__(
@@ -86,14 +89,16 @@ class Backups:
         *,
         backgrounds: Sequence[Background],
         catalog: Catalog,
-        logs: Callable[[], dict[str, LogStore]],
+        stores: Stores,
+        sampler: Sampler,
     ) -> None:
         self._data_path = data_path
         self._directory = os.path.join(data_path, DIRECTORY)
         self._clock = clock
         self._backgrounds = list(dict.fromkeys(backgrounds))
         self._catalog = catalog
-        self._logs = logs
+        self._stores = stores
+        self._sampler = sampler
         self._look_at_ns = 0
         self._now: _Backup | None = None
 
@@ -218,6 +223,11 @@ class Backups:
         with open(f"{path}.tmp", "w") as target:
             target.write(f"the server could not take it: {error}\n")
         os.rename(f"{path}.tmp", path)
+
+    def _logs(self) -> dict[str, LogStore]:
+        """By their directories in the data directory."""
+        found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
+        return {name: log for name, log in found.items() if log is not None}
 
     def _queue_copies(self) -> Iterator[QueueCopy]:
         """All disk queues that last, each with what it has in memory."""

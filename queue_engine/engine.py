@@ -22,19 +22,16 @@ from queue_engine.disk.background import Backgrounds
 from queue_engine.disk.backup_files import refuse_incomplete
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.closing import AT_ONCE, Closing
-from queue_engine.figures import Client, Figures
+from queue_engine.engine_stats import Client, EngineStats
 from queue_engine.log_acts import LogActs
-from queue_engine.log_store.log_store import LogStore
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
-from queue_engine.samples.sample_log import DIRECTORY as SAMPLES_DIRECTORY
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
-from queue_engine.stores import LOG_DIRECTORY, Stores
+from queue_engine.stores import Stores
 from queue_engine.topic_acts import TopicActs
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import (
     FencedError,
-    NoRoomError,
     StorageError,
 )
 from queue_engine.vocabulary.faults import Faults
@@ -46,7 +43,6 @@ from queue_engine.vocabulary.ticket import Ticket, after
 
 logger = logging.getLogger(__name__)
 
-HEALTHY = "OK"
 # How often every channel lets go of what only costs memory, and how many do at once: 5,000 have their turn in time.
 TIDY_INTERVAL_NS = 5 * NS_PER_S
 TIDY_CHANNELS_MAX = 200
@@ -56,7 +52,7 @@ class Engine:
     """All queue state of one process.
 
     catalog: its topics and channels. acts: what is done to them. log: what only topics of the log can do. cursors: the
-    pipeline's. figures: all that is counted.
+    pipeline's. stats: snapshots of all that is counted, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
     are made on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
@@ -107,22 +103,23 @@ class Engine:
         self.acts = TopicActs(self.catalog, self._workload)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
-        self.figures = Figures(
+        self.stats = EngineStats(
             self.catalog,
             self._stores,
             workload=self._workload,
+            fences=self._fences,
             faults=self.faults,
             clients=self.clients,
             clock=clock,
             started_at_ns=self.started_at_ns,
-            health=lambda: self.health,
         )
         self._backups = Backups(
             options.data_path,
             clock,
             backgrounds=[backgrounds.disk, backgrounds.progress],
             catalog=self.catalog,
-            logs=self._logs,
+            stores=self._stores,
+            sampler=self._sampler,
         )
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())
@@ -131,18 +128,6 @@ class Engine:
     def is_closing(self) -> bool:
         """Whether nothing is taken any more."""
         return self.catalog.is_closing
-
-    @property
-    def health(self) -> str:
-        """ "OK", or "NOK - " and why: something that has to be on disk is not, or can't be read."""
-        # Want of room is told by the store itself, for as long as it lasts.
-        publish_error = self._workload.publish_error
-        if isinstance(publish_error, NoRoomError):
-            publish_error = None
-        stores = self._stores
-        error: Exception | str | None = self.catalog.error or stores.error or stores.refusal or publish_error
-        error = error or self._workload.error or self._fences.error or self.faults.error
-        return HEALTHY if error is None else f"NOK - {error}"
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -187,7 +172,7 @@ class Engine:
             self.catalog.abandon()
             return
         self.catalog.append_published()
-        self._sampler.close(None if SAMPLES_TOPIC in self.topics else partial(self.figures.now, include_clients=False))
+        self._sampler.close(None if SAMPLES_TOPIC in self.topics else partial(self.stats.now, include_clients=False))
         errors: list[str] = []
         for topic in self.topics.values():
             try:
@@ -321,11 +306,6 @@ class Engine:
                 self.faults.note(what, exc)
             else:
                 self.faults.ended(what)
-
-    def _logs(self) -> dict[str, LogStore]:
-        """By their directories in the data directory."""
-        found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
-        return {name: log for name, log in found.items() if log is not None}
 
     def _tidy(self, now_ns: int) -> None:
         """Tidy every channel once per TIDY_INTERVAL_NS, a few at a time."""

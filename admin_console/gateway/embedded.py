@@ -50,7 +50,7 @@ class EmbeddedGateway:
         return self._runner.snapshot
 
     def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
-        found: EngineSnapshot = self._ask("figures.now", topic=topic, channel=channel, include_clients=bool(channel))
+        found: EngineSnapshot = self._ask("stats.now", topic=topic, channel=channel, include_clients=bool(channel))
         return found
 
     def watch(self, topic: str, channel: str) -> None:
@@ -58,7 +58,7 @@ class EmbeddedGateway:
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
         try:
-            return tuple(self._ask("figures.in_flight", topic, channel, limit=limit))
+            return tuple(self._ask("stats.in_flight", topic, channel, limit=limit))
         except RequestError:
             return ()
 

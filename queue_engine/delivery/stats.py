@@ -1,4 +1,4 @@
-"""What the engine tells of itself: frozen figures that HTTP /stats, the console and the tests all read.
+"""Frozen stats of the engine, which HTTP /stats, the console and the tests all read.
 
 Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
 or deferred. `None` means unknown or not asked for, never zero.
@@ -10,9 +10,10 @@ from typing import Any
 
 from queue_engine.storage.log_stats import LogStats
 
+HEALTHY = "OK"
+
+# nsqd's numbers. Its 1 and 2, disconnected and connected, are states that a client here never has.
 CLIENT_STATE_INIT = 0
-CLIENT_STATE_DISCONNECTED = 1
-CLIENT_STATE_CONNECTED = 2
 CLIENT_STATE_SUBSCRIBED = 3
 CLIENT_STATE_CLOSING = 4
 
@@ -135,7 +136,7 @@ class EngineSnapshot:
     taken_at_ns: int  # wall time, Unix nanoseconds
     started_at_ns: int
     version: str
-    health: str  # "OK" or "NOK - reason"
+    health: str  # HEALTHY or "NOK - reason"
     connection_count: int
     producer_count: int
     topics: tuple[TopicStats, ...]

@@ -36,14 +36,13 @@ from typing import Any, TypeVar
 
 import orjson
 
-from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.stats import HEALTHY, ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError
 
 MAGIC = b"PSMP"
 VERSION = 1
 ZLIB_LEVEL = 1
-HEALTHY = "OK"
 
 Sample = dict[str, Any]
 Figures = TypeVar("Figures", TopicStats, ChannelStats)

@@ -276,7 +276,7 @@ class EngineRunner:
             )
             name = http_server.sockets[0].getsockname()
             self.http_address = (name[0], name[1])
-            self.snapshot = engine.figures.now(include_clients=False)
+            self.snapshot = engine.stats.now(include_clients=False)
             loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
                 ("looking after the connections", tcp_server.check_once),
                 ("the scan for what is due", partial(scan_once, engine)),
@@ -310,7 +310,7 @@ class EngineRunner:
         watched = {key for key, until in list(self._watched.items()) if until > now}
         for key in [key for key in list(self._watched) if key not in watched]:
             self._watched.pop(key, None)
-        slices = engine.figures.in_slices(lambda topic, channel: (topic, channel) in watched)
+        slices = engine.stats.in_slices(lambda topic, channel: (topic, channel) in watched)
         took_s = 0.0
         while True:
             began_s = time.thread_time()

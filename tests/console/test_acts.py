@@ -42,7 +42,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:
-    found = engine.submit("figures.now", topic=topic).result(5).topics
+    found = engine.submit("stats.now", topic=topic).result(5).topics
     return found[0] if found else None
 
 
@@ -254,7 +254,7 @@ def test_wrong_name_does_nothing(client: Client, engine: EngineRunner, act: str,
 def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineRunner) -> None:
     path = "/topics/orders/billing/~requeue/"
     with consume(engine, 2), consume(engine, 3):
-        held = engine.submit("figures.in_flight", "orders", "billing").result(5)
+        held = engine.submit("stats.in_flight", "orders", "billing").result(5)
         page = client.get(path).content.decode()
         assert "A requeued message may be processed twice" in page
         assert page.count("<option") == 2
@@ -445,4 +445,4 @@ def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
     for thread in threads:
         thread.join()
     assert {result.verdict for result in results} == {"done"}
-    assert len(engine.submit("figures.now").result(5).topics) == 9
+    assert len(engine.submit("stats.now").result(5).topics) == 9

@@ -144,7 +144,7 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
 
 def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
-    reading = Reading(engine.submit("figures.now", topic="orders").result(5), {}, {})
+    reading = Reading(engine.submit("stats.now", topic="orders").result(5), {}, {})
     frame = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), reading).frame())
     assert frame["tables"]["cursors"]["keys"] == ["archive"]
     assert frame["tables"]["cursors"]["columns"]["depth"] == ["5"]

@@ -31,7 +31,7 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
 
 
 def fenced_of(engine: EngineRunner) -> str:
-    (topic,) = engine.submit("figures.now", topic="orders").result(5).topics
+    (topic,) = engine.submit("stats.now", topic="orders").result(5).topics
     return topic.fenced or topic.channels[0].fenced
 
 

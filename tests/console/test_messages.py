@@ -42,9 +42,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def stats(engine: EngineRunner) -> ChannelStats:
-    found: ChannelStats = (
-        engine.submit("figures.now", topic="orders", channel="billing").result(5).topics[0].channels[0]
-    )
+    found: ChannelStats = engine.submit("stats.now", topic="orders", channel="billing").result(5).topics[0].channels[0]
     return found
 
 
@@ -330,7 +328,7 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client: Client) -> None:
     assert 'value="log" selected' in client.get("/topics/~create/").content.decode()
     client.post("/topics/~create/", {"topic": "fast", "storage": "diskqueue"})
-    assert engine.submit("figures.now", topic="fast").result(5).topics[0].storage == "diskqueue"
+    assert engine.submit("stats.now", topic="fast").result(5).topics[0].storage == "diskqueue"
     refused = client.post("/topics/~create/", {"topic": "other", "storage": "cloud"})
     assert refused.status_code == 400
 

@@ -115,7 +115,7 @@ def test_runner_tells_what_the_engine_computes(tmp_path: Path) -> None:
     with console_engine(tmp_path) as runner:
         before_s = runner.cpu_s()
         wait_for(
-            "the engine to compute", lambda: bool(runner.submit("figures.now").result(10)) and runner.cpu_s() > before_s
+            "the engine to compute", lambda: bool(runner.submit("stats.now").result(10)) and runner.cpu_s() > before_s
         )
     assert runner.cpu_s() == 0.0
 

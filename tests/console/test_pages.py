@@ -77,7 +77,7 @@ def test_a_consumer_that_requeues_everything_is_told_of_on_every_page(engine: En
         consumer.subscribe("orders", "billing", rdy=1)
         for second in range(25):
             consumer.send(b"REQ " + consumer.read_message().id + b" 0\n")
-            taken = engine.submit("figures.now").result(5)
+            taken = engine.submit("stats.now").result(5)
             get_hub().write(replace(taken, taken_at_ns=(START_S + second) * NS_PER_S))
         text = words(page(browser, "/"))
         assert re.search(r"orders/billing: 0 finished, 2[0-9] requeued in the last 24 s: every delivery fails\.", text)
@@ -93,7 +93,7 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
     moved = []
 
     def look() -> None:
-        taken = engine.submit("figures.now").result(5)
+        taken = engine.submit("stats.now").result(5)
         get_hub().write(replace(taken, taken_at_ns=(START_S + len(moved)) * NS_PER_S))
         rings = get_hub().rings["orders", "billing"]
         moved.append(rings.change("moved", 1)[0] if len(moved) else 0.0)  # type: ignore[index]
@@ -110,18 +110,16 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
         consumer.send(b"RDY 0\n")
         consumer.finish(first)
         consumer.send(b"REQ " + second.id + b" 0\nREQ " + third.id + b" 60000\n")
-        wait_for(
-            "the requeues", lambda: engine.submit("figures.now").result(5).topics[0].channels[0].requeue_count == 2
-        )
+        wait_for("the requeues", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].requeue_count == 2)
         look()
-        wait_for("the timeout", lambda: engine.submit("figures.now").result(5).topics[0].channels[0].timeout_count == 1)
+        wait_for("the timeout", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].timeout_count == 1)
         look()
         do(engine, "release_deferred", "orders", "billing")
         look()
         consumer.send(b"RDY 3\n")
         for _ in range(3):
             consumer.read_message()
-    wait_for("what it held", lambda: engine.submit("figures.now").result(5).topics[0].channels[0].disconnect_count == 3)
+    wait_for("what it held", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].disconnect_count == 3)
     look()
     assert moved == [0.0] * len(moved)
     do(engine, "empty_channel", "orders", "billing")

@@ -76,7 +76,7 @@ def test_all_that_an_engine_holds_is_in_the_copy_and_nothing_later(bench: Bench,
     settle(bench.engine)
     copy = bench.started_on_the_copy(tmp_path / "copy")
     assert list(copy.topics) == ["t"]
-    stats = copy.figures.now().topics[0].channels[0]
+    stats = copy.stats.now().topics[0].channels[0]
     assert stats.depth + stats.deferred_count == 11
     reader = Client(copy, "t", "c", ready=100)
     settle(copy)
@@ -133,7 +133,7 @@ def test_requests_that_killed_commands_left_hold_up_nobody(bench: Bench) -> None
 
 def test_segments_stay_whole_as_long_as_they_are_copied(bench: Bench) -> None:
     bench.ask()
-    logs = list(bench.engine._logs().values())
+    logs = list(bench.engine._backups._logs().values())
     assert all(log.space.is_frozen for log in logs)
     bench.request.unlink()
     pass_time(bench.engine, bench.clock, 1_000)

@@ -99,7 +99,7 @@ def test_a_cursor_is_never_the_first_channel_of_a_topic(engine: Engine) -> None:
     publish(engine, 4)
     engine.cursors.create("orders", cursor="archive")
     publish(engine, 2)
-    (topic,) = engine.figures.now(topic="orders").topics
+    (topic,) = engine.stats.now(topic="orders").topics
     assert (topic.depth, topic.channels) == (6, ())
     assert [one.cursor for one in topic.cursors] == ["archive"]
     client = Client(engine, "orders", "archive", ready=10)
@@ -132,7 +132,7 @@ def test_what_it_has_not_passed_stays_and_moving_lets_go(engine: Engine, clock: 
     client.finish(*[one.id for one in client.sink.received])
     later(engine, clock)
     assert oldest_offset(engine) == 0
-    assert engine.figures.now(topic="orders", include_clients=False).topics[0].channels[0].depth == 0
+    assert engine.stats.now(topic="orders", include_clients=False).topics[0].channels[0].depth == 0
     stats, ticket = engine.cursors.move("orders", cursor="archive", number=number_of(engine), offset=120)
     assert (stats.offset, stats.depth, ticket.done, ticket.error) == (120, 80, True, None)
     later(engine, clock)
@@ -208,7 +208,7 @@ def test_beyond_the_limit_messages_are_given_up_and_the_figures_tell(tmp_path: P
     publish(engine, 100)
     engine.acts.empty_topic("orders")
     later(engine, clock)
-    ((cursor,),) = [one.cursors for one in engine.figures.now().topics]
+    ((cursor,),) = [one.cursors for one in engine.stats.now().topics]
     (gap,) = cursor.gaps
     assert (gap.first_offset, gap.next_offset, gap.reason) == (0, cursor.offset, "retention")
     assert cursor.depth == 175 - cursor.offset
@@ -224,7 +224,7 @@ def test_a_damaged_file_is_told_in_the_report_of_the_start(engine: Engine, tmp_p
     path = tmp_path / "log" / "cursors.json"
     path.write_bytes(path.read_bytes()[:-3])
     engine = started(tmp_path, clock)
-    log = engine.figures.now().log
+    log = engine.stats.now().log
     assert log is not None
     assert log.recovery is not None
     assert log.recovery.has_damage

@@ -44,7 +44,7 @@ def damaged(tmp_path: Path, clock: ManualClock) -> Engine:
 def test_it_is_told_by_topic_with_offsets_and_the_exact_number(
     damaged: Engine, tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stats = json.loads(stats_json(damaged.figures.now(include_clients=False), topic="", include_mem=False))
+    stats = json.loads(stats_json(damaged.stats.now(include_clients=False), topic="", include_mem=False))
     (damage,) = stats["log"]["recovery"]["damages"]
     losses = {one["topic"]: one for one in damage["losses"]}
     depths = {one["topic_name"]: one["channels"][0]["depth"] for one in stats["topics"]}
@@ -52,7 +52,7 @@ def test_it_is_told_by_topic_with_offsets_and_the_exact_number(
     for topic, lost in losses.items():
         assert lost["count"] == lost["next_offset"] - lost["first_offset"] == 100 - depths[topic] > 20
     assert stats["log"]["recovery"]["lost_count"] == damage["lost_count"] == 200 - sum(depths.values())
-    table = log_table(Reading(damaged.figures.now(include_clients=False), {}, {}))
+    table = log_table(Reading(damaged.stats.now(include_clients=False), {}, {}))
     cells = [row.cells[1][1] for row in table.rows if row.key.startswith("recovery")]
     (told,) = [cell for cell in cells if isinstance(cell, Cell) and cell.tone == "danger"]
     lost = losses["orders"]

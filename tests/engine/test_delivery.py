@@ -385,13 +385,13 @@ def test_in_flight_messages_are_listed_with_owner_attempts_and_deadline(engine: 
     client = Client(engine, "orders", "billing", ready=2, msg_timeout_ms=1_000)
     publish(engine, "orders", b"abc", b"d")
     clock.advance(ms=400)
-    listed = engine.figures.in_flight("orders", "billing")
+    listed = engine.stats.in_flight("orders", "billing")
     assert [(one.body_bytes, one.attempts, one.held_ms, one.deadline_in_ms) for one in listed] == [
         (3, 1, 400, 600),
         (1, 1, 400, 600),
     ]
     assert {one.client_key for one in listed} == {client.consumer.key}
-    assert len(engine.figures.in_flight("orders", "billing", limit=1)) == 1
+    assert len(engine.stats.in_flight("orders", "billing", limit=1)) == 1
 
 
 def test_thousands_of_channels_due_at_once_are_handled_pass_by_pass(engine: Engine, clock: ManualClock) -> None:
@@ -500,7 +500,7 @@ def test_a_snapshot_is_made_in_slices_while_channels_come_and_go(engine: Engine)
     for number in range(250):
         engine.acts.create_channel("orders", f"c{number:03}")
     engine.acts.create_topic("second")
-    slices = engine.figures.in_slices(lambda topic, channel: False)
+    slices = engine.stats.in_slices(lambda topic, channel: False)
     next(slices)
     engine.acts.delete_channel("orders", "c240")
     next(slices)

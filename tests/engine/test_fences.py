@@ -132,7 +132,7 @@ class Trial:
                 with suppress(PenstockError):
                     first.channel.requeue(first.consumer, one.id, delay_ms * NS_PER_MS, now_ns)
         self.settle()
-        self.engine.figures.now(include_clients=False)
+        self.engine.stats.now(include_clients=False)
         second.leave()
         self.act("pause_channel", "orders", "billing")
         self.act("unpause_channel", "orders", "billing")
@@ -144,7 +144,7 @@ class Trial:
         self.pass_time(500)
         self.act("requeue_channel", "orders", "billing")
         self.act("release_deferred", "orders", "billing")
-        self.engine.figures.now(include_clients=False)
+        self.engine.stats.now(include_clients=False)
         self.pass_time(1_500)
         self.publish(3)
         self.finish(first, 4)
@@ -206,15 +206,15 @@ def test_a_channel_s_backlog_that_fails_costs_no_other_and_no_message(
         assert channel.fence is not None
     if channel.fence is not None:
         assert str(error) in channel.fence.reason
-        assert "channel orders/billing is fenced: " in trial.engine.health
-        assert channel.fence.reason in trial.engine.health
-        stats = trial.engine.figures.now(channel="billing", topic="orders", include_clients=False).topics[0].channels[0]
+        assert "channel orders/billing is fenced: " in trial.engine.stats.health
+        assert channel.fence.reason in trial.engine.stats.health
+        stats = trial.engine.stats.now(channel="billing", topic="orders", include_clients=False).topics[0].channels[0]
         assert stats.fenced == channel.fence.reason
     fault.heal()
     trial.retry()
     assert channel.fence is None
     trial.pass_time(20_000)
-    assert trial.engine.health == "OK"
+    assert trial.engine.stats.health == "OK"
     came = trial.drain()
     assert trial.published - trial.finished - trial.unsure <= came
     assert not came & (trial.finished - trial.unsure)
@@ -240,8 +240,8 @@ def test_a_topic_s_store_that_fails_costs_no_other_topic_and_no_acknowledged_mes
         for _ in range(at):
             trial.act("retry_topic", "orders")
     if topic.fence is not None:
-        assert "topic orders is fenced" in trial.engine.health
-        assert topic.fence.reason in trial.engine.health
+        assert "topic orders is fenced" in trial.engine.stats.health
+        assert topic.fence.reason in trial.engine.stats.health
         before = len(trial.published)
         trial.publish(1)
         assert len(trial.published) == before  # refused
@@ -251,7 +251,7 @@ def test_a_topic_s_store_that_fails_costs_no_other_topic_and_no_acknowledged_mes
     assert topic.fence is None
     trial.publish(2)
     trial.pass_time(20_000)
-    assert trial.engine.health == "OK"
+    assert trial.engine.stats.health == "OK"
     came = trial.drain()
     assert trial.published - trial.finished - trial.unsure <= came
     assert not came & (trial.finished - trial.unsure)
@@ -335,7 +335,7 @@ def test_a_channel_that_fails_at_each_try_is_tried_when_asked_and_logged_once_ea
         for _ in range(100):
             trial.publish(1)
             trial.pass_time(1_000)
-            trial.engine.figures.now(include_clients=False)
+            trial.engine.stats.now(include_clients=False)
         assert fault.failures == 1
         first = [record for record in caplog.records if "is fenced" in record.getMessage()]
         assert len(first) == 1
@@ -354,7 +354,7 @@ def test_a_fenced_channel_can_be_deleted_and_is_forgotten(tmp_path: Path) -> Non
     channel = trial.engine.topics["orders"].channels["billing"]
     FailingCall(channel.backlog, "empty", MISTAKE)
     trial.engine.acts.delete_channel("orders", "billing")
-    assert trial.engine.health == "OK"
+    assert trial.engine.stats.health == "OK"
     trial.engine.acts.create_channel("orders", "billing")
     trial.published.clear()
     trial.publish(3)
@@ -420,7 +420,7 @@ def test_a_log_that_fails_unexpectedly_as_it_writes_refuses_all_and_lives(tmp_pa
     FailingCall(log.log, "commit", MISTAKE)
     trial.publish(3)
     assert len(trial.published) == 6
-    assert "takes nothing more until the next start" in trial.engine.health
+    assert "takes nothing more until the next start" in trial.engine.stats.health
     trial.pass_time(5_000)
     assert trial.drain() == trial.published  # what is durable is delivered
 
@@ -433,8 +433,8 @@ def test_one_step_of_a_tick_that_fails_keeps_none_of_the_others_back(tmp_path: P
     engine.tick()
     engine.tick()
     assert tidied.calls == 2
-    assert "looking after topology.json failed unexpectedly: AssertionError" in engine.health
+    assert "looking after topology.json failed unexpectedly: AssertionError" in engine.stats.health
     fault.heal()
     engine.tick()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()

@@ -32,7 +32,7 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
         taken += 1
     assert isinstance(ticket.error, StorageError)
     assert "publish refused, the disk is full (" in str(ticket.error)
-    assert engine.health.startswith("NOK - ")
+    assert engine.stats.health.startswith("NOK - ")
     assert 100 < taken < 1_000
     pass_time(engine, clock, 100)
     # What is there is delivered and finished, and operators can act.
@@ -51,7 +51,7 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
     ticket = engine.publish("orders", [b"goes on"])
     settle(engine)
     assert ticket.error is None
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     files.bytes_free = None
     engine.close()
     again = make_engine(tmp_path, clock)
@@ -69,7 +69,7 @@ def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(t
     ticket = engine.publish("orders", [b"refused"])
     settle(engine)
     assert isinstance(ticket.error, StorageError)
-    assert "until the next start" in engine.health
+    assert "until the next start" in engine.stats.health
     later = engine.publish("orders", [b"refused, too"])
     settle(engine)
     assert later.error is not None
@@ -103,7 +103,7 @@ def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_res
     files.bytes_free = 0
     engine = make_engine(tmp_path, clock, files=files, log_segment_bytes=MIB, max_body_size=MIB // 16)
     assert reserve.exists() is False  # it is for what follows
-    assert engine.health.startswith("NOK - ")
+    assert engine.stats.health.startswith("NOK - ")
     ticket = engine.publish("orders", [b"no"])
     settle(engine)
     assert isinstance(ticket.error, NoRoomError)
@@ -136,7 +136,7 @@ def test_a_start_on_a_full_disk_works_but_for_publishing(tmp_path: Path, has_res
     ticket = engine.publish("orders", [b"goes on"])
     settle(engine)
     assert ticket.error is None
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
     again = make_engine(tmp_path, clock)
     assert Client(again, "orders", "billing", ready=10).bodies == [b"goes on"]
@@ -160,7 +160,7 @@ def test_a_start_without_room_for_a_seal_delivers_what_there_is_and_writes_it_la
         files = FaultyFiles()
         files.bytes_free = 0
         engine = make_engine(tmp_path, clock, files=files)
-        assert "publish refused, the disk is full (" in engine.health or "No space" in engine.health
+        assert "publish refused, the disk is full (" in engine.stats.health or "No space" in engine.stats.health
         refused = engine.publish("orders", [b"no"])
         client = Client(engine, "orders", "billing", ready=100)
         settle(engine)
@@ -198,7 +198,7 @@ def test_starts_and_stops_leave_no_segments_behind(tmp_path: Path) -> None:
         make_engine(tmp_path, clock).close()
         assert sorted((tmp_path / "log" / "segments").iterdir()) == there
     engine = make_engine(tmp_path, clock)
-    log = engine.figures.now().log
+    log = engine.stats.now().log
     assert log is not None
     assert log.recovery is not None
     assert (log.recovery.was_clean, log.recovery.scanned_records, log.recovery.damages) == (True, 0, ())

@@ -474,7 +474,7 @@ class EngineMachine(RuleBasedStateMachine):
             for channel_name, channel in topic.channels.items():
                 listed = {
                     one.message_id.encode(): (one.client_key, one.attempts, one.deadline_in_ms)
-                    for one in self.engine.figures.in_flight(name, channel_name, limit=1_000)
+                    for one in self.engine.stats.in_flight(name, channel_name, limit=1_000)
                 }
                 assert listed == {
                     self.id_of[body]: (

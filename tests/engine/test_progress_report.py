@@ -31,14 +31,14 @@ def finish_every_second(engine: Engine, channel: str, count: int) -> None:
 
 
 def log_stats(engine: Engine) -> dict[str, object]:
-    stats = json.loads(stats_json(engine.figures.now(include_clients=False), topic="", include_mem=False))
+    stats = json.loads(stats_json(engine.stats.now(include_clients=False), topic="", include_mem=False))
     log: dict[str, object] = stats["log"]
     return log
 
 
 def page(engine: Engine) -> dict[str, tuple[str, str]]:
     """Row → what it says, and its tone."""
-    table = log_table(Reading(engine.figures.now(include_clients=False), {}, {}))
+    table = log_table(Reading(engine.stats.now(include_clients=False), {}, {}))
     cells = {row.key: row.cells[1][1] for row in table.rows}
     return {key: (cell.text, cell.tone) for key, cell in cells.items() if isinstance(cell, Cell)}
 
@@ -70,7 +70,7 @@ def test_one_flipped_byte_of_the_journal_is_told_by_channel(
     assert (sentence, "danger") in page(engine).values()
     assert sentence in engine.warnings
     assert recovery["report"][0].startswith("Start after a clean stop, with damage: ")
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert engine.catalog.channel("orders", "billing").backlog.depth == 200
     assert engine.catalog.channel("orders", "audit").backlog.depth == 200
     engine.close()
@@ -90,7 +90,7 @@ def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: Man
     for path in (tmp_path / "log" / "progress").glob("*.journal"):
         path.unlink()
     engine = make_engine(tmp_path, clock)
-    log = engine.figures.now().log
+    log = engine.stats.now().log
     assert log is not None
     assert log.recovery is not None
     told = [one for one in log.recovery.sentences() if one.startswith("Damaged progress")]
@@ -111,11 +111,11 @@ def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_pat
     finish_every_second(engine, "billing", 100)
     files.fail("sync_data", errno.EIO)
     pass_time(engine, clock, 200)
-    assert engine.health.startswith("NOK - the progress of channels in ")
+    assert engine.stats.health.startswith("NOK - the progress of channels in ")
     assert page(engine)["progress"][1] == "danger"
     finish_every_second(engine, "billing", 50)  # goes on
     pass_time(engine, clock, 200)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     log = log_stats(engine)
     assert log["progress_fault_count"] == 1
     assert "Input/output error" in str(log["progress_fault"])
@@ -124,7 +124,7 @@ def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_pat
     assert "1 error of the disk since start" in text
     assert "The journal was begun anew" in text
     assert tone == "warning"
-    assert b"penstock_progress_faults_total 1" in metrics_text(engine.figures.now())
+    assert b"penstock_progress_faults_total 1" in metrics_text(engine.stats.now())
     depth = engine.catalog.channel("orders", "billing").backlog.depth
     pass_time(engine, clock, 200)
     files.abandon()  # kill -9

@@ -85,12 +85,12 @@ def test_health_tells_of_a_sync_that_failed_until_one_goes_well(tmp_path: Path) 
     engine.tick()
     background.finish()
     engine.tick()
-    assert engine.health.startswith("NOK - cannot sync disk queue orders")
+    assert engine.stats.health.startswith("NOK - cannot sync disk queue orders")
     clock.advance(ms=3_000)
     engine.tick()
     background.finish()
     engine.tick()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
 
 
 def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_health_forgets_a_channel_that_could_not_be_read_when_it_is_deleted(tmp_
     settle(engine)
     files.fail("read", count=100)
     client.ready(1)
-    assert engine.health.startswith("NOK - cannot read ")
+    assert engine.stats.health.startswith("NOK - cannot read ")
     engine.tick()  # it is to be tried again in the next turn
     engine.acts.delete_channel("orders", "billing")
     settle(engine)
     engine.tick()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"

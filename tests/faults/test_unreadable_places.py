@@ -68,7 +68,7 @@ def segments_of(directory: Path) -> list[Path]:
 
 
 def stats_of(engine: Engine, topic: str, channel: str) -> ChannelStats:
-    (found,) = engine.figures.now(topic=topic, channel=channel, include_clients=False).topics
+    (found,) = engine.stats.now(topic=topic, channel=channel, include_clients=False).topics
     return found.channels[0]
 
 
@@ -85,7 +85,7 @@ def test_only_who_needs_an_unreadable_segment_waits_and_goes_on_when_it_can_be_r
     assert stats.oldest_ns is None
     assert f"{first} can't be read at " in stats.unreadable
     assert "Input/output error" in stats.unreadable
-    assert "can't be read at " in engine.health
+    assert "can't be read at " in engine.stats.health
     assert billing.bodies == []
     # Others: a channel that is past it, publishing, acts.
     audit, other = Client(engine, "orders", "audit", ready=10), Client(engine, "other", "all", ready=1_000)
@@ -108,7 +108,7 @@ def test_only_who_needs_an_unreadable_segment_waits_and_goes_on_when_it_can_be_r
     assert len(billing.bodies) == COUNT + 1
     assert other.bodies == [b"%03d" % number for number in range(COUNT)]
     assert stats_of(engine, "orders", "billing").unreadable == ""
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -129,7 +129,7 @@ def test_a_consume_queue_that_can_t_be_read_is_made_anew_from_the_log(
     assert units.read_bytes() == before
     billing = Client(engine, "orders", "billing", ready=1_000)
     assert len(billing.bodies) == COUNT
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -169,7 +169,7 @@ def test_a_start_makes_derived_files_anew_that_can_t_be_read(
     assert places.failures
     billing, other = Client(engine, "orders", "billing", ready=1_000), Client(engine, "other", "all", ready=1_000)
     assert (len(billing.bodies), len(other.bodies)) == (COUNT, COUNT)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -215,7 +215,7 @@ def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_
             words = stats_of(engine, "orders", channel).fenced
             assert words.startswith("reading its progress failed: ")
             assert any(str(path) in words for path in found)
-        assert "can't be read" in engine.health
+        assert "can't be read" in engine.stats.health
         # What is published is kept. Nothing is delivered, moved or emptied.
         billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
         ticket = engine.publish("orders", [b"new"])
@@ -244,7 +244,7 @@ def test_while_nobody_can_read_what_channels_did_they_are_fenced_and_nothing_is_
         for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
             engine.acts.retry_channel(topic, channel)
         settle(engine)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert len(billing.bodies) == 10 + 4
     billing.finish(*[message.id for message in billing.sink.received])
     assert len(Client(engine, "orders", "audit", ready=1_000).bodies) == 4
@@ -286,7 +286,7 @@ def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
         words = stats_of(engine, "orders", "billing").fenced
         assert words.startswith(f"reading its progress failed: {index}")
         assert "can't be read" in words
-        assert engine.health.startswith("NOK - channel orders/billing is fenced: ")
+        assert engine.stats.health.startswith("NOK - channel orders/billing is fenced: ")
         billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
         engine.publish("orders", [b"new"])
         settle(engine)
@@ -307,7 +307,7 @@ def test_a_channel_whose_progress_can_t_be_read_is_fenced_and_no_other(
         places.heal()
         engine.acts.retry_channel("orders", "billing")
         settle(engine)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert sorted(body[:3] for body in billing.bodies) == sorted(
         [*(b"%03d" % number for number in range(1, COUNT, 2)), b"new", b"new"]
     )
@@ -334,7 +334,7 @@ def test_what_a_channel_did_before_it_was_moved_back_need_not_be_read(
     engine = opened(tmp_path, clock)
     assert places.failures
     assert len(Client(engine, "orders", "billing", ready=1_000).bodies) == COUNT
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -351,7 +351,7 @@ def test_an_operator_who_removes_what_can_t_be_read_has_what_was_finished_again(
     assert engine.acts.retry_channel("orders", "billing")[1].error is None
     settle(engine)
     assert len(billing.bodies) > COUNT // 2
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -368,7 +368,7 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
     before, kept = path.read_bytes(), segments_of(tmp_path)
     places.spoil(path)
     engine = opened(tmp_path, clock)
-    assert f"{path} can't be read (Input/output error)" in engine.health
+    assert f"{path} can't be read (Input/output error)" in engine.stats.health
     for topic, channel in (("orders", "billing"), ("orders", "audit"), ("other", "all")):
         consumer = Client(engine, topic, channel, ready=1_000)
         consumer.finish(*[message.id for message in consumer.sink.received])
@@ -396,7 +396,7 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
     places.heal()
     for _ in range(11):
         pass_time(engine, clock, 1_000)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert [one.cursor for one in engine.cursors.all().cursors] == ["archive"]
     assert engine.log.renew_leases([lease.hold.name], ttl_ms=60_000).error is None
     engine.close()
@@ -450,7 +450,7 @@ def test_a_channel_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_ot
     stats = stats_of(engine, "orders", "billing")
     assert stats.fenced.startswith(words)
     assert "nothing was changed" in stats.fenced
-    assert engine.health.startswith(f"NOK - channel orders/billing is fenced: {words}")
+    assert engine.stats.health.startswith(f"NOK - channel orders/billing is fenced: {words}")
     billing, audit = (Client(engine, "orders", name, ready=1_000) for name in ("billing", "audit"))
     waiting = list(audit.bodies)
     assert sorted(waiting) == sorted(NUMBERS)
@@ -473,7 +473,7 @@ def test_a_channel_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_ot
     assert engine.acts.retry_channel("orders", "billing")[1].error is None
     settle(engine)
     assert billing.bodies == [*waiting, b"new", b"newer"]
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 
@@ -484,7 +484,7 @@ def test_a_topic_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_othe
     with_disk_queues(tmp_path, clock)
     places.spoil(tmp_path / "held.diskqueue.000000.dat")
     engine = disk_queues(tmp_path, clock)
-    assert engine.health.startswith(
+    assert engine.stats.health.startswith(
         "NOK - topic held is fenced: opening its files failed: cannot open disk queue held "
     )
     later, audit = Client(engine, "held", "later", ready=1_000), Client(engine, "orders", "audit", ready=1_000)
@@ -499,7 +499,7 @@ def test_a_topic_whose_disk_queue_can_t_be_read_at_a_start_is_fenced_and_no_othe
     assert sorted(later.bodies) == sorted(NUMBERS)
     engine.publish("held", [b"new"])
     settle(engine)
-    assert (later.bodies[-1], engine.health) == (b"new", "OK")
+    assert (later.bodies[-1], engine.stats.health) == (b"new", "OK")
     engine.close()
 
 
@@ -523,7 +523,7 @@ def test_only_the_channel_of_an_unreadable_disk_queue_waits(tmp_path: Path, monk
     for _ in range(20):
         pass_time(engine, clock, 1_000)
     assert len(billing.bodies) == 20
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     engine.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine import Engine
-from queue_engine.figures import Figures
+from queue_engine.engine_stats import EngineStats
 from queue_engine.samples.sample_format import Sample, decode_sample
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.runner import EngineRunner
@@ -111,7 +111,7 @@ def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Engine, "turn"), (Engine, "scan_pass"), (Engine, "tick"), (Figures, "in_slices"), (Engine, "offer_sample")],
+    [(Engine, "turn"), (Engine, "scan_pass"), (Engine, "tick"), (EngineStats, "in_slices"), (Engine, "offer_sample")],
 )
 def test_a_loop_in_which_something_fails_says_so_and_goes_on(
     owner: type, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

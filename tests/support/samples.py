@@ -15,7 +15,7 @@ INTERVAL_MS = 10_000
 def take_sample(engine: Engine, clock: ManualClock, *, ms: int = INTERVAL_MS) -> None:
     """Let an interval go by, and hand in the snapshot that follows."""
     pass_time(engine, clock, ms)
-    engine.offer_sample(engine.figures.now(include_clients=False))
+    engine.offer_sample(engine.stats.now(include_clients=False))
 
 
 def samples_of(engine: Engine) -> list[Sample]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator
 
 import orjson
 
-from queue_engine.delivery.stats import ActRecord, EngineSnapshot
-from queue_engine.engine import HEALTHY, Engine
+from queue_engine.delivery.stats import HEALTHY, ActRecord, EngineSnapshot
+from queue_engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
@@ -158,7 +158,7 @@ class HttpApi:
     # Asking.
 
     def _ping(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        health = self._engine.health
+        health = self._engine.stats.health
         answer(Response(200 if health == HEALTHY else 500, health.encode("utf-8", "replace"), nsq_version=False))
 
     def _live(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -171,7 +171,7 @@ class HttpApi:
         if self._engine.is_closing:
             answer(Response(503, b"STOPPING", nsq_version=False))
             return
-        health = self._engine.health
+        health = self._engine.stats.health
         lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self._notices()]
         answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
 
@@ -207,11 +207,11 @@ class HttpApi:
             return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
 
         self._answer_snapshot(
-            self._engine.figures.in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
+            self._engine.stats.in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
         )
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        slices = self._engine.figures.in_slices(lambda topic, channel: False)
+        slices = self._engine.stats.in_slices(lambda topic, channel: False)
         self._answer_snapshot(slices, lambda found: Response(200, metrics_text(found), METRICS), answer)
 
     @staticmethod

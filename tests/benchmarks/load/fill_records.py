@@ -38,7 +38,7 @@ def fill(data_path: Path, topic: str, channel: str, body_bytes: int, count: int)
         for _ in range(min(TURN, count - first)):
             engine.publish_turn(topic, [body])
         settle(engine)
-    log = engine.figures.now().log
+    log = engine.stats.now().log
     if log is None or log.written_bytes < count * (body_bytes + HEADER_BYTES):
         sys.exit("messages share records")
     engine.close()

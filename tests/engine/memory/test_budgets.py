@@ -175,7 +175,7 @@ def test_an_ephemeral_topic_without_channels_drops_and_counts_too(tmp_path: Path
     client = Client(engine, "orders#ephemeral", "billing")
     engine.acts.pause_topic("orders#ephemeral")
     publish(engine, 5, "orders#ephemeral")
-    (topic,) = engine.figures.now(include_clients=False).topics
+    (topic,) = engine.stats.now(include_clients=False).topics
     assert (topic.depth, topic.dropped_count) == (2, 3)
     engine.acts.unpause_topic("orders#ephemeral")
     client.ready(5)

@@ -22,7 +22,7 @@ def test_messages_in_flight_keep_no_bodies_and_come_again_whole(tmp_path: Path, 
     settle(engine)
     assert len(client.bodies) == 10
     assert sum(len(delivery.run.frames) for delivery in client.channel._in_flight.deliveries()) == 0
-    listed = engine.figures.in_flight("orders", "billing")
+    listed = engine.stats.in_flight("orders", "billing")
     assert [(one.body_bytes, one.attempts) for one in listed] == [(len(BODY) + 1, 1)] * 10
     assert {one.published_at_ns for one in listed} == {client.sink.received[0].timestamp_ns}
     client.channel.touch(client.consumer, client.sink.received[3].id, clock.monotonic_ns() + 10_000_000_000)
@@ -31,7 +31,7 @@ def test_messages_in_flight_keep_no_bodies_and_come_again_whole(tmp_path: Path, 
     assert [(one.attempts, one.body) for one in client.sink.received[10:]] == [
         (2, BODY + b"%d" % number) for number in range(10) if number not in (3, 5)
     ]
-    assert {one.attempts for one in engine.figures.in_flight("orders", "billing")} == {1, 2}
+    assert {one.attempts for one in engine.stats.in_flight("orders", "billing")} == {1, 2}
 
 
 def test_runs_of_several_publishes_keep_their_times_and_latencies(tmp_path: Path, clock: ManualClock) -> None:
@@ -48,7 +48,7 @@ def test_runs_of_several_publishes_keep_their_times_and_latencies(tmp_path: Path
     pass_time(engine, clock, 5_000)  # what is finished is let go of
     (delivery,) = client.channel._in_flight.deliveries()
     assert delivery.run.ids == [one.id for one in received[10:110:10]]
-    assert [one.published_at_ns for one in engine.figures.in_flight("orders", "billing")] == [
+    assert [one.published_at_ns for one in engine.stats.in_flight("orders", "billing")] == [
         one.timestamp_ns for one in received[10:110:10]
     ]
     client.finish(*delivery.run.ids)

@@ -43,7 +43,7 @@ def publish(engine: Engine, *bodies: bytes, topic: str = "orders") -> None:
 
 def offer(engine: Engine) -> None:
     """A snapshot, as there is one each second."""
-    engine.offer_sample(engine.figures.now(include_clients=False))
+    engine.offer_sample(engine.stats.now(include_clients=False))
 
 
 def latencies(sample: dict[str, Any], topic: str = "orders", channel: str = "billing") -> dict[int, int]:
@@ -73,7 +73,7 @@ def test_a_sample_tells_what_happened_since_the_last_and_how_things_stand(tmp_pa
     assert figures["rss_bytes"] > 10 << 20
     assert figures["cpu_ms"] > 0
     assert 0 < sample["disk"]["free_bytes"] < sample["disk"]["total_bytes"]
-    log = engine.figures.now(include_clients=False).log
+    log = engine.stats.now(include_clients=False).log
     assert (sample["log"] is None) == (log is None)
     if log is not None:
         assert sample["log"]["written_bytes"] == log.written_bytes > 0
@@ -208,7 +208,7 @@ def test_a_sample_that_could_not_be_written_is_told_by_the_next(
     for _ in range(3):
         clock.advance(ms=INTERVAL_MS)
         offer(engine)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     files.heal()
     publish(engine, b"3")  # the topics' log met no trouble
     assert len([message for message in caplog.messages if "samples left out" in message]) == 1
@@ -236,7 +236,7 @@ def test_a_fault_of_the_disk_ends_samples_and_nothing_else(tmp_path: Path, clock
     settle(engine)
     assert ticket.done
     assert ticket.error is None
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     take_sample(engine, clock)
     assert len(samples_of(engine)) == 1
     engine.close()
@@ -297,12 +297,12 @@ def test_samples_show_up_nowhere_else(tmp_path: Path, clock: ManualClock) -> Non
     engine = sampled(tmp_path, clock)
     take_sample(engine, clock)
     take_sample(engine, clock)
-    snapshot = engine.figures.now(include_clients=False)
+    snapshot = engine.stats.now(include_clients=False)
     assert snapshot.topics == ()
     assert snapshot.log is None or snapshot.log.written_bytes == 0
     assert samples_of(engine)[-1]["topics"]["topic"] == []
     assert SAMPLES_TOPIC.encode() not in (tmp_path / "topology.json").read_bytes()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     place = engine.log.place(SAMPLES_TOPIC)
     assert (place.number, place.oldest_offset, place.synced_offset, place.end_offset) == (1, 0, 2, 2)
     assert engine.log.read_frames(SAMPLES_TOPIC, 0, 1 << 20).count == 2

@@ -91,7 +91,7 @@ def test_what_the_disk_refuses_changes_nothing_now_and_after_a_kill(tmp_path: Pa
     clock.advance(ms=1_000)
     engine.tick()
     settle(engine)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert state_of(engine) == before
     files.abandon()
     again = begin(tmp_path, FaultyFiles(), clock)
@@ -406,7 +406,7 @@ def test_what_the_journal_can_not_take_changes_nothing_now_and_after_a_kill(
         clock.advance(ms=1_100)
         engine.tick()
         settle(engine)
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert log_state_of(engine) == before
     files.abandon()
     again = begin(tmp_path, FaultyFiles(), clock)

@@ -353,12 +353,12 @@ def test_when_the_disk_refuses_nothing_is_created_and_the_next_try_is_one_of_its
     _, ticket = engine.acts.create_topic("orders")
     assert isinstance(ticket.error, TopologyError)
     assert "topology.json can't be written" in str(ticket.error)
-    assert engine.health.startswith("NOK - ")
+    assert engine.stats.health.startswith("NOK - ")
     assert engine.topics == {}
     assert engine.acts.create_topic("orders")[1].error is not None
     assert engine.acts.create_topic("orders")[1].error is None
     assert [topic["name"] for topic in written(tmp_path)["topics"]] == ["orders"]
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
 
 
 def test_health_returns_by_itself_and_what_was_refused_stays_refused(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_health_returns_by_itself_and_what_was_refused_stays_refused(tmp_path: P
     assert not engine.catalog.topic("orders").paused
     clock.advance(ms=1_000)
     engine.tick()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     assert written(tmp_path)["topics"][0]["paused"] is False
 
 
@@ -547,7 +547,7 @@ def test_a_failed_sync_leaves_the_outcome_open_and_refuses_what_follows_until_th
     for _ in range(3):
         clock.advance(ms=1_000)
         engine.tick()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     (topic,) = written(tmp_path)["topics"]
     assert [channel["name"] for channel in topic["channels"]] == ["billing"]
     assert engine.acts.pause_topic("orders")[1].error is None
@@ -586,13 +586,13 @@ def test_offsets_are_reserved_once_the_disk_takes_it_again(tmp_path: Path) -> No
     first.close()  # after which nothing is reserved ahead
     files, background, clock = RefusedChanges(), HeldBackground(), ManualClock()
     engine = open_engine(tmp_path, files=files, background=background, clock=clock)
-    assert "topology.json can't be written" in engine.health
+    assert "topology.json can't be written" in engine.stats.health
     files.is_refusing = False
     for _ in range(3):
         clock.advance(ms=1_000)
         engine.tick()
         background.finish()
-    assert engine.health == "OK"
+    assert engine.stats.health == "OK"
     published = engine.publish("orders", [b"two"])
     settle(engine)
     background.finish()

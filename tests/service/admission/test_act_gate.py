@@ -94,10 +94,10 @@ ACTS = {
 async def test_an_act_whose_row_is_lost_is_not_done(server: Server, gate: HeldGate, target: str) -> None:
     await filled(server, gate)
     gate.answer = False
-    before = server.engine.figures.now(include_clients=False).topics
+    before = server.engine.stats.now(include_clients=False).topics
     assert refused(await server.request("POST", target))
     assert gate.actions == [ACTS[target]]
-    assert server.engine.figures.now(include_clients=False).topics == before
+    assert server.engine.stats.now(include_clients=False).topics == before
     gate.answer = True
     assert (await server.request("POST", target)).status == 200
     assert [(act.action, act.error) for act in server.acts] == [(ACTS[target], "")]

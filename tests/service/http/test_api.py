@@ -154,7 +154,7 @@ async def test_pub_defers(server: Server) -> None:
     client = Client(server.engine, "t", "c", ready=5)
     assert (await server.request("POST", "/pub?topic=t&defer=1000", b"later")).body == b"OK"
     settle(server.engine)
-    (stats,) = server.engine.figures.now(include_clients=False).topics[0].channels
+    (stats,) = server.engine.stats.now(include_clients=False).topics[0].channels
     assert (stats.deferred_count, stats.depth, client.bodies) == (1, 0, [])
     pass_time(server.engine, server.clock, 1000)
     assert client.bodies == [b"later"]

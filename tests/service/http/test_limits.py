@@ -288,7 +288,7 @@ async def test_who_does_not_read_is_cut_and_costs_one_answer(tmp_path: Path) -> 
             await until(server, connections=1)
             await until(server, connections=0)
         # An answer has 0.7 MB: no more were made than the socket and one buffer took.
-        assert server.engine.figures.now().sequence < 20
+        assert server.engine.stats.now().sequence < 20
         assert (await server.request("GET", "/ping")).status == 200
 
 

@@ -29,7 +29,7 @@ async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Pa
         server.engine.acts.create_channel("orders", "billing")
         method = PATHS[path].method
         body = b"message" if method == "POST" else b""
-        before = server.engine.figures.now(include_clients=False).topics
+        before = server.engine.stats.now(include_clients=False).topics
         for headers in (
             {},
             {"Authorization": "Bearer no"},
@@ -42,7 +42,7 @@ async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Pa
                 continue
             assert (answer.status, answer.message, answer.json["detail"]) == (403, "TOKEN_REQUIRED", SENTENCE)
         if path not in OPEN:
-            assert server.engine.figures.now(include_clients=False).topics == before, "nothing was changed"
+            assert server.engine.stats.now(include_clients=False).topics == before, "nothing was changed"
             is_publishing = path in ("/pub", "/mpub", "/log/write")
             assert [act.error for act in server.acts] == ([] if is_publishing else [f"TOKEN_REQUIRED: {SENTENCE}"] * 4)
         answer = await server.request(method, path + QUERY, body, RIGHT)

@@ -1,4 +1,4 @@
-"""The engine's figures: of all topics, channels and clients at one moment, or in slices that are moments apart."""
+"""The stats of all topics, channels and clients, at one moment or in slices that are moments apart; the health."""
 
 from collections.abc import Callable, Generator, Mapping
 from typing import Protocol
@@ -6,13 +6,15 @@ from typing import Protocol
 from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import ClientStats, CursorStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.delivery.fences import Fences
+from queue_engine.delivery.stats import HEALTHY, ClientStats, CursorStats, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fencing import fencing
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.errors import NoRoomError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.version import VERSION
 
@@ -21,7 +23,7 @@ SNAPSHOT_SLICE_CHANNELS = 100
 
 
 class Client(Protocol):
-    """A connection, as the engine's figures need it."""
+    """A connection, as far as its stats go."""
 
     @property
     def is_producer(self) -> bool: ...
@@ -29,11 +31,10 @@ class Client(Protocol):
     def stats(self) -> ClientStats: ...
 
 
-class Figures:
+class EngineStats:
     """Makes snapshots of one engine.
 
-    clients: those that are connected, by key; the engine adds and removes them. health: what the engine says of
-    itself at that moment.
+    clients: those that are connected, by key; the engine adds and removes them.
     """
 
     def __init__(
@@ -42,22 +43,34 @@ class Figures:
         stores: Stores,
         *,
         workload: Workload,
+        fences: Fences,
         faults: Faults,
         clients: Mapping[int, Client],
         clock: Clock,
         started_at_ns: int,
-        health: Callable[[], str],
     ) -> None:
         self.topics = catalog.topics
         self._catalog = catalog
         self._stores = stores
         self._workload = workload
+        self._fences = fences
         self._faults = faults
         self._clients = clients
         self._clock = clock
         self._started_at_ns = started_at_ns
-        self._health = health
         self._sequence = 0
+
+    @property
+    def health(self) -> str:
+        """ "OK", or "NOK - " and the reason: something is not on the disk as it should be, or can't be read."""
+        # The log itself reports a full disk, for as long as it is full.
+        publish_error = self._workload.publish_error
+        if isinstance(publish_error, NoRoomError):
+            publish_error = None
+        stores = self._stores
+        error: Exception | str | None = self._catalog.error or stores.error or stores.refusal or publish_error
+        error = error or self._workload.error or self._fences.error or self._faults.error
+        return HEALTHY if error is None else f"NOK - {error}"
 
     @fencing
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
@@ -68,9 +81,9 @@ class Figures:
     def in_slices(
         self, wants_clients: Callable[[str, str], bool], *, topic: str = "", channel: str = ""
     ) -> Generator[None, None, EngineSnapshot]:
-        """All figures, or those of one topic or channel, in short steps: yields between them, returns the snapshot.
+        """The stats of all topics, or of one topic or channel. Yields between short steps, returns the snapshot.
 
-        A channel's figures agree among themselves; those of different slices are moments apart.
+        A channel's stats agree among themselves; those of different slices are moments apart.
         wants_clients(topic, channel): whether that channel's clients are listed.
         """
         topics = self.topics
@@ -105,7 +118,7 @@ class Figures:
             taken_at_ns=self._clock.time_ns(),
             started_at_ns=self._started_at_ns,
             version=VERSION,
-            health=self._health(),
+            health=self.health,
             connection_count=len(self._clients),
             producer_count=len(producers),
             topics=tuple(listed),
@@ -128,8 +141,8 @@ class Figures:
         return "" if failure is None else str(failure)
 
     def _cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
-        """Of the cursors that can be told; () when something unexpected is in the way, which `faults` then shows."""
-        what = f"making the figures of the cursors of {topic.name}"
+        """Of a topic's cursors; () when making them fails unexpectedly, which `faults` then shows."""
+        what = f"making the stats of the cursors of {topic.name}"
         try:
             found = cursor_acts.stats_of_topic(topic)
         except Exception as exc:
@@ -142,9 +155,9 @@ class Figures:
         try:
             found = self._stores.log_stats()
         except Exception as exc:
-            self._faults.note("making the figures of the log", exc)
+            self._faults.note("making the stats of the log", exc)
             return None
-        self._faults.ended("making the figures of the log")
+        self._faults.ended("making the stats of the log")
         return found
 
     def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
