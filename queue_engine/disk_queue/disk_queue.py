@@ -134,11 +134,6 @@ class DiskQueue:
         return self._counts.found
 
     @property
-    def bad_file_count(self) -> int:
-        """Damaged files that were set aside as .bad, since this object was made."""
-        return self._reader.set_aside_count
-
-    @property
     def is_failed(self) -> bool:
         """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
         return self._fence.data_error is not None

@@ -53,7 +53,6 @@ class DiskQueueReader:
         self.position = position
         self.passed: list[str] = []
         self.set_aside: list[str] = []
-        self.set_aside_count = 0
         self.is_damaged = False  # whether the read file is to be set aside
         self._fd: int | None = None
         self._chunk = b""  # what was read of the file, from `_chunk_at` on
@@ -202,7 +201,6 @@ class DiskQueueReader:
         name = data_file_name(self._own.name, number)
         if self.is_damaged:
             self.set_aside.append(name)
-            self.set_aside_count += 1
         else:
             self.passed.append(name)
         self.forget()

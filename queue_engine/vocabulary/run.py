@@ -236,12 +236,6 @@ class Run:
         ends = self.ends()
         return self.frames[ends[index - 1] if index else 0 : ends[index]]
 
-    def timestamp_ns_at(self, index: int) -> int:
-        """Publish time of one message, Unix nanoseconds."""
-        start = self.ends()[index - 1] if index else 0
-        timestamp_ns: int = unpack_timestamp(self.frames, start + TIMESTAMP_AT)[0]
-        return timestamp_ns
-
     def select(self, indexes: Sequence[int]) -> "Run":
         """The messages at `indexes`, in that order."""
         frames = b"".join([self.frame_at(index) for index in indexes])

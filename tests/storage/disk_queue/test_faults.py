@@ -103,9 +103,9 @@ def test_cut_at_any_byte_each_file_gives_every_whole_message(tmp_path: Path, has
             if has_meta and name != "q.diskqueue.000000.dat" and size > 0:
                 assert TEXTS[0] not in taken or size in [end for _, end, _ in spots[name]], (name, size)
             is_cut_within = size not in [0, *(end for _, end, _ in spots[name])]
-            assert queue.bad_file_count == is_cut_within, (name, size)
             put(queue, b"goes on")
             queue.close()
+            assert len(folder.bad_names) == is_cut_within, (name, size)
             assert take_all(folder.open()) == [b"goes on"]
 
 
@@ -214,8 +214,9 @@ def test_several_damaged_messages_in_a_file_cost_no_others_where_the_pattern_is_
     queue = folder.open()
     assert queue.depth == 15
     assert take_all(queue, 2) == [one for number, one in enumerate(messages) if number not in (3, 4, 9, 15, 19)]
-    assert (queue.depth, queue.bad_file_count) == (0, 1)
+    assert queue.depth == 0
     queue.close()
+    assert folder.bad_names == ["000000.dat.bad"]
     assert (folder.path / "q.diskqueue.000000.dat.bad").read_bytes() == data
 
 
@@ -293,7 +294,9 @@ def test_a_full_disk_refuses_whole_batches_and_leaves_nothing_of_them(tmp_path: 
             queue = restarted(folder)  # nothing refused waits in the files to come back after a kill
         assert queue.depth == len(accepted)
         assert take_all(queue, 3) == accepted
-        assert (queue.depth, queue.lost_count, queue.bad_file_count) == (0, 0, 0)
+        assert (queue.depth, queue.lost_count) == (0, 0)
+        queue.start_sync()
+        assert folder.bad_names == []
         faults_of(folder).abandon()
 
 
@@ -347,7 +350,9 @@ def test_a_refused_read_loses_nothing_and_sets_nothing_aside(folder: QueueFolder
         assert len(refusals) <= 2  # one may fall between messages in hand, which go out first
         assert all("cannot read" in text and os.strerror(error) in text for text in refusals)
         assert refusals or error in (errno.EMFILE, errno.ENFILE), "those are tried once more"
-        assert (queue.depth, queue.bad_file_count, queue.lost_count) == (0, 0, 0)
+        assert (queue.depth, queue.lost_count) == (0, 0)
+        queue.start_sync()
+        assert folder.bad_names == []
         queue.delete()
         assert folder.names == []
 

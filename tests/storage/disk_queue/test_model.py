@@ -125,7 +125,8 @@ class DiskQueueAgainstList(RuleBasedStateMachine):
     def depth_is_exact(self) -> None:
         if hasattr(self, "queue"):
             assert self.queue.depth == len(self.expected)
-            assert self.queue.lost_count == self.queue.bad_file_count == 0
+            assert self.queue.lost_count == 0
+            assert self.folder.bad_names == []
 
 
 DiskQueueAgainstList.TestCase.settings = settings(

@@ -79,7 +79,7 @@ def test_a_topics_ids_rise_by_one_and_its_times_never_go_back(bench: Bench) -> N
     bench.publish(b"b", b"c")
     run = take(backlog)
     assert [int(one, 16) - (1 << 40) for one in run.ids] == [0, 1, 2]
-    times = [run.timestamp_ns_at(index) for index in range(3)]
+    times = [run.time_at(index) for index in range(3)]
     assert times == sorted(times)
 
 

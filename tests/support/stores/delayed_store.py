@@ -93,7 +93,7 @@ class ListBacklog:
         return 0
 
     def oldest_ns(self) -> int | None:
-        return self.waiting[0].timestamp_ns_at(0) if self.waiting else None
+        return self.waiting[0].time_at(0) if self.waiting else None
 
     aged_by_due: Container[bytes] = ()
 
@@ -207,7 +207,7 @@ class DelayedStore:
         return 0
 
     def oldest_ns(self) -> int | None:
-        return self.held[0][0].timestamp_ns_at(0) if self.held else None
+        return self.held[0][0].time_at(0) if self.held else None
 
     def empty(self, upto: int | None = None) -> EmptyResult:
         dropped = self.depth

@@ -81,3 +81,8 @@ class QueueFolder:
     def names(self) -> list[str]:
         """Names in the directory, what they all begin with left out."""
         return sorted(entry.name.removeprefix(f"{self.name}.diskqueue.") for entry in self.path.iterdir())
+
+    @property
+    def bad_names(self) -> list[str]:
+        """Of damaged files; the queue's next sync gives them these names."""
+        return [name for name in self.names if name.endswith(".bad")]
