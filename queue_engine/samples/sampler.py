@@ -7,10 +7,12 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.samples.sample_format import ProcessFigures, compose_sample, encode_sample
@@ -45,7 +47,7 @@ class Sampler:
         self._next_ns = 0
         self._sequence = 0
         self._previous: EngineSnapshot | None = None  # of the last sample that was written
-        self._is_encoding = False
+        self._job: BackgroundJob | None = None  # encodes a sample
         self._is_closed = False
         self._left_out = 0  # samples since then
 
@@ -75,26 +77,19 @@ class Sampler:
         if not self._interval_ns or self._is_closed or now_ns < self._next_ns:
             return
         self._next_ns = max(self._next_ns + self._interval_ns, now_ns)
-        if self._is_encoding:
+        if self._job is not None:
             return  # the worker is behind: this one's growth is in the next
-        self._is_encoding = True
-        encode = self._encoder(snapshot)
-        body = b""
-
-        def job() -> None:
-            nonlocal body
-            body = encode()
+        encoding = self._encode(snapshot)
 
         def done(error: Exception | None) -> None:
-            self._is_encoding = False
-            if self._is_closed:
-                return
+            self._job = None
             if error is None:
-                self._write(snapshot, body)
+                self._write(encoding)
             else:
                 self._leave_out(error)
 
-        self._background.submit(job, done)
+        self._job = BackgroundJob(encoding.run, then=done)
+        self._job.start(self._background)
 
     def close(self, snapshot: Callable[[], EngineSnapshot] | None) -> None:
         """Write a last sample, so that nothing is missing of what this process did, and end. snapshot: makes one; None
@@ -102,32 +97,35 @@ class Sampler:
         if not self._interval_ns or self._is_closed:
             return
         self._is_closed = True
+        if self._job is not None:
+            self._job.call_off()  # the last sample has its growth, too
         if self._log.topic is not None and snapshot is not None:
             try:
-                last = snapshot()
-                self._write(last, self._encoder(last)())
+                encoding = self._encode(snapshot())
+                encoding.run()
+                self._write(encoding)
             except Exception as exc:
                 self._leave_out(exc)
         self._log.close()
 
-    def _encoder(self, snapshot: EngineSnapshot) -> Callable[[], bytes]:
-        """Makes the body of the next sample, on any thread."""
+    def _encode(self, snapshot: EngineSnapshot) -> "SampleEncoding":
+        """The next sample, still to be encoded."""
         self._sequence += 1
-        sequence, previous = self._sequence, self._previous
+        return SampleEncoding(
+            snapshot,
+            self._previous,
+            self._sequence,
+            node=self._node,
+            read_process=partial(process_figures, self._files, self._data_path),
+        )
 
-        def encode() -> bytes:
-            process = process_figures(self._files, self._data_path)
-            return encode_sample(compose_sample(snapshot, previous, process, node=self._node, sequence=sequence))
-
-        return encode
-
-    def _write(self, snapshot: EngineSnapshot, body: bytes) -> None:
+    def _write(self, encoding: "SampleEncoding") -> None:
         try:
-            self._log.append(body)
+            self._log.append(encoding.body)
         except Exception as exc:
             self._leave_out(exc)
             return
-        self._previous = snapshot
+        self._previous = encoding.snapshot
         if self._left_out:
             logger.info("samples go on left_out=%d", self._left_out)
             self._left_out = 0
@@ -137,6 +135,34 @@ class Sampler:
             is_expected = isinstance(error, StorageError | OSError)
             logger.warning("samples left out from here on error=%s", error, exc_info=None if is_expected else error)
         self._left_out += 1
+
+
+class SampleEncoding:
+    """Encodes one sample, on any thread. body: the sample's bytes, once `run` has returned."""
+
+    def __init__(
+        self,
+        snapshot: EngineSnapshot,
+        previous: EngineSnapshot | None,
+        sequence: int,
+        *,
+        node: str,
+        read_process: Callable[[], ProcessFigures],
+    ) -> None:
+        """previous: of the last sample that was written; growth counts from it."""
+        self.snapshot = snapshot
+        self.body = b""
+        self._previous = previous
+        self._sequence = sequence
+        self._node = node
+        self._read_process = read_process
+
+    def run(self) -> None:
+        """Raises OSError."""
+        sample = compose_sample(
+            self.snapshot, self._previous, self._read_process(), node=self._node, sequence=self._sequence
+        )
+        self.body = encode_sample(sample)
 
 
 def process_figures(files: Files, data_path: str) -> ProcessFigures:
