@@ -2,11 +2,11 @@
 
 import logging
 import os
-import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 
 from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.commit_log.record import new_id_base
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.disk.background import Backgrounds
 from queue_engine.disk.files import Files
@@ -128,8 +128,7 @@ class Stores:
             self._open_log([])
         assert self.log is not None
         known = self._opened.topics.pop(number, None) if self._opened is not None else None
-        # 0 is no base: it says that a topic has none.
-        return known or self.log.open_topic(name, number, id_base=secrets.randbelow((1 << 62) - 1) + 1)
+        return known or self.log.open_topic(name, number, id_base=new_id_base())
 
     def discard(self, store: TopicStore) -> None:
         """A new topic is not created: nothing was published to it."""

@@ -9,6 +9,7 @@ Version 2 repeats the table behind the messages. Damage without a gap that reach
 copies of the table, covers every message between them: it costs the messages that it covers, and no others.
 """
 
+import secrets
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,6 @@ _KINDS = (KIND_MESSAGES, KIND_SEAL)
 HAS_DUE = 1
 HAS_KEYS = 2
 REPLAYED = 4
-INTERNAL = 8
 HAS_BATCH_KEY = 16
 
 NO_BATCH_KEY = bytes(16)
@@ -98,7 +98,7 @@ def encode_record(
 ) -> list[bytes]:
     """The record of `batch` at `position`, in parts that are to be joined.
 
-    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED and INTERNAL; the others follow from what is given.
+    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from what is given.
     """
     run = batch.run()
     frames = run.frames
@@ -335,6 +335,12 @@ def _frame_ends(frames: bytes, count: int) -> list[int]:
         end += int.from_bytes(frames[end : end + 4], "big") + 4
         ends.append(end)
     return ends
+
+
+def new_id_base() -> int:
+    """What a new topic's ids count from: by chance, so that no two topics' ids meet. Never 0, which says that a topic
+    has none."""
+    return secrets.randbelow(ID_BASE_MAX - 1) + 1
 
 
 def message_ids(id_base: int, first_offset: int, count: int) -> list[bytes]:

@@ -242,7 +242,7 @@ class LogStore:
             reserve.give_up()
 
     def open_topic(self, name: str, number: int, *, id_base: int) -> LogTopicStore:
-        """A new topic; `number` was never given before, `id_base` is at most ID_BASE_MAX.
+        """A new topic; `number` was never given before, `id_base` is as `new_id_base` makes it.
 
         Its first offsets are reserved from the start: until topology.json knows the topic, what is published to it
         is nothing that a restart would find."""

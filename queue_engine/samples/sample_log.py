@@ -22,11 +22,11 @@ place, unread; until that is back no samples are kept.
 
 import logging
 import os
-import secrets
 from dataclasses import dataclass
 
 from queue_engine.commit_log.open_segment import is_passing
 from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.commit_log.record import new_id_base
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
@@ -135,8 +135,7 @@ class SamplesLog:
         if identity is None:
             if os.path.exists(os.path.join(self._directory, "segments")):
                 raise CorruptError(f"{self._identity_path} is missing, and there are samples")
-            # 0 is no base: it says that a topic has none.
-            identity = Identity(TOPIC_NUMBER, secrets.randbelow((1 << 62) - 1) + 1, 0)
+            identity = Identity(TOPIC_NUMBER, new_id_base(), 0)
             self._files.replace(self._identity_path, encode_identity(identity))
         settings = LogSettings(
             policy=SyncPolicy.OS,

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from queue_engine.commit_log.record import new_id_base
 from queue_engine.commit_log.survey import SurveyedTopic
 from queue_engine.disk.files import Files
 from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_header, parse_changes
@@ -91,7 +92,7 @@ class TopologyRepair:
                 entry = known
             else:
                 entry = state.topics[topic.number] = TopicEntry(name, number=topic.number, storage=LOG_KIND)
-            entry.id_base = entry.id_base or secrets.randbelow((1 << 62) - 1) + 1
+            entry.id_base = entry.id_base or new_id_base()
             entry.reserved_offset = max(entry.reserved_offset, topic.next_offset)
             # All of it waits at the topic, for the first channel that is made.
             entry.released = topic.first_offset

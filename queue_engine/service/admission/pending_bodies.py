@@ -55,10 +55,6 @@ class PendingBodies:
         self._held_bytes = 0  # by those that wait
         self._is_granting = False
 
-    @property
-    def waiting_count(self) -> int:
-        return len(self._waiting)
-
     def ask(self, reader: BodyReader, size: int, held_bytes: int) -> bool:
         """Whether `reader` may read a body of `size` bytes, of which it has `held_bytes`; if not, it is told by
         `body_granted`."""

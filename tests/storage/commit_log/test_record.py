@@ -14,8 +14,8 @@ from queue_engine.commit_log.record import (
     HAS_DUE,
     HAS_KEYS,
     HEADER_BYTES,
-    INTERNAL,
     KIND_SEAL,
+    REPLAYED,
     SEAL_BYTES,
     Record,
     RecordLostError,
@@ -67,11 +67,11 @@ def bodies_of(run: Run) -> list[bytes]:
 def test_what_was_encoded_comes_back(bodies: list[bytes], has_due: bool, has_keys: bool, data: st.DataObject) -> None:
     dues = [TIME_NS + index if index % 2 else 0 for index in range(len(bodies))] if has_due else None
     keys = [b"k" * (index % 4) for index in range(len(bodies))] if has_keys else None
-    one = encoded(bodies, dues_ns=dues, keys=keys, flags=INTERNAL, batch_key=b"x" * 16)
+    one = encoded(bodies, dues_ns=dues, keys=keys, flags=REPLAYED, batch_key=b"x" * 16)
     batch = Batch(TIME_NS, message_ids(BASE, 7, len(bodies)), bodies)
     record = decoded(one)
     assert record.header.size == len(one)
-    assert record.header.flags == INTERNAL | HAS_BATCH_KEY | HAS_DUE * has_due | HAS_KEYS * has_keys
+    assert record.header.flags == REPLAYED | HAS_BATCH_KEY | HAS_DUE * has_due | HAS_KEYS * has_keys
     assert record.header[2:8] == (3, len(bodies), 7, TIME_NS, 1_000, b"x" * 16)
     start = data.draw(st.integers(0, len(bodies) - 1))
     stop = data.draw(st.integers(start + 1, len(bodies)))
