@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from queue_engine.catalog import Catalog
-from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
+from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_acts import END, START, Target
 from queue_engine.log_store.log_topic_store import LogTopicStore
@@ -20,6 +20,7 @@ from queue_engine.vocabulary.errors import (
 )
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.ticket import Ticket
+from queue_engine.wire.cursor import CursorGapStats, CursorStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.stats import HEALTHY, ClientStats, CursorStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.delivery.stats import HEALTHY, ClientStats, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fencing import fencing
@@ -17,6 +17,7 @@ from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import NoRoomError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.version import VERSION
+from queue_engine.wire.cursor import CursorStats
 
 # Channels per slice of a snapshot: a slice of 100 takes well under a millisecond.
 SNAPSHOT_SLICE_CHANNELS = 100

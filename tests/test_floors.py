@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "log_store": "vocabulary disk storage commit_log consume_queue progress readers",
     "reading": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary disk storage",
-    "delivery": "vocabulary storage",
+    "delivery": "vocabulary wire storage",
     "topology": "vocabulary disk commit_log",
     "samples": "vocabulary disk commit_log progress log_store reading delivery",
     "engine": (

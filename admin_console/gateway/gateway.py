@@ -8,7 +8,6 @@ from admin_console.gateway.history import HistorySource
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
-    CursorStats,
     EngineSnapshot,
     InFlightStats,
     TopicStats,
@@ -18,6 +17,7 @@ from queue_engine.reading.log_reader import MessagePage, ReadMessage
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options import format_duration, parse_duration_ms
+from queue_engine.wire.cursor import CursorStats
 
 __all__ = [
     "NAME_LENGTH_MAX",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
 
@@ -71,40 +72,6 @@ class ChannelStats:
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
     attempts_max_id: str = ""  # which message that is
-
-
-@dataclass(frozen=True, slots=True)
-class CursorGapStats:
-    """A pipeline cursor gave up the messages from `first_offset` up to but not including `next_offset`."""
-
-    first_offset: int
-    next_offset: int
-    reason: str
-    at_ms: int  # Unix
-
-
-@dataclass(frozen=True, slots=True)
-class CursorStats:
-    """One pipeline cursor: a reader beside the channels, for whom the log keeps what it has not passed."""
-
-    cursor: str
-    topic: str
-    number: int  # the topic's; with the id base its identity
-    id_base: int
-    offset: int  # everything before it is passed
-    end_offset: int
-    synced_offset: int  # what is known to be on the disk ends here
-    oldest_offset: int
-    depth: int  # messages that are not passed
-    lag_bytes: int  # of the log that are kept for it, other topics' share included
-    retention_bytes: int  # beyond so many it gives up messages; 0 for no limit
-    created_ms: int  # Unix
-    is_warned: bool  # near that limit
-    gaps: tuple[CursorGapStats, ...] = ()
-
-    @property
-    def gap_count(self) -> int:
-        return len(self.gaps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,7 @@ def plan_requested_replay(context: JobContext, replay_id: str) -> None:
 
 def archive_depth(engine: LogClient) -> int:
     """How many messages the archive's cursors have before them."""
-    cursors = engine.cursor_list()["cursors"]
-    return sum(int(cursor["depth"]) for cursor in cursors if cursor["cursor"] == ARCHIVE_CURSOR)
+    return sum(one.depth for one in engine.cursor_list() if one.cursor == ARCHIVE_CURSOR)
 
 
 # The jobs.

@@ -126,12 +126,13 @@ class SparkTopics:
 
     def rewind(self) -> None:
         """The archive's cursors, at the first message again."""
+        assert self._server is not None
         with LogClient(self.url) as engine:
-            is_there = {one["topic"] for one in engine.cursor_list()["cursors"] if one["cursor"] == CURSOR}
-            for name in self.names:
-                if name in is_there:
-                    engine.cursor_delete(name, CURSOR)
-                engine.cursor_create(name, CURSOR, start="start")
+            is_there = {one.topic for one in engine.cursor_list() if one.cursor == CURSOR}
+        for name in self.names:
+            if name in is_there:
+                self._server.http("POST", f"/cursor/delete?topic={name}&cursor={CURSOR}")
+            self._server.http("POST", f"/cursor/create?topic={name}&cursor={CURSOR}&start=start")
 
     def close(self) -> None:
         """End Spark. The topics stay: they go with the server's directory."""

@@ -15,9 +15,10 @@ from admin_console.hub.hub import Reading
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
 from admin_console.vocabulary.roles import Role
-from queue_engine.delivery.stats import CursorGapStats, CursorStats, Outcome
+from queue_engine.delivery.stats import Outcome
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
+from queue_engine.wire.cursor import CursorGapStats, CursorStats
 from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.pages.snapshots import topic
 

@@ -20,6 +20,7 @@ from queue_engine.pipeline.source.read_options import HTTP, ReadOptions
 from queue_engine.pipeline.source.read_plan import plan_parts
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.clock import SystemClock
+from queue_engine.wire.cursor import CursorStats
 from tests.support.processes.engine_api import EngineApi
 
 
@@ -66,11 +67,10 @@ def switch_on(engine: EngineApi, topic: str, start: str = "start") -> None:
     engine.http("POST", f"/cursor/create?topic={topic}&cursor=archive&start={start}")
 
 
-def cursor_of(engine: EngineApi, topic: str) -> dict[str, Any]:
-    found = LogClient(f"http://127.0.0.1:{engine.http_port}").cursor_list(topic)["cursors"]
-    (cursor,) = [one for one in found if one["cursor"] == "archive"]
-    answer: dict[str, Any] = cursor
-    return answer
+def cursor_of(engine: EngineApi, topic: str) -> CursorStats:
+    found = LogClient(f"http://127.0.0.1:{engine.http_port}").cursor_list()
+    (cursor,) = [one for one in found if (one.topic, one.cursor) == (topic, "archive")]
+    return cursor
 
 
 def archives(lake: Lake, topic: str = "") -> list[ArchiveManifest]:

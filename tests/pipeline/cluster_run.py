@@ -242,7 +242,7 @@ def run_jobs(engine: EngineProcess, jobs: Jobs, messages: int, *, is_smoke: bool
         with CountingProxy(engine.http_port) as proxy:
             start("archive", lake, proxy.url)
         assert proxy.answered_bytes["/log/records"] >= messages * BODY_BYTES, "it was not read over HTTP"
-        assert all(cursor_of(engine, topic)["depth"] == 0 for topic in TOPICS)
+        assert all(cursor_of(engine, topic).depth == 0 for topic in TOPICS)
         tables.append(archived(jobs.lake(lake), messages))
     with CountingProxy(engine.http_port) as proxy:
         jobs.by_module("rollup", "cluster", proxy.url)

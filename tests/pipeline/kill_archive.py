@@ -90,7 +90,7 @@ class ArchiveKills:
             assert table.column("offset").to_pylist() == list(range(self._sizes[topic]))
             expected = pa.chunked_array([[body(topic, number) for number in range(self._sizes[topic])]], pa.binary())
             assert pc.all(pc.equal(table.column("body"), expected)).as_py()
-        moved = {one["topic"]: one["offset"] for one in self._client.cursor_list()["cursors"]}
+        moved = {one.topic: one.offset for one in self._client.cursor_list()}
         assert moved == {f"killed-{topic}": self._sizes[topic] for topic in range(TOPICS)}
         # The next holder leaves nothing that does not count.
         with Lake(self._lake.path).lock():
@@ -106,7 +106,7 @@ class ArchiveKills:
 
     def _unmoved(self) -> set[str]:
         """Topics and how far their manifests are, where that is ahead of the cursor."""
-        moved = {one["topic"]: one["offset"] for one in self._client.cursor_list()["cursors"]}
+        moved = {one.topic: one.offset for one in self._client.cursor_list()}
         return {
             f"{one.topic} {one.next_offset}" for one in list_archives(self._lake) if one.next_offset > moved[one.topic]
         }

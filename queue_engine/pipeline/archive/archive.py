@@ -17,7 +17,6 @@ import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from queue_engine.pipeline.archive.manifest import (
     DAMAGED,
@@ -38,6 +37,7 @@ from queue_engine.pipeline.source.record_columns import ABSENT
 from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import OffsetBeyondEndError, PipelineError, TopicMissingError, TopicReplacedError
+from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class _Run:
         self._works = {}
         is_again = False
         for cursor in self._cursors():
-            if cursor["offset"] >= cursor["synced_offset"]:
+            if cursor.offset >= cursor.synced_offset:
                 # Nothing new: its manifest, which grows with the years, is not even read.
                 continue
             try:
@@ -143,9 +143,9 @@ class _Run:
                 is_again = True
                 continue
             except PipelineError as exc:
-                self._fail((cursor["topic"], cursor["number"]), exc)
+                self._fail((cursor.topic, cursor.number), exc)
                 continue
-            self._works[cursor["topic"], cursor["number"]] = work
+            self._works[cursor.topic, cursor.number] = work
         self.tell(RUNNING)
         for works in self._steps():
             if self._context.stop.is_set():
@@ -187,41 +187,40 @@ class _Run:
 
     # What there is to do.
 
-    def _cursors(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._context.engine.cursor_list()["cursors"]
+    def _cursors(self) -> list[CursorStats]:
         return [
             one
-            for one in found
-            if one["cursor"] == CURSOR
-            and (self._topics is None or one["topic"] in self._topics)
-            and (one["topic"], one["number"]) not in self._failed
+            for one in self._context.engine.cursor_list()
+            if one.cursor == CURSOR
+            and (self._topics is None or one.topic in self._topics)
+            and (one.topic, one.number) not in self._failed
         ]
 
-    def _begun(self, cursor: dict[str, Any]) -> _Work:
+    def _begun(self, cursor: CursorStats) -> _Work:
         """Where a topic's archive goes on; what it can't have any more is a gap from here on."""
-        topic, number, id_base = cursor["topic"], cursor["number"], cursor["id_base"]
+        topic, number, id_base = cursor.topic, cursor.number, cursor.id_base
         lake = self._context.lake
         manifest = read_archive(lake, topic, number, id_base)
         if manifest is None:
             self._close_others(topic, number)
-            manifest = ArchiveManifest(topic, number, id_base, cursor["offset"], cursor["offset"])
-        if manifest.next_offset > cursor["synced_offset"]:
+            manifest = ArchiveManifest(topic, number, id_base, cursor.offset, cursor.offset)
+        if manifest.next_offset > cursor.synced_offset:
             raise OffsetBeyondEndError(
                 f"{topic} is archived up to offset {manifest.next_offset}, and its log ends at "
-                f"{cursor['synced_offset']}: it lost what was on the disk"
+                f"{cursor.synced_offset}: it lost what was on the disk"
             )
-        begin = max(manifest.next_offset, cursor["offset"], cursor["oldest_offset"])
+        begin = max(manifest.next_offset, cursor.offset, cursor.oldest_offset)
         if begin > manifest.next_offset:
             manifest = passed_on(manifest, cursor, begin, self._now_ms())
             logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
             manifest = self._written(manifest)
-        if cursor["offset"] < manifest.next_offset:
+        if cursor.offset < manifest.next_offset:
             self._move_cursor(manifest)
         state = self._context.engine.topic(topic)
         if (state.number, state.id_base) != (number, id_base):
             raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was made anew")
         rows_max = self._step_rows
-        if cursor["lag_bytes"] > self._step_bytes and cursor["depth"] > 0:
+        if cursor.lag_bytes > self._step_bytes and cursor.depth > 0:
             rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, manifest.next_offset)), 1)
         return _Work(manifest, state, rows_max, manifest.rows + manifest.replayed_skipped + manifest.damaged_count)
 
@@ -276,12 +275,12 @@ class _Run:
             work.is_done = True
             key = (work.manifest.topic, work.manifest.number)
             # Asked of the engine: when that is gone, this raises and all is over.
-            now = {(one["topic"], one["number"]): one for one in self._cursors()}
+            now = {(one.topic, one.number): one for one in self._cursors()}
             if key not in now:
                 logger.info("topic gone in mid-archive topic=%s number=%d", *key)
                 self._close(work.manifest)
                 return True
-            if max(now[key]["offset"], now[key]["oldest_offset"]) > work.manifest.next_offset:
+            if max(now[key].offset, now[key].oldest_offset) > work.manifest.next_offset:
                 return True
             self._fail(key, exc)
             return False

@@ -19,13 +19,14 @@ To change this: a new field with a default needs nothing; else raise VERSION and
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from queue_engine.pipeline.lake.lake import MANIFEST_NAME, Lake
 from queue_engine.vocabulary.errors import LakeDamagedError
 from queue_engine.vocabulary.names import is_valid_name
+from queue_engine.wire.cursor import CursorStats
 
 VERSION = 1
 ARCHIVE = "archive"
@@ -114,20 +115,20 @@ def joined_gaps(gaps: list[ArchiveGap]) -> tuple[ArchiveGap, ...]:
     return tuple(joined)
 
 
-def passed_on(manifest: ArchiveManifest, cursor: Mapping[str, Any], begin: int, at_ms: int) -> ArchiveManifest:
+def passed_on(manifest: ArchiveManifest, cursor: CursorStats, begin: int, at_ms: int) -> ArchiveManifest:
     """The manifest up to offset `begin`, beyond its end, with gaps and why they are there.
 
-    cursor: as /cursor/list tells it, with the gaps that it was cut off by.
+    cursor: with the gaps that it was cut off by.
     """
-    for gap in sorted(cursor["gaps"], key=lambda one: int(one["first_offset"])):
-        first, after = max(gap["first_offset"], manifest.next_offset), min(gap["next_offset"], begin)
+    for gap in sorted(cursor.gaps, key=lambda one: one.first_offset):
+        first, after = max(gap.first_offset, manifest.next_offset), min(gap.next_offset, begin)
         if first < after:
             if first > manifest.next_offset:
                 manifest = manifest.with_gap(first, OFF, at_ms)
-            manifest = manifest.with_gap(after, gap["reason"], gap["at_ms"])
+            manifest = manifest.with_gap(after, gap.reason, gap.at_ms)
     if manifest.next_offset < begin:
         # The cursor began later than the archive ended: nobody archived meanwhile. Else the engine has let it go.
-        manifest = manifest.with_gap(begin, OFF if cursor["offset"] >= begin else GONE, at_ms)
+        manifest = manifest.with_gap(begin, OFF if cursor.offset >= begin else GONE, at_ms)
     return manifest
 
 

@@ -132,9 +132,7 @@ def _target(context: JobContext, target: str) -> tuple[int | None, int | None, t
         state = context.engine.topic(target)
     except TopicMissingError:
         return None, None, ()
-    topics = context.engine.stats(target)["topics"]
-    channels = [channel["channel_name"] for one in topics for channel in one["channels"]]
-    return state.number, state.id_base, tuple(sorted(channels))
+    return state.number, state.id_base, context.engine.channels(target)
 
 
 def _is_in_time(one: ArchivedFile, request: ReplayRequest) -> bool:

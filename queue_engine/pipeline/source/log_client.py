@@ -15,6 +15,7 @@ import orjson
 from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
 from queue_engine.vocabulary.errors import EngineRefusedError, EngineUnreachableError, PipelineError, TopicReplacedError
 from queue_engine.wire.batch import WrittenBatch, encode_batch, read_written_batch
+from queue_engine.wire.cursor import CursorStats, read_cursor_list
 from queue_engine.wire.error_answers import JOB_ERRORS, read_error_answer
 from queue_engine.wire.lease import LeasedFiles, encode_lease_names, read_leased_files
 from queue_engine.wire.records import RecordsPage, read_records_page
@@ -131,37 +132,21 @@ class LogClient:
             query["number"] = number
         return read_written_batch(self._ask("POST", "/log/write", query, encode_batch(bodies, keys))[1])
 
-    # Cursors; the answers are the API's own JSON.
+    # Channels and pipeline cursors.
 
-    def cursor_create(self, topic: str, cursor: str, *, start: str = "", start_offset: int | None = None) -> Any:
-        """Raises NotALogTopicError."""
-        query: dict[str, object] = {"topic": topic, "cursor": cursor}
-        if start:
-            query["start"] = start
-        if start_offset is not None:
-            query["start_offset"] = start_offset
-        return self._json("POST", "/cursor/create", query)
+    def channels(self, topic: str) -> tuple[str, ...]:
+        """The names of a topic's channels, sorted."""
+        stats = orjson.loads(self._ask("GET", "/stats", {"format": "json", "topic": topic})[1])
+        return tuple(sorted(channel["channel_name"] for one in stats["topics"] for channel in one["channels"]))
 
-    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int) -> Any:
+    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int) -> None:
         """Raises TopicReplacedError and OffsetBeyondEndError."""
-        query = {"topic": topic, "cursor": cursor, "number": number, "offset": offset}
-        return self._json("POST", "/cursor/move", query)
+        self._ask("POST", "/cursor/move", {"topic": topic, "cursor": cursor, "number": number, "offset": offset})
 
-    def cursor_delete(self, topic: str, cursor: str) -> Any:
-        return self._json("POST", "/cursor/delete", {"topic": topic, "cursor": cursor})
-
-    def cursor_list(self, topic: str = "") -> Any:
-        return self._json("GET", "/cursor/list", {"topic": topic} if topic else {})
-
-    def stats(self, topic: str = "") -> Any:
-        """`/stats?format=json`."""
-        return self._json("GET", "/stats", {"format": "json"} | ({"topic": topic} if topic else {}))
+    def cursor_list(self) -> tuple[CursorStats, ...]:
+        return read_cursor_list(self._ask("GET", "/cursor/list", {})[1])
 
     # One request.
-
-    def _json(self, method: str, path: str, query: dict[str, Any], body: bytes | None = None) -> Any:
-        _, data = self._ask(method, path, query, body)
-        return orjson.loads(data)
 
     def _ask(
         self, method: str, path: str, query: dict[str, Any], body: bytes | None = None

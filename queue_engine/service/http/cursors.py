@@ -14,14 +14,15 @@ from typing import Any
 
 import orjson
 
-from queue_engine.cursor_acts import CursorList, stats_of_topic
-from queue_engine.delivery.stats import CursorStats, Outcome
+from queue_engine.cursor_acts import stats_of_topic
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
 from queue_engine.service.http.connection import JSON, Response
 from queue_engine.service.http.log import OFFSET_MAX, QueryError, target_of, whole_number
 from queue_engine.vocabulary.ticket import DONE, Ticket
+from queue_engine.wire.cursor import CursorStats, encode_cursor_list
 
 Query = dict[str, str]
 Details = dict[str, Any]
@@ -33,7 +34,7 @@ def create(engine: Engine, query: Query) -> Done:
     """Raises QueryError or PenstockError, as all of these do."""
     topic, cursor = names_of(query)
     outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query))
-    shown = {**cursor_json(engine.cursors.one(topic, cursor)), "created": outcome.created}
+    shown = {**asdict(engine.cursors.one(topic, cursor)), "created": outcome.created}
     return _json(shown), ticket, outcome, {}
 
 
@@ -42,7 +43,7 @@ def move(engine: Engine, query: Query) -> Done:
     number = whole_number(query, "number", None, OFFSET_MAX)
     offset = whole_number(query, "offset", None, OFFSET_MAX)
     stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset)
-    return _json(cursor_json(stats)), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
+    return _json(stats), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
 
 def delete(engine: Engine, query: Query) -> Done:
@@ -54,7 +55,9 @@ def delete(engine: Engine, query: Query) -> Done:
 
 
 def list_all(engine: Engine, query: Query) -> Done:
-    return _json(_list_json(engine.cursors.all(query.get("topic", "")))), DONE, Outcome(), {}
+    found = engine.cursors.all(query.get("topic", ""))
+    listed = encode_cursor_list(found.cursors, [_ended_json(one) for one in found.ended])
+    return Response(200, listed, JSON), DONE, Outcome(), {}
 
 
 ACTS: dict[str, Callable[[Engine, Query], Done]] = {
@@ -93,18 +96,6 @@ def names_of(query: Query) -> tuple[str, str]:
     return query["topic"], query["cursor"]
 
 
-def cursor_json(cursor: CursorStats) -> dict[str, Any]:
-    """As `/stats` shows it, too."""
-    return asdict(cursor)
-
-
-def _list_json(found: CursorList) -> dict[str, Any]:
-    return {
-        "cursors": [cursor_json(one) for one in found.cursors],
-        "ended": [_ended_json(one) for one in found.ended],
-    }
-
-
 def _ended_json(ended: EndedCursor) -> dict[str, Any]:
     cursor = ended.cursor
     return {
@@ -121,5 +112,5 @@ def _ended_json(ended: EndedCursor) -> dict[str, Any]:
     }
 
 
-def _json(shown: dict[str, Any]) -> Response:
+def _json(shown: CursorStats | dict[str, Any]) -> Response:
     return Response(200, orjson.dumps(shown), JSON)

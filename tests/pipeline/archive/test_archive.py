@@ -75,7 +75,7 @@ def test_what_is_archived_is_what_was_published(spark: SparkSession, engine: Eng
         assert sorted(table.column("message_id").to_pylist()) == [f"{first + n:016x}" for n in range(len(bodies))]
         assert set(table.column("replayed").to_pylist()) == {False}
         assert (manifest.begin_offset, manifest.next_offset, manifest.gaps) == (0, len(bodies), ())
-        assert cursor_of(engine, topic)["offset"] == len(bodies)
+        assert cursor_of(engine, topic).offset == len(bodies)
     assert data_files(lake) == named_files(lake)
     last = one.reports[-1]
     assert (last.state, last.done, last.total, last.lag) == (WAITING, count, count, 0)
@@ -186,7 +186,7 @@ def test_a_cursor_that_fell_behind_its_manifest_is_moved_up(
     engine.http("POST", "/cursor/delete?topic=behind&cursor=archive")
     engine.http("POST", "/cursor/create?topic=behind&cursor=archive&start_offset=1")
     assert archive_once(job(None, lake, engine).context, topics=["behind"]) == 0
-    assert cursor_of(engine, "behind")["offset"] == 3
+    assert cursor_of(engine, "behind").offset == 3
     assert bodies_of(lake, archive_of(lake, "behind")) == [b"a", b"b", b"c"]
 
 
@@ -266,7 +266,7 @@ def test_what_is_damaged_in_the_log_is_a_gap_and_costs_nothing_else(
     gaps = [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps]
     assert gaps == [(7, 9, "damaged"), (70, 71, "damaged")]
     assert manifest.damaged_count == 3
-    assert cursor_of(engine, "damaged")["offset"] == 100
+    assert cursor_of(engine, "damaged").offset == 100
 
 
 def _damage(data_path: Path, body: bytes) -> None:
@@ -295,6 +295,6 @@ def test_asked_to_stop_it_ends_between_steps_and_goes_on_later(
 
     object.__setattr__(one.context, "report", stop_after_the_first_step)
     assert archive_once(one.context, topics=["stops"], step_rows=10) == 10
-    assert cursor_of(engine, "stops")["offset"] == 10
+    assert cursor_of(engine, "stops").offset == 10
     assert archive_once(job(spark, lake, engine).context, topics=["stops"], step_rows=10) == 30
     assert bodies_of(lake, archive_of(lake, "stops")) == [b"%d" % number for number in range(4) for _ in range(10)]

@@ -18,6 +18,7 @@ from queue_engine.pipeline.archive.manifest import (
 )
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.vocabulary.errors import LakeDamagedError
+from queue_engine.wire.cursor import CursorGapStats, CursorStats
 
 
 @pytest.fixture
@@ -35,9 +36,23 @@ def file(first: int, after: int, rows: int) -> ArchivedFile:
     return ArchivedFile("date=2026-11-20/hour=10/a.parquet", "2026-11-20", "10", first, after, rows, 9, 1, 2, 0)
 
 
-def cursor(offset: int, *gaps: tuple[int, int, str]) -> dict[str, Any]:
-    shown = [{"first_offset": a, "next_offset": b, "reason": why, "at_ms": 7} for a, b, why in gaps]
-    return {"offset": offset, "gaps": shown}
+def cursor(offset: int, *gaps: tuple[int, int, str]) -> CursorStats:
+    return CursorStats(
+        cursor="archive",
+        topic="orders",
+        number=3,
+        id_base=0xABC,
+        offset=offset,
+        end_offset=offset,
+        synced_offset=offset,
+        oldest_offset=0,
+        depth=0,
+        lag_bytes=0,
+        retention_bytes=0,
+        created_ms=1,
+        is_warned=False,
+        gaps=tuple(CursorGapStats(first, after, reason, 7) for first, after, reason in gaps),
+    )
 
 
 def gaps_of(one: ArchiveManifest) -> list[tuple[int, int, str, int]]:

@@ -11,9 +11,10 @@ class EngineApi:
 
     http_port: int
 
-    def http(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    def http(self, method: str, path: str, body: bytes | None = None, *, token: str = "") -> bytes:
         """One request; the body of its answer. Raises HTTPError from 400 up."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", body, headers, method=method)
         with urllib.request.urlopen(request, timeout=10) as answer:
             data: bytes = answer.read()
             return data

@@ -1,0 +1,65 @@
+"""A pipeline cursor: how far a reader has come with a topic of the log. /cursor/list and /stats answer it.
+
+CURSOR: {"cursor": "archive", "topic": "orders", "number": 7, "id_base": 912, "offset": 20, "end_offset": 45,
+         "synced_offset": 40, "oldest_offset": 0, "depth": 25, "lag_bytes": 9000, "retention_bytes": 0,
+         "created_ms": 1800000000000, "is_warned": false, "gaps": [GAP, …]}
+GAP:    {"first_offset": 3, "next_offset": 9, "reason": "retention", "at_ms": 1800000000000}
+
+GET /cursor/list: {"cursors": [CURSOR, …], "ended": [cursors that were deleted, …]}
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from queue_engine.wire.json_fields import fields_of
+
+
+@dataclass(frozen=True, slots=True)
+class CursorGapStats:
+    """A pipeline cursor gave up the messages from `first_offset` up to but not including `next_offset`."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+    at_ms: int  # Unix
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStats:
+    """One pipeline cursor: a reader beside the channels, for whom the log keeps what it has not passed."""
+
+    cursor: str
+    topic: str
+    number: int  # the topic's; with the id base its identity
+    id_base: int
+    offset: int  # everything before it is passed
+    end_offset: int
+    synced_offset: int  # the end of the part that is certain to be on the disk
+    oldest_offset: int
+    depth: int  # messages that are not passed
+    lag_bytes: int  # of the log that are kept for it, other topics' share included
+    retention_bytes: int  # beyond so many it gives up messages; 0 for no limit
+    created_ms: int  # Unix
+    is_warned: bool  # near that limit
+    gaps: tuple[CursorGapStats, ...] = ()
+
+    @property
+    def gap_count(self) -> int:
+        return len(self.gaps)
+
+
+def encode_cursor_list(cursors: Sequence[CursorStats], ended: Sequence[Mapping[str, Any]]) -> bytes:
+    return orjson.dumps({"cursors": cursors, "ended": ended})
+
+
+def read_cursor_list(data: bytes) -> tuple[CursorStats, ...]:
+    """The cursors that there are."""
+    return tuple(_cursor(one) for one in orjson.loads(data)["cursors"])
+
+
+def _cursor(told: Mapping[str, Any]) -> CursorStats:
+    gaps = tuple(CursorGapStats(**fields_of(CursorGapStats, one)) for one in told["gaps"])
+    return CursorStats(**fields_of(CursorStats, told) | {"gaps": gaps})
