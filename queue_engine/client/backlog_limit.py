@@ -1,4 +1,4 @@
-"""The demo's brake: a channel that somebody paused, or made and left, must not fill the disk."""
+"""The demo's limit on backlog: a paused channel, or one without consumers, must not fill the disk."""
 
 import asyncio
 import http.client
@@ -15,10 +15,10 @@ LOOK_TIMEOUT_S = 2.0
 
 
 class BacklogLimit:
-    """Knows which topics hold so much that publishing to them has to rest, by looking at /stats now and then."""
+    """Reads /stats at intervals and says which topics have too large a backlog to publish to."""
 
     def __init__(self, host: str, port: int, *, backlog_max: int = BACKLOG_MAX) -> None:
-        """backlog_max: messages of a topic, or of any one of its channels, in whatever state."""
+        """backlog_max: messages that wait at a topic, or that one of its channels has not finished."""
         self._host = host
         self._port = port
         self._backlog_max = backlog_max
@@ -26,17 +26,17 @@ class BacklogLimit:
         self._is_blind = False
 
     def is_reached(self, topic: str) -> bool:
-        """Whether publishing rests. True for all of them while it is unknown: what can't be seen may be full."""
+        """Whether the demo must not publish to the topic. True for every topic while /stats can't be read."""
         return self._is_blind or topic in self._resting
 
     async def watch_forever(self) -> None:
-        """Look every two seconds, and say so when publishing rests or goes on."""
+        """Look every two seconds, and log when publishing stops or goes on."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_INTERVAL_S)
 
     async def look(self) -> None:
-        """Look once."""
+        """Read /stats once."""
         try:
             stats = await asyncio.to_thread(self._fetch)
         except (OSError, http.client.HTTPException, ValueError) as exc:
@@ -53,7 +53,7 @@ class BacklogLimit:
         self._resting = full
 
     def _fetch(self) -> dict[str, Any]:
-        # Not urllib: that would ask the environment's proxy for a loopback address.
+        # Not urllib, which would send a request for a loopback address to the environment's proxy.
         connection = http.client.HTTPConnection(self._host, self._port, timeout=LOOK_TIMEOUT_S)
         try:
             connection.request("GET", "/stats?format=json&include_clients=false&include_mem=false")
@@ -68,7 +68,7 @@ class BacklogLimit:
 
 
 def _backlog(topic: dict[str, Any]) -> int:
-    """What waits at the topic, or in the fullest of its channels, in flight and deferred included."""
+    """The messages that wait at the topic, or that its fullest channel has not finished."""
     channels = (
         channel["depth"] + channel["in_flight_count"] + channel["deferred_count"] for channel in topic["channels"]
     )

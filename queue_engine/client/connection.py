@@ -1,7 +1,6 @@
 """One TCP connection to an NSQ server: commands out, frames in, heartbeats answered, errors raised.
 
-Nothing reconnects by itself: a lost connection raises DisconnectedError, and whoever knows what it was for opens
-another.
+A connection never reconnects by itself: when it is lost it raises DisconnectedError, and its user opens another.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ logger = logging.getLogger(__name__)
 MAGIC = b"  V2"
 OPEN_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 1.0
-# A length beyond this is no message but a stream out of step.
+# A larger length means that the stream is out of step.
 FRAME_BYTES_MAX = 64 << 20
-# Refusals of commands that nobody waits for; the connection goes on after them. Every other error ends it.
+# Refusals of commands without an answer; the connection goes on after them. Every other error ends it.
 _UNANSWERED_FAILURES = ("E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED")
 
 _unpack_prefix = struct.Struct(">iI").unpack
@@ -34,7 +33,7 @@ _pack_size = struct.Struct(">i").pack
 
 
 class RefusedError(PenstockError):
-    """The server refused a command. code: its word, such as "E_BAD_TOPIC"; description: what it said behind it."""
+    """The server refused a command. code: such as "E_BAD_TOPIC"; description: the text behind the code."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -42,26 +41,26 @@ class RefusedError(PenstockError):
 
 
 class DisconnectedError(PenstockError):
-    """There is no connection, or no longer; the text names the server and the reason."""
+    """The connection failed or has ended; the text names the server and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a client says of itself in IDENTIFY, and what it asks for."""
+    """A client's name and its settings, as IDENTIFY sends them."""
 
     client_id: str = ""
     hostname: str = ""
     user_agent: str = f"penstock-client/{VERSION}"
-    heartbeat_interval_ms: int = 30_000  # -1: none, which only a producer may ask for
+    heartbeat_interval_ms: int = 30_000  # -1: none, for producers only
     msg_timeout_ms: int = 0  # 0: the server's own
 
 
 class Connection:
     """An identified connection. Belongs to one event loop; make it with `open`, end it with `close`.
 
-    agreed: what the server answered to IDENTIFY; {} from one that does not negotiate.
+    agreed: the server's answer to IDENTIFY; {} from a server that does not negotiate.
     on_message: gets the data of each message frame, from its timestamp on.
-    on_refused: gets what was refused of FIN, REQ and TOUCH, which nobody waits for; logged when there is none.
+    on_refused: gets refusals of FIN, REQ and TOUCH, which have no answer; without it they are logged.
     on_end: called once, when the connection is gone.
     """
 
@@ -85,7 +84,7 @@ class Connection:
     async def open(
         cls, host: str, port: int, identity: Identity | None = None, *, timeout_s: float = OPEN_TIMEOUT_S
     ) -> "Connection":
-        """Connect and identify. Raises DisconnectedError, or RefusedError when IDENTIFY asked for too much."""
+        """Connect and identify. Raises DisconnectedError, or RefusedError when the server refuses IDENTIFY."""
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection: Connection | None = None
         try:
@@ -131,8 +130,8 @@ class Connection:
         if self.is_closed:
             raise self.end_error()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        # A caller that is cancelled leaves the place in the line; its answer is then for nobody.
-        answer.add_done_callback(_take_note)
+        # A cancelled caller keeps its place in the line; its answer is dropped.
+        answer.add_done_callback(_mark_seen)
         self._answers.append(answer)
         self._writer.write(command)
         try:
@@ -148,14 +147,14 @@ class Connection:
         self._writer.write(command)
 
     def end_error(self) -> DisconnectedError:
-        """Why there is no connection, to be raised. Only for a closed one."""
+        """The error that says why the connection ended. Only for a closed one."""
         assert self._end_reason
         error = DisconnectedError(f"{self._address}: {self._end_reason}")
         error.__cause__ = self._refusal
         return error
 
     async def close(self) -> None:
-        """End it; what was sent still goes out. What waits for an answer gets DisconnectedError. Repeatable."""
+        """End the connection after sending what is buffered. Pending requests get DisconnectedError. Repeatable."""
         self._end("the connection was closed")
         self._reading.cancel()
         try:
@@ -165,9 +164,9 @@ class Connection:
             self._writer.transport.abort()
 
     async def _read_forever(self) -> None:
-        """Take frames until the connection ends, for whatever reason; that reason is kept."""
+        """Take frames until the connection ends, and keep the reason for `end_error`."""
         interval_ms = self.identity.heartbeat_interval_ms
-        # The server beats every interval; after two it is gone, as it says of a client.
+        # The server sends a heartbeat every interval. After two silent ones it counts as gone; it treats clients alike.
         silence_max_s = 2 * interval_ms / 1000 + 1 if interval_ms > 0 else None
         try:
             while True:
@@ -226,12 +225,12 @@ class Connection:
 
 
 def sized(body: bytes) -> bytes:
-    """A body behind its length, as PUB and IDENTIFY carry it."""
+    """A body with its length before it, as PUB and IDENTIFY carry it."""
     return _pack_size(len(body)) + body
 
 
 def checked_name(name: str) -> bytes:
-    """A topic's or channel's name as it goes out. Raises ValueError: a stray newline would be a second command."""
+    """The bytes of a topic's or channel's name. Raises ValueError: a stray newline would be a second command."""
     if not is_valid_name(name):
         raise ValueError(
             f"{name!r} is no name: 1 to {NAME_LENGTH_MAX} of . a-z A-Z 0-9 _ -, and #ephemeral behind them"
@@ -239,7 +238,7 @@ def checked_name(name: str) -> bytes:
     return name.encode()
 
 
-def _take_note(answer: "asyncio.Future[bytes]") -> None:
-    """An error that the one who asked no longer waits for is not worth a line in the log."""
+def _mark_seen(answer: "asyncio.Future[bytes]") -> None:
+    """Mark the answer's error as seen: asyncio would log it when the caller no longer waits."""
     if not answer.cancelled():
         answer.exception()

@@ -1,4 +1,4 @@
-"""Consuming: messages of one channel, each to be finished, requeued, or touched to gain time."""
+"""A consumer of one channel: it receives messages and finishes, requeues or touches them."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from types import TracebackType
 from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError, checked_name
 from queue_engine.vocabulary.message import ID_BYTES, unpack_attempts, unpack_timestamp
 
-# Within a message frame's data: the prefix of size and type is gone.
+# Offsets in a message frame's data, which begins behind size and type.
 _ATTEMPTS_AT = 8
 _ID_AT = 10
 _BODY_AT = _ID_AT + ID_BYTES
@@ -27,15 +27,15 @@ class Message:
 class Consumer:
     """Receives from one channel over one connection. `async with await Consumer.open(…) as consumer`.
 
-    A received message is the caller's until the server's timeout: `finish` it, or `requeue` it, or `touch` it. What is
-    not settled when the connection ends comes again, to whoever consumes the channel then. At most the ready count is
-    out at once, so that much is what waits here.
+    The caller holds a received message until the server's timeout: `finish`, `requeue` or `touch` it. When the
+    connection ends, the server delivers messages in flight again, to any consumer of the channel. At most the ready
+    count is in flight, so at most as many messages wait here.
 
-    on_refused: gets refusals of finish, requeue and touch, whose message timed out meanwhile; else they are logged.
+    on_refused: gets refusals of finish, requeue and touch for messages that timed out; without it they are logged.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """connection: a fresh one, which is the consumer's from now on."""
+        """connection: a fresh one; the consumer closes it."""
         self.connection = connection
         self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()  # None: the connection is gone
         connection.on_message = self._take
@@ -45,10 +45,10 @@ class Consumer:
     async def open(
         cls, host: str, port: int, topic: str, channel: str, identity: Identity | None = None, *, ready_count: int = 1
     ) -> "Consumer":
-        """Connect and subscribe; topic and channel are made where they do not exist.
+        """Connect and subscribe; the server creates a topic or channel that does not exist.
 
-        ready_count: messages that may be out at once; 0 receives nothing until `set_ready`. Raises ValueError for an
-        impossible name, DisconnectedError, and RefusedError.
+        ready_count: messages that may be in flight at once; 0 receives nothing until `set_ready`. Raises ValueError
+        for an impossible name, DisconnectedError, and RefusedError.
         """
         subscription = b"SUB " + checked_name(topic) + b" " + checked_name(channel) + b"\n"
         consumer = cls(await Connection.open(host, port, identity))
@@ -82,40 +82,40 @@ class Consumer:
     async def receive(self) -> Message:
         """The next message, in order of arrival. Raises DisconnectedError once the connection is gone.
 
-        What arrived before the end is still returned; settling it then raises too.
+        Messages that arrived before the end are still returned; to finish, requeue or touch one then raises too.
         """
         message = await self._arrived.get()
         if message is None:
-            self._arrived.put_nowait(None)  # it stays gone for whoever asks next
+            self._arrived.put_nowait(None)  # for the next call
             raise self.connection.end_error()
         return message
 
     def set_ready(self, count: int) -> None:
-        """How many messages may be out at once; no more than the server allows. 0 rests. Raises DisconnectedError."""
+        """Allow `count` messages in flight, but no more than the server does; 0 pauses. Raises DisconnectedError."""
         limit = self.connection.agreed.get("max_rdy_count", count)
         self.connection.send(b"RDY %d\n" % min(count, limit))
 
     def finish(self, message: Message) -> None:
-        """It is done and does not come again. Raises DisconnectedError; a refusal comes later, to `on_refused`."""
+        """Send FIN: the message does not come again. Raises DisconnectedError; `on_refused` gets a later refusal."""
         self.connection.send(b"FIN " + message.id + b"\n")
 
     def requeue(self, message: Message, *, delay_ms: int = 0) -> None:
-        """It is to come again, after `delay_ms`. Errors as in `finish`."""
+        """Send REQ: the message is delivered again after `delay_ms`. Errors as in `finish`."""
         self.connection.send(b"REQ " + message.id + b" %d\n" % delay_ms)
 
     def touch(self, message: Message) -> None:
-        """Its timeout begins anew. Errors as in `finish`."""
+        """Send TOUCH: the message's timeout begins anew. Errors as in `finish`."""
         self.connection.send(b"TOUCH " + message.id + b"\n")
 
     async def close(self) -> None:
-        """Tell the server that no more is wanted, let what was settled go out, and end the connection. Repeatable."""
+        """Send CLS, wait until the server has taken every FIN and REQ before it, and end the connection. Repeatable."""
         if not self.connection.is_closed:
             try:
                 async with asyncio.timeout(1):
-                    # The answer comes behind every FIN that was sent before: they are settled then.
+                    # The server answers CLS after it has handled the commands before it.
                     await self.connection.request(b"CLS\n")
             except (TimeoutError, DisconnectedError, RefusedError):
-                pass  # gone already, which is what was wanted
+                pass  # the connection is gone already
         await self.connection.close()
 
     async def __aenter__(self) -> "Consumer":

@@ -6,14 +6,15 @@
       geocoder            forgets one message in thirty; they time out and come again
       strong-filter       publishes what has magnitude 4 or more to the next topic
     earthquakes.strong
-      notifier            asks for every fourth one again later; publishes alerts from magnitude 5
-      archive             nobody is there, but for a visit a minute that takes everything
+      notifier            requeues every fourth one with a delay; publishes alerts from magnitude 5
+      archive             has a consumer only once a minute, which takes everything
     alerts                some of them deferred: the reminders
       email               keeps up
       sms                 4 a second at most
 
-A process of its own, so that the server's figures are those of a server: python -m queue_engine.client.demo FILE
-TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT. It ends with its stdin, and so with whoever started it, however that one ends.
+The demo is a process of its own, so that the server's figures do not include its clients:
+python -m queue_engine.client.demo FILE TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT. It ends when its stdin does, and so with
+the server, even if that is killed.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ ALERT_MAGNITUDE = 5.0
 TICK_S = 0.1
 WAVE_RATE_MIN, WAVE_RATE_MAX, WAVE_PERIOD_S = 30.0, 110.0, 120.0
 BURST_RATE, BURST_S, BURST_GAP_S = 350.0, 6.0, (40.0, 70.0)
-FIRST_BURST_S = 1.5  # soon, so that the first look at the pages finds something waiting
+FIRST_BURST_S = 1.5  # soon, so that the first page a visitor opens shows a backlog
 
 WAREHOUSE_RATE = 70.0  # each of two
 SMS_RATE = 4.0
@@ -67,7 +68,7 @@ _random = random.Random()  # noqa: S311 - it only makes the curves less regular
 
 
 class Pace:
-    """Lets work pass at `rate` a second on average, however late each sleep ends; idle time is not saved up."""
+    """Limits work to `rate` a second on average, even when sleeps end late; idle time is not saved up."""
 
     def __init__(self, rate: float) -> None:
         self._step_s = 1 / rate
@@ -82,7 +83,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """One demo: the server it works on, what it sends, and when it must rest."""
+    """One demo: the server's address, the lines to publish, and the limit on backlog."""
 
     tcp_host: str
     tcp_port: int
@@ -90,7 +91,7 @@ class Demo:
     limit: BacklogLimit
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run all clients until cancelled."""
         roles: list[tuple[str, Callable[[Identity], Awaitable[None]]]] = [
             ("usgs-feed", self._feed_wave),
             ("aftershock-feed", self._feed_bursts),
@@ -118,7 +119,7 @@ class Demo:
             await self._feed(producer, _wave_rate, math.inf)
 
     async def _feed_bursts(self, who: Identity) -> None:
-        """Quiet, then many at once, as aftershocks are."""
+        """Many at once after a pause, like aftershocks."""
         async with await Producer.open(self.tcp_host, self.tcp_port, who) as producer:
             await asyncio.sleep(FIRST_BURST_S)
             while True:
@@ -133,7 +134,7 @@ class Demo:
         while last_at - began_at < duration_s:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            # A tick that came late makes up for what it missed, but not for a machine that slept.
+            # A late tick publishes what it missed, up to a second's worth: not the hours of a machine that slept.
             due += rate_at(now - began_at) * min(now - last_at, 1.0)
             last_at = now
             count = int(due)
@@ -156,7 +157,7 @@ class Demo:
 
     async def _finish_slowly(self, who: Identity, topic: str, channel: str, rate: float) -> None:
         pace = Pace(rate)
-        # Few enough that none of them waits here for long: the others may go to another consumer.
+        # Few, so that messages wait in the channel, where other consumers can take them.
         async with await self._open(who, topic, channel, max(5, int(rate / 4))) as consumer:
             while True:
                 message = await consumer.receive()
@@ -164,7 +165,7 @@ class Demo:
                 consumer.finish(message)
 
     async def _geocode(self, who: Identity) -> None:
-        """Never answers for some: the server's timeout gives them out again. None is forgotten more than twice."""
+        """Leave some unfinished, so that they time out and come again; each at most twice."""
         async with await self._open(who, QUAKES, "geocoder", 150) as consumer:
             while True:
                 message = await consumer.receive()
@@ -201,7 +202,7 @@ class Demo:
                 consumer.finish(message)
 
     async def _archive(self, who: Identity) -> None:
-        """Subscribe once, so that the channel is there; then come back now and then and take all there is."""
+        """Subscribe once, which creates the channel; then consume its backlog at intervals."""
         await (await self._open(who, STRONG, "archive", 0)).close()
         while True:
             await asyncio.sleep(ARCHIVE_AWAY_S)
@@ -217,7 +218,7 @@ class Demo:
 
 
 async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> None:
-    """Play a role for good: whoever deletes its topic, or restarts it, finds it back a little later."""
+    """Run a client for ever: it reconnects after its topic was deleted or the server restarted."""
     service = name.rstrip("-0123456789")
     who = Identity(
         client_id=name,
@@ -244,7 +245,7 @@ def _wave_rate(elapsed_s: float) -> float:
 
 
 def _magnitude(message: Message) -> float:
-    """The earthquake's magnitude; 0 of a message that somebody else published and that is none."""
+    """The earthquake's magnitude; 0 for a message that is no earthquake."""
     try:
         return float(json.loads(message.body)["magnitude"])
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -255,7 +256,7 @@ async def _run_until_stdin_ends(demo: Demo) -> None:
     loop = asyncio.get_running_loop()
     end = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, end.set)
-    # Nothing is ever written there: readable means that the other end is closed.
+    # The server writes nothing to stdin: readable means that its end is closed.
     loop.add_reader(sys.stdin.fileno(), lambda: end.set() if not os.read(sys.stdin.fileno(), 1) else None)
     running = asyncio.create_task(demo.run())
     ending = asyncio.create_task(end.wait())

@@ -1,4 +1,4 @@
-"""`serve --demo` as the server sees it: a child process, started on its own addresses, ended with it."""
+"""The demo as a child process of the server, which starts it on its own addresses and stops it."""
 
 import ipaddress
 import logging
@@ -17,10 +17,11 @@ STOP_TIMEOUT_S = 2.0
 
 
 class DemoProcess:
-    """The demo's clients. Start and stop once, from one thread."""
+    """The demo's process. Start and stop it once, from one thread."""
 
     def __init__(self, tcp_address: tuple[str, int], http_address: tuple[str, int]) -> None:
-        """Addresses that the engine listens on. Raises PenstockError: not on loopback, or the sample is missing."""
+        """tcp_address, http_address: the engine's. Raises PenstockError when they are not on loopback, or the sample is
+        missing."""
         if not SAMPLE_PATH.is_file():
             raise PenstockError(
                 f"--demo sends the lines of {SAMPLE_PATH}, which is missing: run it from a checkout of the project"
@@ -34,13 +35,13 @@ class DemoProcess:
         self._is_stopping = False
 
     def start(self) -> str:
-        """Start it; returns the line that tells people what goes on."""
+        """Start the process. Returns a sentence about it for the server's start text."""
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and addresses of our own
             [sys.executable, "-m", "queue_engine.client.demo", *self._arguments],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # Ctrl-C in the terminal is for the server, which ends this one in its turn.
+            # Ctrl-C in the terminal goes to the server alone, which then stops the demo.
             start_new_session=True,
         )
         threading.Thread(target=self._watch, args=(self._process,), name="demo watch", daemon=True).start()
@@ -50,7 +51,7 @@ class DemoProcess:
         )
 
     def stop(self) -> None:
-        """End it: closing its stdin tells it so. Returns once it is gone, by force after two seconds."""
+        """Close its stdin, which ends the process; kill it after two seconds. Returns once it is gone."""
         process = self._process
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""Publishing: each call returns once the server has the messages."""
+"""A producer: each call returns once the server has stored the messages."""
 
 import struct
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ _pack_count = struct.Struct(">i").pack
 class Producer:
     """Publishes over one connection; calls may overlap. `async with await Producer.open(host, port) as producer`.
 
-    Every method raises ValueError for an impossible name, RefusedError when the server says no (it then closes the
-    connection), and DisconnectedError when the connection is gone: whether the messages arrived is then unknown.
+    Every method raises ValueError for an impossible name, RefusedError when the server refuses (it then closes the
+    connection), and DisconnectedError when the connection is gone: whether the messages are stored is then unknown.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """connection: a fresh one, which is the producer's from now on."""
+        """connection: a fresh one; the producer closes it."""
         self.connection = connection
 
     @classmethod
@@ -26,11 +26,11 @@ class Producer:
         return cls(await Connection.open(host, port, identity))
 
     async def publish(self, topic: str, body: bytes) -> None:
-        """Publish one message; the topic is made where it does not exist."""
+        """Publish one message; the server creates a topic that does not exist."""
         await self.connection.request(b"PUB " + checked_name(topic) + b"\n" + sized(body))
 
     async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
-        """Publish several in one command: all of them or none. Raises ValueError for an empty sequence."""
+        """Publish several messages in one command: all of them or none. Raises ValueError for an empty sequence."""
         if not bodies:
             raise ValueError("there is nothing to publish: the server refuses an empty MPUB")
         content = _pack_count(len(bodies)) + b"".join(map(sized, bodies))

@@ -1,6 +1,6 @@
-"""What a client may say, once read: one small type a command, checked for form but not for state.
+"""The commands of NSQ's protocol, one small type each. The parser checks their form; the session checks their state.
 
-Names are text of valid form; ids are the 16 bytes that stood on the line; times are milliseconds.
+Names are valid; ids are the 16 bytes of the line; times are milliseconds.
 """
 
 import re
@@ -14,7 +14,7 @@ _NUMBER = re.compile(rb"[0-9]{1,19}\Z")
 
 @dataclass(slots=True)
 class Identify:
-    """What the client says of itself and asks for: JSON, not yet decoded."""
+    """The client's name and the settings it requests: JSON, not yet decoded."""
 
     body: bytes
 
@@ -28,7 +28,7 @@ class Auth:
 
 @dataclass(slots=True)
 class Sub:
-    """From now on this connection consumes the channel."""
+    """Consume the channel on this connection."""
 
     topic: str
     channel: str
@@ -36,14 +36,14 @@ class Sub:
 
 @dataclass(slots=True)
 class Rdy:
-    """How many messages may be in flight to this connection; 0 to the largest RDY."""
+    """The number of messages that may be in flight to this connection: 0 to --max-rdy-count."""
 
     count: int
 
 
 @dataclass(slots=True)
 class Pub:
-    """One message; the body is 1 byte to the largest message long."""
+    """Publish one message; the body has 1 to --max-msg-size bytes."""
 
     topic: str
     body: bytes
@@ -51,7 +51,7 @@ class Pub:
 
 @dataclass(slots=True)
 class Mpub:
-    """Several messages, all or none; at least one, each as long as PUB allows."""
+    """Publish one or more messages, all or none; each body is as PUB's."""
 
     topic: str
     bodies: list[bytes]
@@ -59,7 +59,7 @@ class Mpub:
 
 @dataclass(slots=True)
 class Dpub:
-    """One message that waits `defer_ms` first; within the range, or the parser had refused it."""
+    """Publish one message, deferred by `defer_ms`: 0 to --max-req-timeout, or the parser refuses it."""
 
     topic: str
     defer_ms: int
@@ -68,14 +68,14 @@ class Dpub:
 
 @dataclass(slots=True)
 class Fin:
-    """Messages done with, in the order told: one FIN line, or as many as followed each other."""
+    """Finish messages, in the client's order: those of one FIN line, or of a series of them."""
 
     ids: list[bytes]
 
 
 @dataclass(slots=True)
 class Req:
-    """A message given back, to come again after `timeout_ms`; what was above the limit is the limit."""
+    """Requeue a message, deferred by `timeout_ms`; a value above --max-req-timeout becomes that."""
 
     id: bytes
     timeout_ms: int
@@ -83,14 +83,14 @@ class Req:
 
 @dataclass(slots=True)
 class Touch:
-    """A message whose timeout begins anew."""
+    """Begin a message's timeout anew."""
 
     id: bytes
 
 
 @dataclass(slots=True)
 class Cls:
-    """No more messages, please; what is in flight is still answered."""
+    """Deliver nothing more; messages in flight can still be finished, requeued and touched."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ NOP = Nop()
 
 
 def parse_number(digits: bytes) -> int:
-    """The number that a parameter spells: digits and nothing else; no digits at all are 0, as in nsqd.
+    """Read a parameter as a number: digits and nothing else; no digits at all are 0, as in nsqd.
 
     int() would also take "1_0", " 7", "+1" and the digits of other scripts.
     Raises ValueError for those, and beyond NUMBER_DIGITS_MAX digits.
@@ -118,7 +118,7 @@ def parse_number(digits: bytes) -> int:
 
 
 def text_of(raw: bytes) -> str:
-    """Client bytes as they go into an error text; what is not UTF-8 becomes U+FFFD, so that any text can be sent."""
+    """A client's bytes for an error text; bytes that are not UTF-8 become U+FFFD."""
     return raw.decode("utf-8", "replace")
 
 
@@ -136,7 +136,7 @@ _ESCAPES = {
 
 
 def quoted(raw: bytes) -> str:
-    r"""Client bytes in double quotes as Go's %q writes them: `"my topic"`, `"a\"b"`, `"\x00"`, `"\xff"`, `"\u200b"`."""
+    r"""Bytes in double quotes as Go's %q writes them: `"my topic"`, `"a\"b"`, `"\x00"`, `"\xff"`, `"\u200b"`."""
     parts = ['"']
     for char in raw.decode("utf-8", "surrogateescape"):
         code = ord(char)

@@ -1,4 +1,4 @@
-"""What the server sends: frames around a response, an error or a message.
+"""Frames: the server wraps each response, error and message in one.
 
 frame, big-endian:
 
@@ -15,12 +15,12 @@ _pack_prefix = struct.Struct(">ii").pack
 
 
 def response_frame(data: bytes) -> bytes:
-    """A frame that answers a command, or the heartbeat."""
+    """A frame with the answer to a command, or with the heartbeat."""
     return _pack_prefix(len(data) + 4, FRAME_TYPE_RESPONSE) + data
 
 
 def error_frame(data: bytes) -> bytes:
-    """A frame that refuses one; data is the code, a space and the description."""
+    """A frame that refuses a command; data is the code, a space and the description."""
     return _pack_prefix(len(data) + 4, FRAME_TYPE_ERROR) + data
 
 

@@ -1,4 +1,4 @@
-"""IDENTIFY: what a client may ask for, what it is given, and nsqd's words where it asks too much."""
+"""IDENTIFY: the settings that a client may request, the server's answer, and nsqd's errors for values out of range."""
 
 import json
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10
-# Client libraries send these two as their own defaults: they ask for nothing in particular.
+# Client libraries send these two by default.
 DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS = 250
 OUTPUT_BUFFER_SIZE_MIN = 64
 OUTPUT_BUFFER_TIMEOUT_MS_MIN = 25
@@ -21,7 +21,7 @@ MAX_DEFLATE_LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a connection is called and what was agreed with it. 0 in a time or size means off."""
+    """A connection's names, and the settings agreed with its client. 0 in a time or size means off."""
 
     client_id: str
     hostname: str
@@ -33,7 +33,7 @@ class Identity:
     feature_negotiation: bool = False
 
     def response(self, options: Options) -> bytes:
-        """The answer: the JSON of what was agreed where the client negotiates features, else OK."""
+        """The answer: JSON of the settings when the client negotiates features, otherwise OK."""
         if not self.feature_negotiation:
             return b"OK"
         return json.dumps(
@@ -59,7 +59,7 @@ class Identity:
 
 
 def default_identity(host: str, options: Options) -> Identity:
-    """What holds for a connection that sent no IDENTIFY."""
+    """The settings of a connection that sent no IDENTIFY."""
     return Identity(
         client_id=host,
         hostname=host,
@@ -72,7 +72,7 @@ def default_identity(host: str, options: Options) -> Identity:
 
 
 def parse_identify(body: bytes, default: Identity, options: Options) -> Identity:
-    """What was agreed with a client that sent `body`. Raises ProtocolError E_BAD_BODY, which is fatal."""
+    """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY, which is fatal."""
     fields = _Fields(body)
     heartbeat_ms = fields.integer("heartbeat_interval")
     buffer_size = fields.integer("output_buffer_size")
@@ -83,7 +83,7 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
         fields.boolean(name)
     fields.integer("deflate_level")
     agreed = Identity(
-        # The two short names are what clients sent before client_id and hostname existed.
+        # Old clients send short_id and long_id instead.
         client_id=fields.text("client_id") or fields.text("short_id") or default.client_id,
         hostname=fields.text("hostname") or fields.text("long_id") or default.hostname,
         user_agent=fields.text("user_agent"),
@@ -120,15 +120,15 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
     return agreed
 
 
-def _agree(asked: int, default: int, low: int, high: int, what: str) -> int:
-    """-1 is off (0), 0 the default, low to high as asked."""
-    if asked == -1:
+def _agree(requested: int, default: int, low: int, high: int, name: str) -> int:
+    """-1 means off (0), 0 the default; low to high is taken as it is."""
+    if requested == -1:
         return 0
-    if asked == 0:
+    if requested == 0:
         return default
-    if low <= asked <= high:
-        return asked
-    raise _invalid(f"{what} ({asked}) is invalid")
+    if low <= requested <= high:
+        return requested
+    raise _invalid(f"{name} ({requested}) is invalid")
 
 
 def _invalid(text: str) -> ProtocolError:
@@ -136,7 +136,7 @@ def _invalid(text: str) -> ProtocolError:
 
 
 class _Fields:
-    """The body's JSON object, each field with its type; a missing or null one is empty."""
+    """The body's JSON object. Each method reads a field of one type; a missing or null field is empty."""
 
     def __init__(self, body: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Client bytes in, commands out; no sockets, no waiting, no state but the bytes of an unfinished command.
+"""The parser turns a client's bytes into commands. Its only state is the bytes of an unfinished command.
 
     command line:  VERB [SP parameter]… LF     (a CR before the LF is dropped)
     IDENTIFY AUTH  line, then | size i32 | body |
@@ -6,13 +6,13 @@
     MPUB           line, then | size i32 | count i32 | count × ( size i32 | body ) |
                    the first size counts everything behind it
 
-Numbers before bodies are signed, big-endian. Everything is checked in nsqd's order and refused with nsqd's
-words: the line, the connection's state (by `admit`), the parameters, each length as soon as it can be read,
-before anything behind it is awaited or allocated. One departure: the messages of an MPUB must fill its body
-exactly; nsqd reads as many as were announced, however far that leads.
+Numbers before bodies are signed, big-endian. The parser checks in nsqd's order and refuses with nsqd's errors: the
+line, the connection's state (by `admit`), the parameters, and each length as soon as it can be read, before it awaits
+or allocates anything behind it. It differs from nsqd in one point: the messages of an MPUB must fill its body
+exactly, while nsqd reads the announced number of messages even beyond the body.
 
-The two hot paths are MPUB and a series of FIN lines. A series is taken in bulk where the parser stands; it is
-never searched for, since a body may contain what looks like one.
+The two hot paths are MPUB and a series of FIN lines. The parser takes a series in bulk at its own position; it never
+searches for one, since a body may contain bytes that look like one.
 """
 
 import re
@@ -48,13 +48,13 @@ LINE_BYTES_MAX = 16 << 10
 # An MPUB's size and count.
 _LENGTHS_BYTES = 8
 
-# A read shorter than this is gathered with its neighbours: a client that sends its body byte by byte
-# must not cost an object for each.
+# A shorter read is joined with the ones before it: a client that sends its body byte by byte must not cost an object
+# for each byte.
 _SMALL_READ_BYTES = 4 << 10
 _GATHERED_BYTES_MAX = 64 << 10
 
 _FIN_LINE_BYTES = 21
-# Ids with stranger bytes in them are taken line by line.
+# Ids with other bytes in them are taken line by line.
 # Greedy and not possessive, which would be a little faster: in Python 3.11.2, which is Debian 12's, a possessive
 # repeat of a group may end in the middle of a line that turned out not to fit.
 _match_fins = re.compile(rb"(?:FIN [!-~]{16}\n)+").match
@@ -68,7 +68,7 @@ _PUB_LINES_MAX = 1 << 14
 
 
 class _PubTopics(dict[bytes, str]):
-    """PUB lines that were read, on any connection, with the newline; and the topic that each names."""
+    """PUB line, with its newline → the topic that it names. A cache of valid lines for all connections."""
 
     def note(self, line: bytes, topic: str) -> None:
         if len(self) >= _PUB_LINES_MAX:
@@ -83,34 +83,33 @@ _ReadBody = Callable[[], Command | None]
 
 
 class Parser:
-    """Turns what a client sent behind its magic into commands.
+    """Turns the bytes behind a client's magic into commands.
 
-    Feed it whole socket reads, then call `next` until it answers None. The first ProtocolError ends it:
-    from then on it takes nothing and yields nothing.
+    Feed it whole socket reads, then call `next` until it returns None. The first ProtocolError ends it: from then on
+    `feed` does nothing and `next` returns None.
     """
 
     def __init__(self, *, max_msg_size: int, max_body_size: int, max_req_timeout_ms: int, max_rdy_count: int) -> None:
         """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH."""
         self.admit: Admit | None = None
-        """Called with a known verb and all words of its line before any parameter is looked at.
+        """Called with a known verb and all words of its line before the parser checks any parameter.
 
-        It may raise ProtocolError. Answering True passes the line over as if it were NOP (for commands
-        without a body only): RDY after CLS is such a line. Behind the first PUB, lines of PUB that are known are
-        not asked about.
+        It may raise ProtocolError. When it returns True, the line becomes NOP (for commands without a body only), as
+        RDY after CLS does. After a connection's first PUB it is not called for PUB lines in the cache.
         """
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
         self._max_req_timeout_ms = max_req_timeout_ms
         self._max_rdy_count = max_rdy_count
-        # What is being read: _buffer from _position on. When that is too little to go on with, it moves to
-        # _chunks, to be joined with what follows when enough is there: once a command, not once a read.
+        # The parser reads _buffer from _position on. Too short a rest moves to _chunks and is joined with later
+        # reads when there are enough bytes: once a command, not once a read.
         self._buffer = b""
         self._position = 0
         self._chunks: list[bytes | bytearray] = []
         self._chunk_bytes = 0
-        self._needed_bytes = 0  # how many bytes it takes to go on; 0: go on
-        self._awaits_line = False  # or a newline, however few they are
-        self._read_body: _ReadBody | None = None  # how to go on with the command whose line was read
+        self._needed_bytes = 0  # bytes that the next step needs; 0: parse at once
+        self._awaits_line = False  # a newline is enough, too
+        self._read_body: _ReadBody | None = None  # reads the body of the command whose line is parsed
         self._is_ended = False
         self._has_admitted_pub = False
         self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
@@ -130,23 +129,23 @@ class Parser:
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes are held that no command has been made of."""
+        """Bytes that are fed and not yet part of a returned command."""
         return len(self._buffer) - self._position + self._chunk_bytes
 
     @property
     def awaited_body_bytes(self) -> int:
-        """The size of the body that has begun and not ended; 0 when there is none, or its size is not known yet. Ask
-        when `next` answered None."""
-        # Its length comes first, and the count of an MPUB: both are read before the rest is awaited.
+        """The size of the unfinished body; 0 when there is none, or its size has not come yet. Valid after `next`
+        returned None."""
+        # While only a body's length, or an MPUB's count, is missing, _needed_bytes is that small.
         return self._needed_bytes if self._read_body is not None and self._needed_bytes > _LENGTHS_BYTES else 0
 
     @property
     def in_progress(self) -> bool:
-        """Whether a command has begun and not ended; ask when `next` answered None."""
+        """Whether there is an unfinished command. Valid after `next` returned None."""
         return bool(self._read_body is not None or self._chunks or self._position != len(self._buffer))
 
     def feed(self, data: bytes) -> None:
-        """Take what was read from the socket. Costs nothing but the reference until a command is complete."""
+        """Take a socket read. It is not copied until a command is complete."""
         if self._is_ended or not data:
             return
         if not self._chunks and self._position == len(self._buffer):
@@ -165,8 +164,8 @@ class Parser:
             chunks.append(bytearray(data))
 
     def whole_pub(self, data: bytes) -> tuple[str, bytes] | None:
-        """Topic and body, when `data` is one whole PUB whose line is known and nothing stands before it; otherwise
-        None, and it is to be fed. A publisher that waits for each OK sends nothing else."""
+        """Topic and body when `data` is exactly one PUB, its line is in the cache and the parser holds no other bytes;
+        otherwise None, and the caller feeds it. A publisher that waits for each OK sends such data only."""
         if self._read_body is not None or self._chunks or self._position != len(self._buffer):
             return None
         body_at = data.find(b"\n", 0, _PUB_LINE_BYTES_MAX) + 5
@@ -177,7 +176,7 @@ class Parser:
         return (topic, data[body_at:]) if _unpack_size_from(data, body_at - 4)[0] == size else None
 
     def _known_pub(self) -> Pub | None:
-        """The command at the position, which moves behind it, when it is a whole PUB whose line is known."""
+        """The command at the position, which moves behind it, when it is a whole PUB whose line is in the cache."""
         buffer, start = self._buffer, self._position
         body_at = buffer.find(b"\n", start, start + _PUB_LINE_BYTES_MAX) + 5
         topic = _pub_topics.get(buffer[start : body_at - 4])
@@ -191,12 +190,12 @@ class Parser:
         return Pub(topic, buffer[body_at:end])
 
     def next(self) -> Command | None:
-        """The next command, or None when it takes more bytes to tell.
+        """The next command, or None when more bytes are needed.
 
         Raises ProtocolError, always fatal, with nsqd's text.
         """
         if self._position == len(self._buffer) and not self._chunks:
-            return None  # all that came has been made commands of; so it is behind most of them
+            return None  # the usual case: everything fed is parsed
         if self._is_ended:
             return None
         if self._read_body is None and not self._chunks:
@@ -234,7 +233,7 @@ class Parser:
                     self._chunk_bytes += rest
                 self._buffer = b""
                 self._position = 0
-                # What was fed before this command turned out to be unfinished may hold its end.
+                # A chunk that was fed before the parser began to await a newline may hold it.
                 if self._awaits_line and b"\n" in b"".join(self._chunks[1:]):
                     self._needed_bytes = 0
                 if not self._chunks:
@@ -244,7 +243,7 @@ class Parser:
             raise
 
     def end(self) -> None:
-        """Take nothing more and yield nothing more; what is unfinished is let go of."""
+        """Drop the unfinished command; from now on `feed` does nothing and `next` returns None."""
         self._is_ended = True
         self._has_admitted_pub = False
         self._buffer = b""
@@ -253,8 +252,8 @@ class Parser:
         self._chunk_bytes = 0
         self._read_body = None
 
-    # Each of the following reads from _position, moves it past what it used, and answers None, with
-    # _needed_bytes set, when the buffer ends too early.
+    # Each of the following reads from _position and moves it behind its command. When the buffer ends too early it
+    # sets _needed_bytes and returns None.
 
     def _line(self) -> Command | None:
         buffer = self._buffer
@@ -286,7 +285,7 @@ class Parser:
         buffer = self._buffer
         at = self._position
         self._position = end
-        # Nothing between two FINs can change the connection's state: one question stands for all.
+        # No FIN changes the connection's state: `admit` is called once for all.
         first = buffer[at + 4 : at + 20]
         if self.admit is not None and self.admit(b"FIN", [b"FIN", first]):
             return NOP
@@ -418,7 +417,7 @@ class Parser:
     def _body_size(self, verb: str, *, count_too: bool = False) -> int | None:
         """The size of the body that begins at _position, once all of it is in the buffer.
 
-        count_too: the body begins with the number of messages in it, which is checked before the rest is awaited.
+        count_too: the body begins with the number of messages, which is checked before the rest has come.
         """
         at = self._position
         buffer = self._buffer
@@ -426,7 +425,7 @@ class Parser:
             self._needed_bytes = 4
             return None
         size: int = _unpack_size_from(buffer, at)[0]
-        # nsqd looks at the two bounds in either order; no size breaks both.
+        # nsqd checks the two bounds in either order; no size breaks both.
         if size > self._max_body_size:
             raise ProtocolError("E_BAD_BODY", f"{verb} body too big {size} > {self._max_body_size}")
         if size <= 0:
@@ -451,7 +450,7 @@ class Parser:
             raise invalid("MPUB insufficient number of parameters")
         topic = _topic_name("MPUB", params[1])
         if topic is None:
-            # The code stands twice, as clients of nsqd know it.
+            # nsqd sends the code twice.
             raise ProtocolError("E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {quoted(params[1])} is not valid")
         size = self._body_size("MPUB", count_too=True)
         if size is None:
@@ -497,12 +496,12 @@ def split_messages(buffer: bytes, start: int, end: int, max_msg_size: int) -> li
     return bodies
 
 
-# One call cuts so many messages of one size. Batches of 100, 200 and 1,000 have no rest.
+# Messages of one size that one call cuts. Batches of 100, 200 and 1,000 leave no rest.
 _CUT_MESSAGES = 50
 
 
 def _split_even(buffer: bytes, start: int, size: int, count: int) -> list[bytes] | None:
-    """The bodies of `count` messages that all have `size` bytes; None when one says that it has another size."""
+    """The bodies of `count` messages of `size` bytes each; None when one has another size."""
     many, one = _cutters(size)
     bodies: list[bytes] = []
     for _ in range(count // _CUT_MESSAGES):
@@ -520,13 +519,13 @@ def _split_even(buffer: bytes, start: int, size: int, count: int) -> list[bytes]
 
 @lru_cache(maxsize=256)
 def _cutters(size: int) -> tuple[struct.Struct, struct.Struct]:
-    """For _CUT_MESSAGES messages of this size, and for one."""
+    """The structs of _CUT_MESSAGES messages of this size, and of one."""
     one = f"i{size}s"
     return struct.Struct(">" + one * _CUT_MESSAGES), struct.Struct(">" + one)
 
 
 def _mpub_error(buffer: bytes, start: int, end: int, max_msg_size: int) -> ProtocolError:
-    """What is wrong with a body that split_messages could not cut."""
+    """The error of a body that split_messages can't cut."""
     count: int = _unpack_size_from(buffer, start)[0]
     at = start + 4
     for index in range(count):
@@ -544,19 +543,19 @@ def _mpub_error(buffer: bytes, start: int, end: int, max_msg_size: int) -> Proto
 
 
 def _valid_name(raw: bytes) -> str | None:
-    """The name that the bytes spell, if a topic or channel may be called so."""
+    """The bytes as a name of a topic or channel; None when it is not valid."""
     return _valid_short_name(raw) if len(raw) <= NAME_LENGTH_MAX else None
 
 
 def _topic_name(verb: str, raw: bytes) -> str | None:
-    """The same for a topic. Raises ProtocolError for one that is the server's own."""
+    """The same for a topic. Raises ProtocolError for the name of the server's own topic."""
     name = _valid_name(raw)
     if name is not None and is_reserved(name):
         raise ProtocolError("E_BAD_TOPIC", f"{verb} topic name {quoted(raw)} is reserved for the server's own samples")
     return name
 
 
-@lru_cache(maxsize=1024)  # clients repeat few names; nothing long is kept
+@lru_cache(maxsize=1024)  # clients repeat few names, none of them long
 def _valid_short_name(raw: bytes) -> str | None:
     try:
         name = raw.decode("ascii")
