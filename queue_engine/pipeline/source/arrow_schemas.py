@@ -1,6 +1,6 @@
-"""The columns of what jobs read, as Arrow has them. `schemas.py` tells Spark the same.
+"""The columns that jobs read, as an Arrow schema. `schemas.py` makes the Spark schema of it.
 
-A column's `comment` says its unit and where it comes from.
+A column's `comment` says its unit and its source.
 """
 
 import pyarrow as pa
@@ -25,4 +25,4 @@ MESSAGES = pa.schema(
         _column("replayed", pa.bool_(), "whether a replay wrote the message, from the record's flags"),
     ]
 )
-"""One row a message of a `log` topic."""
+"""One row for each message of a topic of the log."""

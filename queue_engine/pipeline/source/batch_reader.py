@@ -1,4 +1,4 @@
-"""Reading topics of the log as a batch: planned by the driver, read by the tasks."""
+"""A batch read of topics of the log: the driver plans it, the tasks read it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ _ATTEMPTS = 3
 
 
 class BatchReader(DataSourceReader):
-    """One read. Its leases end by themselves: nobody tells a source that the last task is through."""
+    """One read. Its leases expire: Spark does not tell a source when the last task has ended."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -43,11 +43,11 @@ class BatchReader(DataSourceReader):
             try:
                 return plan_parts(client, self._options, ranges).parts
             except OffsetGoneError:
-                # What was the oldest a moment ago was removed before it was leased.
+                # The oldest messages were removed between plan_ranges and the lease.
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:  # Spark's own, when there is nothing to read
+        if partition.value is not None:  # None: Spark's own partition when there is nothing to read
             yield from read_parts(partition.value, self._options)

@@ -5,7 +5,7 @@
 
     frame.select("body", "key").write.format("penstock").mode("append").options(url=…, topic=…, batch_key=…).save()
 
-Its options are those of `read_options.py`, its columns those of `schemas.py`.
+`read_options.py` has its options, `schemas.py` its columns.
 """
 
 from pyspark.sql.datasource import DataSource
@@ -20,7 +20,7 @@ from queue_engine.vocabulary.errors import ReadOptionError
 
 
 class PenstockDataSource(DataSource):
-    """What Spark makes readers and writers of."""
+    """Makes readers and writers for Spark."""
 
     @classmethod
     def name(cls) -> str:

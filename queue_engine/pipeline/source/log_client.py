@@ -1,6 +1,6 @@
-"""What jobs ask of a queue engine's HTTP API, each as one method with a typed answer.
+"""A client of the engine's HTTP API for jobs: one method for each request, with a typed answer.
 
-The paths and their parameters are listed in `service/http/log.py`.
+`service/http/README.md` lists the paths; `wire/` has the shapes of requests and answers.
 """
 
 import http.client
@@ -28,8 +28,8 @@ RECORDS_BYTES_MAX = 8 << 20
 class LogClient:
     """One kept-alive connection to an engine; for one thread.
 
-    Every method blocks until the answer is there, at most `timeout_s`, and raises EngineUnreachableError when none
-    comes, EngineRefusedError for an error that has no class of its own, and what it names itself.
+    Every method blocks until the answer comes, at most `timeout_s`. It raises EngineUnreachableError when none comes,
+    EngineRefusedError for an error without a class of its own, and the errors that its docstring names.
     """
 
     def __init__(self, url: str, token: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
@@ -55,8 +55,8 @@ class LogClient:
     # Topics and records.
 
     def topic(self, topic: str, *, time_ms: int | None = None) -> TopicState:
-        """time_ms (Unix): ask for the first offset published then or later, too. Raises NotALogTopicError
-        and TopicMissingError."""
+        """time_ms (Unix): request the first offset published then or later, too. Raises NotALogTopicError and
+        TopicMissingError."""
         query: dict[str, object] = {"topic": topic}
         if time_ms is not None:
             query["time_ms"] = max(time_ms, 0)
@@ -76,7 +76,7 @@ class LogClient:
             more = self._topic({"topic": state.topic, "offset": at})
             if (more.number, more.id_base) != (state.number, state.id_base):
                 raise TopicReplacedError(
-                    f"{state.topic} at {self.url} was deleted and made anew while it was looked at"
+                    f"{state.topic} at {self.url} was deleted and created again while its ranges were read"
                 )
             found += more.ranges or ()
             at = more.ranges_end
@@ -91,23 +91,23 @@ class LogClient:
     # Leases.
 
     def lease(self, topic: str, offset: int, *, ttl_ms: int, segments: int = 1_000) -> LeasedFiles:
-        """Keep a topic's messages from `offset` on, and learn which complete segments (at most so many) hold them.
+        """Keep a topic's messages from `offset` on; the answer names the complete segments (at most so many) with them.
         Raises NotALogTopicError, OffsetBeyondEndError and OffsetGoneError."""
         query = {"topic": topic, "offset": offset, "ttl_ms": ttl_ms, "segments": segments}
         return read_leased_files(self._ask("POST", "/log/lease", query)[1])
 
     def renew(self, leases: Iterable[str], *, ttl_ms: int) -> None:
-        """Keep leases, one at least, for `ttl_ms` from now on, all of them or none. Raises LeaseLostError."""
+        """Renew leases, one at least, for `ttl_ms` from now on: all of them or none. Raises LeaseLostError."""
         self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, encode_lease_names(leases))
 
     def release(self, lease: str) -> None:
-        """Raises LeaseLostError when there is none of that name."""
+        """Raises LeaseLostError when the lease does not exist."""
         self._ask("POST", "/log/release", {"lease": lease})
 
     # Writing.
 
     def create_topic(self, topic: str) -> None:
-        """Make a topic of the log, or do nothing when there is one. Raises NotALogTopicError."""
+        """Create a topic of the log, or do nothing when there is one. Raises NotALogTopicError."""
         self._ask("POST", "/topic/create", {"topic": topic, "storage": "log"})
 
     def write(
@@ -122,7 +122,8 @@ class LogClient:
     ) -> WrittenBatch:
         """Publish bodies as one batch, once for its key (16 bytes) however often this is called.
 
-        keys: of the messages, b"" for none. number: refuse when the topic has another, that is, was made anew.
+        keys: of the messages, b"" for none. number: the request is refused when the topic has another one, which means
+        that it was deleted and created again.
         Raises BatchConflictError, TopicReplacedError and NotALogTopicError.
         """
         query: dict[str, object] = {"topic": topic, "batch_key": batch_key.hex()}
@@ -157,18 +158,18 @@ class LogClient:
         was_open = self._connection.sock is not None
         try:
             try:
-                return self._asked(method, target, body)
+                return self._sent(method, target, body)
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                # An engine closes connections that were idle. Every request here may be made twice.
+                # The engine closes idle connections. Every request of this client may be sent twice.
                 if not was_open:
                     raise
                 self._connection.close()
-                return self._asked(method, target, body)
+                return self._sent(method, target, body)
         except (OSError, http.client.HTTPException) as exc:
             self._connection.close()
             raise EngineUnreachableError(f"{method} {self.url}{target} was not answered: {_reason(exc)}") from exc
 
-    def _asked(self, method: str, target: str, body: bytes | None) -> tuple[http.client.HTTPResponse, bytes]:
+    def _sent(self, method: str, target: str, body: bytes | None) -> tuple[http.client.HTTPResponse, bytes]:
         self._connection.request(method, target, body=body, headers=self._headers)
         answer = self._connection.getresponse()
         data = answer.read()

@@ -1,7 +1,7 @@
-"""Which offsets of a topic have messages. Plans, limits and progress count messages; checkpoints keep offsets.
+"""The offsets of a topic that have messages. Plans, limits and progress count messages; checkpoints hold offsets.
 
-The two differ: after an unclean stop the engine goes on behind the offsets that it had reserved, a million or more, and
-those in between are never used.
+The two differ: after an unclean stop the engine continues behind the offsets that it had reserved, a million or more,
+and never uses those in between.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ OffsetRange = tuple[int, int]  # from the first up to but not including the seco
 
 
 class MessageRanges:
-    """The offsets that have messages, as ascending ranges that do not touch. All methods cost O(ranges)."""
+    """Ascending ranges of offsets, with a gap between any two. All methods cost O(ranges)."""
 
     __slots__ = ("_ranges",)
 
@@ -18,12 +18,12 @@ class MessageRanges:
         self._ranges = tuple(ranges)
 
     def count_between(self, first: int, after: int) -> int:
-        """How many messages have offsets from `first` up to but not including `after`."""
+        """The number of messages from offset `first` up to but not including `after`."""
         return sum(end - begin for begin, end in self.within(first, after))
 
     def offset_behind(self, first: int, count: int) -> int:
-        """The offset behind the message number `count` from `first` on; behind the last message when there are fewer,
-        and `first` when there is none or count is 0."""
+        """The offset behind `count` messages from `first` on; behind the last message when there are fewer, and `first`
+        when there is none or count is 0."""
         at = first
         for begin, end in self._ranges:
             if end > first and count > 0:

@@ -1,9 +1,9 @@
-"""Rows become messages of a topic, once each however often a task is run.
+"""Writes rows as messages of a topic, each once, however often Spark runs a task.
 
 A task cuts its rows into chunks and publishes each under a batch key of its own, made of the job's name, the
-micro-batch of a stream, the partition and the chunk's number. The engine keeps the keys: what a task that died had
-published is recognized when the next attempt brings it again, and other content under a used key is an error. So the
-rows of a partition, and their order, have to be the same at every attempt.
+micro-batch of a stream, the partition and the chunk's number. The engine remembers the keys: it recognizes the chunks
+that a failed attempt had published when the next attempt sends them again, and refuses other content under a used key.
+So the rows of a partition, and their order, have to be the same at every attempt.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from queue_engine.vocabulary.errors import PipelineError, ReadOptionError
 
 CHUNK_ROWS_MAX = 1_000
 CHUNK_BYTES_MAX = 1 << 20
-# Spark tells tasks of a stream which micro-batch they belong to under this name.
+# The local property of a task that holds the number of its micro-batch.
 _BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
 class WrittenPart(WriterCommitMessage):
-    """What one task published. known: rows that an attempt before it had published already."""
+    """The rows that one task published. known: those of them that an earlier attempt had published."""
 
     rows: int
     known: int
@@ -51,7 +51,7 @@ class MessageWriter(DataSourceArrowWriter):
 
 
 class StreamMessageWriter(DataSourceStreamArrowWriter):
-    """Publishes the micro-batches of a stream. A batch key belongs to one checkpoint: a new one counts from 0."""
+    """Publishes the micro-batches of a stream. Batch keys belong to one checkpoint: a new one counts from 0."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         _check_columns(schema)
@@ -62,7 +62,9 @@ class StreamMessageWriter(DataSourceStreamArrowWriter):
         assert context is not None
         batch_id = context.getLocalProperty(_BATCH_ID)
         if batch_id is None:
-            raise PipelineError(f"this Spark does not tell its tasks {_BATCH_ID}: nothing can be written only once")
+            raise PipelineError(
+                f"this version of Spark gives its tasks no {_BATCH_ID}: rows can't be written once each"
+            )
         return write_part(self._options, batch_id, context.partitionId(), iterator)
 
 
@@ -78,7 +80,7 @@ def _check_columns(schema: StructType) -> None:
 
 
 def write_part(options: WriteOptions, batch_id: str, partition: int, batches: Iterator[pa.RecordBatch]) -> WrittenPart:
-    """Publish one partition's rows. batch_id: of the micro-batch, "" outside a stream."""
+    """Publish one partition's rows. batch_id: the micro-batch's, "" outside a stream."""
     rows = known = 0
     with LogClient(options.url, options.token) as client:
         for index, (bodies, keys) in enumerate(chunks_of(batches)):
@@ -96,7 +98,7 @@ def write_part(options: WriteOptions, batch_id: str, partition: int, batches: It
 
 
 def batch_key_of(job: str, batch_id: str, partition: int, chunk: int) -> bytes:
-    """16 bytes; the parts can't run into each other."""
+    """16 bytes. The job's length comes first, so that no two lists of arguments hash the same text."""
     text = job.encode()
     return blake2b(
         len(text).to_bytes(8, "big") + text + f"{batch_id}/{partition}/{chunk}".encode(), digest_size=16

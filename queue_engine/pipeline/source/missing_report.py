@@ -1,10 +1,10 @@
-"""What a read did not get is told: in the log, and in a file for each range.
+"""Reports messages that a read did not find: in the log, and in a file for each range.
 
     <damage_path>/<topic>-<number>-<first offset>-<next offset>.json
     {"topic", "number", "id_base", "first_offset", "next_offset",
      "missing": [{"first_offset", "next_offset", "reason"}, …]}
 
-The name is that of the range that was wanted: a task that is run again replaces its report.
+The name is that of the requested range, so that a task that runs again replaces its report.
 """
 
 import logging
@@ -22,8 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def report_missing(wanted: Iterable[WantedRange], missing: Sequence[MissingRange], folder: str) -> None:
-    """folder: where the files go, made when it is not there; "" for none. Raises PipelineError when it can't be
-    written to."""
+    """folder: of the files, created when missing; "" for no files. Raises PipelineError when it can't be written to."""
     for one in wanted:
         gaps = [
             gap

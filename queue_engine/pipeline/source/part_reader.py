@@ -1,4 +1,4 @@
-"""One task's parts of a read: files or pages become Arrow batches, and what did not come is accounted for."""
+"""Reads one task's parts: turns files or pages into Arrow batches, and notes the messages that are missing."""
 
 import logging
 import mmap
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 # Leases are renewed when a quarter of their time is over.
 _RENEW_AFTER_NS = LEASE_TTL_MS * NS_PER_MS // 4
-# Asked for at once: enough that asking costs little, little enough that the engine goes on with its other work.
+# Of one request: large, because a request costs something, and small, because it occupies the engine.
 _PAGE_BYTES_MAX = 4 << 20
 _PAGE_BYTES_MIN = 64 << 10
 _MESSAGE_BYTES_GUESS = 1 << 10
@@ -36,8 +36,8 @@ _MESSAGE_BYTES_GUESS = 1 << 10
 class PartReader:
     """Reads parts of a plan, one after the other.
 
-    missing: of all parts read so far. Every offset of a part's ranges either comes in a batch or is in there; parts
-    of which a lease was lost on the way end with LeaseLostError, because then files may have changed below the reader.
+    missing: of all parts read so far. Every offset of a part's ranges either comes in a batch or is in `missing`. When
+    a lease is lost on the way, the read ends with LeaseLostError, because the engine may have removed the files.
     """
 
     def __init__(self, client: LogClient, options: ReadOptions, clock: Clock | None = None) -> None:
@@ -63,7 +63,7 @@ class PartReader:
             if len(self.missing) > before:
                 ranges = [part.wanted] if isinstance(part, HttpPart) else [one.wanted for one in part.ranges]
                 reports.append((ranges, self.missing[before:]))
-        # Still held at the end: so they were all the time.
+        # A lease that can be renewed at the end was never lost.
         self._renew(leases)
         for ranges, missing in reports:
             report_missing(ranges, missing, self._options.damage_path)
@@ -95,8 +95,7 @@ class PartReader:
         self.missing += columns.missing
 
     def _mapped(self, part: SegmentPart) -> tuple[mmap.mmap, int] | None:
-        """The file, and where its first record begins; None when it is not on this machine, or another, and need not
-        be."""
+        """The file, and the place of its first record; None when this machine has no such file and HTTP may be used."""
         try:
             with os.fdopen(open_no_follow(part.path, os.O_RDONLY), "rb") as file:
                 found = parse_segment_head(file.read(HEAD_BYTES_MAX), part.path)
@@ -134,7 +133,7 @@ class PartReader:
             if (page.number, page.id_base) != (wanted.number, wanted.id_base):
                 raise TopicReplacedError(
                     f"{place} is number {page.number}, id base {page.id_base}, and was {wanted.number},"
-                    f" {wanted.id_base}: it was deleted and made anew while offset {offset} was read"
+                    f" {wanted.id_base}: it was deleted and created again while offset {offset} was read"
                 )
             if page.oldest_offset > offset and self._options.on_gap != REPORT:
                 raise OffsetGoneError(f"offset {offset} of {place} is gone: the oldest is {page.oldest_offset}")
@@ -144,14 +143,14 @@ class PartReader:
                 )
             yield from columns.page(page.data)
             columns.passed(wanted.number, page.next_offset)
-            # Of a page that goes on behind what is wanted, too much: so nothing more is asked for.
+            # An overestimate when the page ends behind the range: the loop ends then.
             message_bytes = max(len(page.data) // max(left - wanted.count_from(page.next_offset), 1), 1)
         columns.finish()
         self.missing += columns.missing
 
 
 def read_parts(parts: Sequence[Part], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """What a task does: its parts, with a connection of its own."""
+    """Read a task's parts over a connection of its own."""
     with LogClient(options.url, options.token) as client:
         yield from PartReader(client, options).read(parts)
 

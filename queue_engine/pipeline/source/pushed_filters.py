@@ -1,4 +1,4 @@
-"""What Spark's filters say about offsets, times and topics."""
+"""Narrows a read by those of Spark's filters that are about offsets, times and topics."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,9 +21,9 @@ _US_PER_MS = 1000
 
 
 def push_filters(bounds: Bounds, filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
-    """`bounds` narrowed by filters that all have to hold, and those which Spark has to apply itself all the same.
+    """`bounds` narrowed by filters that all have to hold, and the filters that Spark still has to apply.
 
-    Offsets and topics are taken over; a time narrows the bounds to the millisecond, and Spark does the rest.
+    The bounds cover filters on offsets and topics completely; a time narrows them to the millisecond only.
     """
     left = []
     for one in filters:

@@ -42,17 +42,16 @@ _TIME_MS_MAX = 1 << 43
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read, and how.
+    """The checked options of a read.
 
     url: of the engine's HTTP API. topics: names. start_offset, end_offset: of every topic, the latter excluded; None
     for the oldest there is, and for all that is synced. start_time_ms, end_time_ms: Unix, by publish time, the latter
-    excluded. read_from: `files`, leased segments on this machine and the rest over HTTP; `http`, all over HTTP;
-    `auto`, as `files`, and over HTTP what is not to be found on this machine. rows_per_trigger: the most a micro-batch
-    of a stream takes, None for no limit. partition_bytes: about so much is read by one task. damage_path: directory
-    in which a task that misses messages leaves a report, "" for none. on_gap: what was there and can't be read any
-    more, because it lies before the oldest message or a stream's topic was deleted, stops the read (`error`) or is
-    logged and passed over (`report`). parts: what a job has planned and leased itself,
-    as `parts_text` of `read_plan.py` tells it; "" to plan by the other options.
+    excluded. read_from: `files` reads leased segments on this machine, and the rest over HTTP; `http` reads all over
+    HTTP; `auto` is `files`, but reads segments that are not on this machine over HTTP. rows_per_trigger: the most rows
+    of a stream's micro-batch, None for no limit. partition_bytes: about as many are read by one task. damage_path: the
+    directory for reports of missing messages, "" for none. on_gap: messages that were removed before they were read,
+    or whose topic was deleted, stop the read (`error`), or are logged and skipped (`report`). parts: the plan of a job
+    that leases for itself, as `parts_text` of `read_plan.py` writes it; "" to plan by the other options.
     """
 
     url: str
@@ -74,9 +73,9 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows are published. batch_key: the job's own name; what was written under it once is not written again.
-    is_replayed: whether the messages are flagged as a replay's. number: refuse when the topic is not the one of this
-    number any more; None for whichever has the name."""
+    """The checked options of a write. batch_key: the job's name; rows are published once under it. is_replayed: whether
+    the messages are flagged as a replay's. number: the write is refused when the topic has another number; None for any
+    topic of the name."""
 
     url: str
     topic: str
@@ -125,7 +124,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _check_names(given: Iterable[str], names: tuple[str, ...]) -> None:
-    """Refuse a name that is none of `names`: an option that is not applied reads or writes something else."""
+    """Refuse a name that is none of `names`: ignoring an option would read or write something else."""
     by_letters = {_letters(name): name for name in names}
     for name in given:
         if name.lower() not in names:
@@ -134,7 +133,7 @@ def _check_names(given: Iterable[str], names: tuple[str, ...]) -> None:
 
 
 def _letters(name: str) -> str:
-    """A name without what differs from one naming style to another."""
+    """A name without case, underscores, hyphens and dots."""
     return name.lower().replace("_", "").replace("-", "").replace(".", "")
 
 

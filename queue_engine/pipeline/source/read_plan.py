@@ -1,9 +1,9 @@
-"""Which messages a read is about, and who of its tasks gets them from where.
+"""Plans a read in three steps: ranges, parts, tasks.
 
-First the ranges: for each topic the offsets from where to where, by options and pushed filters. Then the parts: one for
-each leased segment file, for all topics that have messages in it, so that a file is gone through once; what is in no
-complete segment yet, or must not be read from files, in parts over HTTP. Then the tasks: small parts one after the
-other in one, since a task costs Spark as much as reading some megabytes.
+1. Ranges: for each topic the first and last offset, by options and pushed filters.
+2. Parts: one for each leased segment file, for all topics that have messages in it, so that a file is read once; and
+   parts over HTTP for messages that are in no complete segment yet, or must not be read from files.
+3. Tasks: each has several small parts, since a task costs Spark as much as reading some megabytes.
 """
 
 import logging
@@ -28,19 +28,19 @@ from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
-# Parts renew the lease while they read: so long may one wait for its turn.
+# A part renews its lease while it is read; before that it may wait this long.
 LEASE_TTL_MS = 600_000
 _SAMPLE_BYTES = 64 << 10
 _PARTS_MAX = 4_096
-# Small reads are no reason to leave processors idle, until a task costs more than what it reads.
+# Small reads are split among processors, too, unless a task would cost more than its reading.
 _TASKS_MIN = 8
 _TASK_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What filters leave of a topic: offsets from first_offset up to but not including next_offset, times (Unix ms)
-    likewise; None for no limit. topics: the only ones that are wanted; None for all."""
+    """The selection of filters: offsets from first_offset up to but not including next_offset, times (Unix ms)
+    likewise; None for no limit. topics: the names to read; None for all."""
 
     first_offset: int = 0
     next_offset: int | None = None
@@ -51,7 +51,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class LeasedRange:
-    """A range within a file. lease: what keeps it there. first_byte: where it should begin."""
+    """A range within a file. lease: the lease that keeps the file. first_byte: where the range should begin."""
 
     wanted: WantedRange
     lease: str
@@ -60,8 +60,8 @@ class LeasedRange:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """One segment file to be gone through. position, salt: as its header has to have them. end_byte: behind the last
-    record of interest."""
+    """One segment file to read. position, salt: its header has to have these. end_byte: behind the last record of the
+    ranges."""
 
     path: str
     position: int
@@ -71,14 +71,14 @@ class SegmentPart:
 
     @property
     def bytes(self) -> int:
-        """To be gone through."""
+        """The bytes of the file that a task reads."""
         return self.end_byte - min(one.first_byte for one in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpPart:
-    """A range to be read over HTTP. lease: what keeps it; "" where the engine gives none. bytes: about what it takes
-    in the log."""
+    """A range to read over HTTP. lease: the name of the lease that keeps it; "" where the engine gives none. bytes: its
+    approximate size in the log."""
 
     wanted: WantedRange
     lease: str
@@ -90,7 +90,7 @@ Part = SegmentPart | HttpPart
 
 @dataclass(slots=True)
 class ReadPlan:
-    """parts: files by their place in the log, then what is read over HTTP. leases: what they rely on, to be given back
+    """parts: files by their place in the log, then parts over HTTP. leases: the names of their leases, to be released
     or left to expire."""
 
     parts: list[Part] = field(default_factory=list)
@@ -98,12 +98,12 @@ class ReadPlan:
 
 
 def tasks_of(parts: Sequence[Part], partition_bytes: int) -> list[list[Part]]:
-    """The parts in their order, about `partition_bytes` of them to a task, less when all of them are not much more."""
+    """The parts in their order, about `partition_bytes` for each task, less when the whole read is small."""
     size = min(partition_bytes, max(sum(part.bytes for part in parts) // _TASKS_MIN, _TASK_BYTES_MIN))
     tasks: list[list[Part]] = []
     filled = 0
     for part in parts:
-        # Whichever is nearer: with it, or without.
+        # The part goes to the task whose size comes nearer to the aim.
         if not tasks or filled + part.bytes // 2 >= size:
             tasks.append([])
             filled = 0
@@ -113,34 +113,34 @@ def tasks_of(parts: Sequence[Part], partition_bytes: int) -> list[list[Part]]:
 
 
 def parts_text(parts: Sequence[Part]) -> str:
-    """Parts as the text of an option, for who plans a read himself and hands it to the source."""
+    """Parts as the text of the option `parts`, for a job that plans a read itself."""
     return orjson.dumps(parts).decode()
 
 
 def parts_of(text: str) -> list[Part]:
-    """The parts that `parts_text` told. Raises ReadOptionError."""
+    """Parts from the text of `parts_text`. Raises ReadOptionError."""
     try:
         return [_part(one) for one in orjson.loads(text)]
     except (ValueError, TypeError, KeyError) as exc:
         raise ReadOptionError(f"parts={text[:40]} is no plan of a read: {exc}") from exc
 
 
-def _part(told: Mapping[str, Any]) -> Part:
-    if "wanted" in told:
-        return HttpPart(_wanted(told), told["lease"], told["bytes"])
-    ranges = tuple(LeasedRange(_wanted(one), one["lease"], one["first_byte"]) for one in told["ranges"])
-    return SegmentPart(told["path"], told["position"], told["salt"], told["end_byte"], ranges)
+def _part(fields: Mapping[str, Any]) -> Part:
+    if "wanted" in fields:
+        return HttpPart(_wanted(fields), fields["lease"], fields["bytes"])
+    ranges = tuple(LeasedRange(_wanted(one), one["lease"], one["first_byte"]) for one in fields["ranges"])
+    return SegmentPart(fields["path"], fields["position"], fields["salt"], fields["end_byte"], ranges)
 
 
-def _wanted(told: Mapping[str, Any]) -> WantedRange:
-    wanted = told["wanted"]
+def _wanted(fields: Mapping[str, Any]) -> WantedRange:
+    wanted = fields["wanted"]
     return WantedRange(**wanted | {"unused": tuple((first, after) for first, after in wanted["unused"])})
 
 
 def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list[WantedRange]:
-    """What is there to read of each topic, synced messages only; topics without any are left out.
+    """The synced messages to read of each topic; topics without any are left out.
 
-    Raises OffsetBeyondEndError, OffsetGoneError and what LogClient.topic does.
+    Raises OffsetBeyondEndError, OffsetGoneError and the errors of LogClient.topic.
     """
     ranges = []
     for topic in options.topics:
@@ -158,7 +158,7 @@ def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list
 
 
 def first_offset(client: LogClient, state: TopicState, options: ReadOptions, bounds: Bounds) -> int:
-    """Where reading a topic begins. Raises as `plan_ranges`."""
+    """The offset at which reading a topic begins. Raises as `plan_ranges`."""
     _check_offsets(client.url, state, options)
     first = max(state.oldest_offset, options.start_offset or 0, bounds.first_offset)
     for time_ms in (options.start_time_ms, bounds.start_time_ms):
@@ -191,14 +191,14 @@ def _check_identity(url: str, topic: str, wanted: tuple[int, int], found: tuple[
     if wanted != found:
         raise TopicReplacedError(
             f"{topic} at {url} is number {found[0]}, id base {found[1]}, and was {wanted[0]}, {wanted[1]}:"
-            " it was deleted and made anew"
+            " it was deleted and created again"
         )
 
 
 def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedRange]) -> ReadPlan:
-    """Who reads what of `ranges`, and leases that keep it until then.
+    """The parts of `ranges`, with leases that keep them until they are read.
 
-    Raises TopicReplacedError, OffsetGoneError when something was removed meanwhile, and what LogClient.lease does.
+    Raises TopicReplacedError, OffsetGoneError when messages were removed meanwhile, and the errors of LogClient.lease.
     """
     plan = ReadPlan()
     files: dict[tuple[str, int, int], list[tuple[SegmentFile, LeasedRange]]] = {}
@@ -229,7 +229,7 @@ def plan_parts(client: LogClient, options: ReadOptions, ranges: Sequence[WantedR
 
 
 def _lease(client: LogClient, wanted: WantedRange, segments: int) -> LeasedFiles | None:
-    """None where the engine leases nothing of this topic, as of the samples."""
+    """None for a topic that the engine does not lease: the samples."""
     try:
         lease = client.lease(wanted.topic, wanted.first_offset, ttl_ms=LEASE_TTL_MS, segments=segments)
     except EngineRefusedError as exc:
@@ -242,7 +242,7 @@ def _lease(client: LogClient, wanted: WantedRange, segments: int) -> LeasedFiles
 
 
 def _in_parts(client: LogClient, wanted: WantedRange, lease: str, part_bytes: int) -> list[HttpPart]:
-    """Cut by what its first messages weigh."""
+    """A range cut into parts by the size of its first messages."""
     messages, count = wanted.messages, wanted.count
     page = client.records(wanted.topic, wanted.next_message(wanted.first_offset), max_bytes=_SAMPLE_BYTES)
     rows, page_bytes = max(count - wanted.count_from(page.next_offset), 1), max(len(page.data), 1)

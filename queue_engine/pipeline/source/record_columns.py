@@ -1,8 +1,8 @@
-"""Records of the log become columns: bytes in, Arrow batches out.
+"""Turns records of the log into Arrow batches.
 
-A record's header says where its columns begin, and is looked at by Python; what there is once for each message is
-gathered by numpy for many records at a time, and bodies are taken out of the bytes they came in by one call of Arrow.
-Every CRC is checked. What does not hold goes through `decode_record`, message by message.
+Python reads a record's header, which says where its columns begin. Numpy gathers the columns for many records at a
+time, and one call of Arrow takes the bodies out of the input. Every CRC is checked: `decode_record` decodes a record
+with a wrong one message by message.
 
 Two kinds of input: a page of `/log/records` (drawn in `wire/records.py`), and a mapped segment file (drawn in
 `commit_log/README.md`), in which records of other topics lie between.
@@ -43,9 +43,9 @@ ABSENT = "absent"
 GONE = "gone"
 REPLACED = "replaced"
 
-# Arrow counts a binary column's bytes in 32 bits; what one batch is taken out of must lie within.
+# Arrow's offsets into a binary column have 32 bits: the input of one batch must not be longer.
 _SPAN_BYTES_MAX = 1 << 30
-# What is kept of each record until its batch is made.
+# Numbers that are kept of each record until its batch is made.
 _FIELDS = 9
 # Byte → its two hex digits, as one 16-bit number in memory order.
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
@@ -53,8 +53,8 @@ _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.u
 
 @dataclass(frozen=True, slots=True)
 class MissingRange:
-    """Wanted messages that did not come. reason: `damaged`, their bytes do not hold; `absent`, the log has none;
-    `gone`, removed before they were read; `replaced`, their topic was deleted."""
+    """Requested messages that a read did not find. reason: `damaged`, their CRC is wrong; `absent`, the log has no such
+    messages; `gone`, they were removed before the read; `replaced`, their topic was deleted."""
 
     topic: str
     number: int
@@ -65,7 +65,7 @@ class MissingRange:
 
 
 class _Topic:
-    """How far a wanted range has been read. expected: the next offset to come."""
+    """How far a wanted range has been read. expected: the next offset."""
 
     __slots__ = ("code", "expected", "hole_count", "wanted")
 
@@ -77,13 +77,13 @@ class _Topic:
 
 
 class RecordColumns:
-    """Reads wanted ranges, each of another topic, and keeps account of what did not come.
+    """Reads wanted ranges, each of another topic, and notes the messages that are missing.
 
-    missing: ranges that did not come, known once `finish` was called; what follows from a gap in the offsets, too.
+    missing: complete after `finish`; a gap between the offsets of two records counts, too.
     """
 
     def __init__(self, wanted: Sequence[WantedRange], *, rows_max: int, bytes_max: int) -> None:
-        """rows_max, bytes_max: the most of a batch; a message that is larger has one to itself."""
+        """rows_max, bytes_max: the most of a batch; a larger message has a batch of its own."""
         self.missing: list[MissingRange] = []
         self.rows = 0
         self._topics = {one.number: _Topic(one, code) for code, one in enumerate(wanted)}
@@ -104,26 +104,26 @@ class RecordColumns:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all ranges were read to their end."""
+        """Whether all ranges are read to their end."""
         return all(one.expected >= one.wanted.next_offset for one in self._topics.values())
 
     def expected(self, number: int) -> int:
-        """The next offset of the topic of that number that has not come."""
+        """The next offset of the topic with that number."""
         return self._topics[number].expected
 
     def passed(self, number: int, offset: int) -> None:
-        """What lies before `offset` of a topic and has not come will not come."""
+        """Note the messages of a topic before `offset` that have not come as missing."""
         self._pass(self._topics[number], offset)
 
     def finish(self) -> None:
-        """Nothing more comes: account for what is left of the ranges."""
+        """Note the rest of all ranges as missing: there is no more input."""
         for topic in self._topics.values():
             self._pass(topic, topic.wanted.next_offset)
 
     # Input.
 
     def page(self, data: bytes) -> Iterator[pa.RecordBatch]:
-        """The rows of what /log/records sent."""
+        """The rows of a page of /log/records."""
         self._begin(data)
         at = 0
         while at + RECORD_PLACE.size <= len(data):
@@ -150,9 +150,9 @@ class RecordColumns:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a segment file.
 
-        position: of its first byte in the log. records_at: where its first record begins. first_bytes: where the wanted
-        ranges begin, if that can be believed: each is believed when the right record stands there. end_byte: behind the
-        last record that is wanted; reading goes on behind it while something is missing.
+        position: of its first byte in the log. records_at: of its first record. first_bytes: where the wanted ranges
+        should begin; if one of them has another record there, reading begins at records_at. end_byte: behind the last
+        wanted record; reading goes on behind it while messages are missing.
         """
         self._begin(data)
         source = self._data
@@ -190,7 +190,7 @@ class RecordColumns:
     # One record.
 
     def _record(self, header: RecordHeader, at: int, position: int, salt: int) -> Iterable[pa.RecordBatch]:
-        """Batches that are full, or can't be added to, with this record; all of them have to be taken."""
+        """Take one record. Returns the batches that become full; the caller iterates over all of them."""
         topic = self._topics.get(header.topic_number)
         if topic is None or header.kind != KIND_MESSAGES:
             return ()
@@ -232,7 +232,7 @@ class RecordColumns:
             keys_at = table_at + count * (16 if flags & HAS_DUE else 8)
             self._has_keys = True
         messages_at = table_at + header.table_bytes
-        # As many as _FIELDS; _batch takes them apart.
+        # As many as _FIELDS; `_batch` has the same order.
         self._fields.extend(
             (
                 stop - start,
@@ -252,7 +252,7 @@ class RecordColumns:
     def _in_pieces(
         self, topic: _Topic, header: RecordHeader, at: int, start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
-        """A record that is too large for what is left of a batch, and perhaps for any."""
+        """Take a record that does not fit into the batch, and perhaps into no single one."""
         yield from self._flush()
         ends = np.frombuffer(self._data, ">u4", header.count, at + HEADER_BYTES).astype(np.int64)
         while start < stop:
@@ -267,7 +267,7 @@ class RecordColumns:
     def _damaged(
         self, topic: _Topic, header: RecordHeader, at: int, position: int, salt: int, start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
-        """What can be saved of a record whose CRCs do not hold; its header or its trailer does."""
+        """Take the intact messages of a record with a wrong CRC, whose header or trailer is intact."""
         yield from self._flush()
         data = bytes(self._view[at : at + header.size]).ljust(header.size, b"\0")
         record = decode_record(data, position=position, salt=salt)
@@ -300,7 +300,7 @@ class RecordColumns:
                 schema=MESSAGES,
             )
 
-    # What did not come.
+    # Missing messages.
 
     def _pass(self, topic: _Topic, offset: int) -> None:
         offset = min(offset, topic.wanted.next_offset)
@@ -334,7 +334,7 @@ class RecordColumns:
         index = np.arange(rows) - np.repeat(before, counts) + of_row[:, 0]
         table_at, messages_at, first_offset, time_us = of_row[:, 1], of_row[:, 2], of_row[:, 3], of_row[:, 4]
         code = of_row[:, 5] >> 1
-        # Numbers at any byte: a view that moves on by one.
+        # The u32 at each byte: a view with a stride of one byte.
         numbers: Any = np.ndarray((len(self._view) - 3,), ">u4", buffer=self._data, strides=(1,))
         entry_at = table_at + 4 * index
         frame_end = numbers[entry_at].astype(np.int64)
@@ -370,8 +370,8 @@ class RecordColumns:
         return pc.if_else(pa.array(end > start), keys, pa.scalar(None, pa.binary()))
 
     def _slices(self, start: Any, end: Any) -> pa.Array:
-        """The bytes from each start to its end; both ascend. Every second slot of an array that has what lies between
-        in the others."""
+        """The bytes from each start to its end; both ascend. One array has these and the bytes between them as its
+        slots in turn; every second slot is taken."""
         rows = len(start)
         base = int(start[0])
         offsets = np.empty(2 * rows, np.int32)

@@ -1,4 +1,4 @@
-"""The columns of what jobs read and write, as Spark has them; each with a comment of its unit and source."""
+"""The columns that jobs read and write, as a Spark schema; each has a comment with its unit and source."""
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -33,4 +33,4 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 
 
 MESSAGES = _spark_schema(arrow_schemas.MESSAGES)
-"""One row a message of a `log` topic."""
+"""One row for each message of a topic of the log."""

@@ -1,13 +1,13 @@
-"""How far a stream has come, and how far it goes next.
+"""Plans a stream: its offsets, and the range of its next micro-batch.
 
-A stream's offset, as Spark keeps it in its checkpoint, is
+Spark writes a stream's offset to its checkpoint. It is
 
     {"<topic>/<number>/<id base>": next offset, …}
 
-with one entry for each topic. Number and id base are the topic's identity. A topic that was deleted, made anew or not,
-stops the stream, which may not have read all of it. With on_gap=report the stream goes on: a topic made anew is a
-series of its own, from the oldest offset it has. Where a series begins is written down before anything is read of it,
-so that a batch that is run again is the same batch.
+with one entry for each topic. Number and id base are the topic's identity. A topic that was deleted, created again or
+not, stops the stream, which may not have read all of it. With on_gap=report the stream goes on: a topic created again
+is a series of its own, from its oldest offset. The offset where a series begins is in the checkpoint before any of its
+messages is read, so that a batch that runs again is the same batch.
 """
 
 import logging
@@ -31,7 +31,7 @@ Offsets = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Which topic an entry of an offset is of."""
+    """The topic of one entry of an offset."""
 
     topic: str
     number: int
@@ -48,12 +48,12 @@ def series_of(key: str) -> Series:
 
 
 def key_of(state: TopicState) -> str:
-    """The entry that a topic has in an offset."""
+    """The key of a topic's entry in an offset."""
     return Series(state.topic, state.number, state.id_base).key
 
 
 def states_of(client: LogClient, topics: Iterable[str]) -> dict[str, TopicState]:
-    """The topics that there are."""
+    """The state of each topic that exists."""
     found = {}
     for topic in topics:
         with suppress(TopicMissingError):
@@ -62,7 +62,7 @@ def states_of(client: LogClient, topics: Iterable[str]) -> dict[str, TopicState]
 
 
 def initial_offsets(client: LogClient, options: ReadOptions) -> Offsets:
-    """Where a new stream begins. Raises as `plan_ranges`, and TopicMissingError."""
+    """The offset at which a new stream begins. Raises as `plan_ranges`, and TopicMissingError."""
     offsets = {}
     for topic in options.topics:
         state = client.topic(topic)
@@ -78,11 +78,11 @@ def next_offsets(
     rows_max: int | None,
     seen: Mapping[str, TopicState] = MappingProxyType({}),
 ) -> Offsets:
-    """Where the batch that begins at `start` ends, of at most so many messages; offsets without one are passed over.
+    """The end of the batch that begins at `start`, of at most so many messages; unused offsets are not counted.
 
-    states: of the topics that there are. seen: by key, what the stream last saw of each. Raises OffsetBeyondEndError
-    for an offset that its topic has not come to; unless on_gap=report also OffsetGoneError where messages were removed
-    before the stream came to them, TopicMissingError and TopicReplacedError where a topic of `start` is no more.
+    states: of the topics that exist. seen: by key, the last state of each topic that the stream read. Raises
+    OffsetBeyondEndError for an offset beyond its topic's end; unless on_gap=report also OffsetGoneError where messages
+    were removed before the stream read them, and TopicMissingError or TopicReplacedError where a topic was deleted.
     """
     offsets: Offsets = {}
     ready: dict[str, int] = {}
@@ -110,8 +110,8 @@ def next_offsets(
 
 
 def _check_gone(url: str, gone: Series, unread: str, now: TopicState | None, options: ReadOptions) -> None:
-    """A series that the stream reads is no more. unread: what the stream has not read of it. now: the topic that has
-    the name. Raises TopicMissingError or TopicReplacedError unless on_gap=report."""
+    """Log that a series of the stream was deleted. unread: a text on its messages that the stream has not read. now:
+    the topic that has the name. Raises TopicMissingError or TopicReplacedError unless on_gap=report."""
     text = f"topic {gone.topic} (number {gone.number}) at {url} was deleted"
     if now is not None:
         text += f", and one with the number {now.number} was made"
@@ -126,7 +126,7 @@ def _check_gone(url: str, gone: Series, unread: str, now: TopicState | None, opt
 
 def _unread(at: int, seen: TopicState | None) -> str:
     if seen is None:
-        return f"what it had from offset {at} on was not read"
+        return f"its messages from offset {at} on were not read"
     count = synced_messages(seen).count_between(at, seen.synced_offset)
     if count:
         return f"{count} messages from offset {at} to {seen.synced_offset - 1} were not read, nor what came later"
@@ -146,7 +146,7 @@ def _check(url: str, state: TopicState, at: int, options: ReadOptions) -> None:
 
 
 def _shared(ready: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
-    """Rows for each: all, or such shares of `rows_max` that nobody waits for somebody who has more."""
+    """The rows of each topic: all, or fair shares of `rows_max`, so that no topic waits for a larger one."""
     if rows_max is None:
         return dict(ready)
     shares = {}
@@ -159,7 +159,7 @@ def _shared(ready: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
 
 
 def latest_offsets(states: Mapping[str, TopicState]) -> Offsets:
-    """The heads of the log."""
+    """The synced end of each topic."""
     return {key_of(state): state.synced_offset for state in states.values()}
 
 
@@ -170,8 +170,8 @@ def batch_ranges(
     states: Mapping[str, TopicState],
     options: ReadOptions,
 ) -> tuple[list[WantedRange], list[MissingRange]]:
-    """What is read between two offsets, and, with on_gap=report, what of it is known not to be there any more: of a
-    topic that was deleted meanwhile, or before the oldest message. Raises as `next_offsets`."""
+    """The ranges to read between two offsets, and, with on_gap=report, those that are gone: of a topic that was deleted
+    meanwhile, or before the oldest message. Raises as `next_offsets`."""
     ranges, missing = [], []
     for key, after in end.items():
         at = start.get(key, after)

@@ -1,4 +1,4 @@
-"""Reading topics of the log as a stream: micro-batches between two offsets of `stream_plan.py`."""
+"""A stream of topics of the log: micro-batches between two offsets of `stream_plan.py`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,12 +31,12 @@ from queue_engine.wire.topic_state import TopicState
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One stream. The driver keeps one of it as long as the query runs; tasks have copies."""
+    """One stream. The driver has one while the query runs; tasks have copies."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._until: dict[str, TopicState] | None = None  # with the trigger availableNow: as it was at its start
-        self._seen: dict[str, TopicState] = {}  # by key: to say what a topic had that was deleted meanwhile
+        self._until: dict[str, TopicState] | None = None  # with the trigger availableNow: the states at its start
+        self._seen: dict[str, TopicState] = {}  # by key: for the report on a topic that was deleted
         self._leases: dict[tuple[str, str], list[str]] = {}
 
     def _client(self) -> LogClient:
@@ -84,13 +84,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(parts) for parts in tasks_of(plan.parts, self._options.partition_bytes)]
 
     def _release(self, client: LogClient, batch: tuple[str, str] | None) -> None:
-        """Give back what batches before this one held: they are through when the next is planned."""
+        """Release the leases of earlier batches: Spark plans a batch when those before it have ended."""
         for one in [one for one in self._leases if one != batch]:
             for lease in self._leases.pop(one):
                 try:
                     client.release(lease)
                 except LeaseLostError:
-                    pass  # It ended by itself, or with its topic.
+                    pass  # The lease has expired, or its topic was deleted.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from read_parts(partition.value, self._options)
@@ -100,4 +100,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with self._client() as client:
                 self._release(client, None)
         except EngineUnreachableError:
-            pass  # They expire.
+            pass  # The leases expire.

@@ -1,4 +1,4 @@
-"""A range of one topic's messages that somebody is going to read."""
+"""A range of one topic's messages that a job is going to read."""
 
 from dataclasses import dataclass, replace
 
@@ -8,8 +8,8 @@ from queue_engine.wire.topic_state import TopicState
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """Messages that are wanted: of the topic of this identity, from first_offset up to but not including
-    next_offset. unused: ranges of these offsets that have no messages, as the engine says."""
+    """The messages of the topic with this identity from first_offset up to but not including next_offset. unused: the
+    ranges of these offsets that have no messages."""
 
     topic: str
     number: int
@@ -20,7 +20,7 @@ class WantedRange:
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return self.count_from(self.first_offset)
 
     def next_message(self, offset: int) -> int:
@@ -29,7 +29,7 @@ class WantedRange:
         return found[0][0] if found else self.next_offset
 
     def count_from(self, offset: int) -> int:
-        """How many of the messages have this offset or a later one."""
+        """The number of messages from `offset` on."""
         return self.messages.count_between(offset, self.next_offset)
 
     @property

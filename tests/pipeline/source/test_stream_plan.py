@@ -82,7 +82,9 @@ def test_a_batch_knows_which_of_its_offsets_have_no_messages() -> None:
 def test_a_topic_that_was_deleted_stops_the_stream_by_name_and_number() -> None:
     start = {"a/1/100": 30, "b/2/200": 5}
     gone = r"topic a \(number 1\) at http://127.0.0.1:4151 was deleted"
-    with pytest.raises(TopicMissingError, match=rf"^{gone}: what it had from offset 30 on was not read; on_gap=report"):
+    with pytest.raises(
+        TopicMissingError, match=rf"^{gone}: its messages from offset 30 on were not read; on_gap=report"
+    ):
         after(start, {"b": B})
     with pytest.raises(TopicMissingError, match=rf"^{gone}: 20 messages from offset 30 to 49 were not read, nor what"):
         next_offsets(URL, start, {"b": B}, OPTIONS, None, {"a/1/100": A})
