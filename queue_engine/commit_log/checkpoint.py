@@ -1,4 +1,4 @@
-"""The checkpoint: from where on the log has to be read after a start, and what the consume queues know below that.
+"""The checkpoint: the position from which a start reads the log, and what the consume queues hold below it.
 
     log/checkpoint
 
@@ -12,15 +12,15 @@
 
 Big-endian. Flag 1: there is a file of batch keys (`batch_keys.py`), and its absence is a loss. The CRC is CRC-32C over
 all other bytes. All below `position`, a record's place, is synced: in the log, the consume queues and the batch keys.
-(RocketMQ's StoreCheckpoint is the model: the least of the synced positions.) It is derived: without it, or where it
-disagrees with what is there, the whole log is read and the consume queues are made anew.
+(RocketMQ's StoreCheckpoint is the model: the least of the synced positions.) The checkpoint is derived: without it, or
+where it disagrees with the files, a start reads the whole log and rebuilds the consume queues.
 
 The consume queues have no room for a version of their own: they are read only where a checkpoint vouches for them, and
 `queues' version` is theirs (0, as in version 1, means 1).
 
-`first position` is where the log begins. It is on the disk before segments below it are removed, so that a segment from
-there on that is missing at a start is a loss, and is told as one; where it can't be written, the checkpoint goes before
-the segments do. Version 1 ends its header before it, with the CRC at 36.
+`first position` is where the log begins. It is on the disk before segments below it are removed. So a start reports a
+segment that is missing behind it as a loss. When it can't be written, the checkpoint is removed before the segments
+are. Version 1 ends its header before it, with the CRC at 36.
 
 To change the format: the next version number, go on reading the old ones, keep their files in
 `tests/storage/fixtures/`; magic, version and CRC stay where they are. A version that is not known stops the start,
@@ -47,7 +47,7 @@ _FILE_BYTES_MAX = 1 << 30
 _topic = struct.Struct(">IIQQ")
 _gap = struct.Struct(">QQ")
 _CRC_BYTES = 4
-_UNKNOWN = (1 << 64) - 1  # the first position, where nothing tells it
+_UNKNOWN = (1 << 64) - 1  # a first position that is not known
 _HAS_BATCH_KEYS = 1
 
 
@@ -127,7 +127,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint | None:
 
 
 def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
-    """What the last process left; None when there is none that holds. Raises OSError and NewerFormatError."""
+    """The checkpoint that the last process left; None when there is none, or it is damaged. Raises OSError and
+    NewerFormatError."""
     path = os.path.join(directory, CHECKPOINT_NAME)
     try:
         return decode_checkpoint(files.read_whole(path, _FILE_BYTES_MAX) or b"")
@@ -138,11 +139,11 @@ def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
 def tell_first_position(
     files: Files, directory: str, first_position: int, oldest_offsets: Mapping[int, int]
 ) -> bytes | None:
-    """What lies before `first_position` of the log is about to be removed: have the checkpoint on the disk say so. For
-    the worker, as every other writing of it. Where that is refused, the checkpoint goes, and what it was to be is
-    returned, to be written when there is room. Raises OSError.
+    """Write a checkpoint whose log begins at `first_position`, before what lies below is removed. Runs on the worker,
+    as every write of the checkpoint. When the disk refuses, the old checkpoint is removed, and the content is returned,
+    to be written when there is room. Raises OSError.
 
-    oldest_offsets: of the topics' consume queues, by number, once it is removed.
+    oldest_offsets: of the topics' consume queues, by topic number, after the removal.
     """
     checkpoint = read_checkpoint(files, directory)
     if checkpoint is None:
@@ -164,7 +165,7 @@ def tell_first_position(
 
 
 def trimmed(state: QueueState, oldest_offset: int) -> QueueState:
-    """What a consume queue has once it was trimmed to `oldest_offset`."""
+    """The state of a consume queue after it is trimmed to `oldest_offset`."""
     oldest_offset = min(max(oldest_offset, state.oldest_offset), state.end_offset)
     gaps = tuple(gap for gap in state.gaps if gap[0] + gap[1] > oldest_offset)
     return QueueState(oldest_offset, state.end_offset, gaps)

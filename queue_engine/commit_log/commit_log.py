@@ -1,22 +1,22 @@
-"""The commit log: what all topics share, written once, in the order it came.
+"""The commit log: one log that all topics share, written in the order of publishing.
 
-What is appended gathers until the turn's `commit` makes one group of it: one write and, under the policy `always`,
-one sync: on the engine's thread while syncs are short (sync_place.py), else on the sync thread, while the next group
-gathers. How far the log has come is four positions:
+Appended records gather until the turn's `commit` makes one group of them: one write and, under the policy `always`,
+one sync. Both happen on the engine's thread while syncs are short (sync_place.py), else on the sync thread, while the
+next group gathers. Four positions state how far the log has come:
 
     synced_end <= written_end <= end        visible_end: synced_end under `always`, else written_end
 
-`end` is where the next record goes; it runs ahead with every append, and goes back to `visible_end` when a group
-fails, since nothing behind a failed group can be kept either: a position has one place in one file, and offsets must
-have no holes. Taken-back positions are given again only after zeros over them are synced, so that no crash can bring
-back a record whose offset was given to another.
+`end` is where the next record goes. Every append moves it forward. When a group fails, it goes back to `visible_end`:
+nothing behind a failed group can be kept, since a position has one place in one file, and offsets must have no holes.
+The positions are used again only after zeros over them are synced. So no crash brings back a record whose offset
+another record has now.
 
 Three kinds of trouble:
 
 - No room (ENOSPC, EDQUOT, a short write, no descriptor left for the next segment): the group is rejected, the log
-  `is_full`, refuses, tries the disk once a second, and goes on by itself.
+  `is_full`, refuses publishes, tries the disk once a second, and goes on by itself (refusal.py, room_probe.py).
 - A fault (EIO anywhere, any error of a sync or a close, anything unknown): `error` is set for good. Nothing more is
-  written or synced; what was visible stays so. Only a restart, which reads everything again, finds out what is true.
+  written or synced; what was visible stays visible. Only a restart, which reads the files again, goes on.
 - A record larger than a segment: refused, nothing else changes.
 """
 
@@ -47,14 +47,14 @@ logger = logging.getLogger(__name__)
 
 
 class LogListener(Protocol):
-    """Who is told how far the log has come, on the engine's thread."""
+    """Hears how far the log has come, on the engine's thread."""
 
     def became_visible(self, visible_end: int) -> None:
-        """There is a new `visible_end`."""
+        """Records up to `visible_end` may be read and acknowledged."""
 
     def log_failed(self, error: StorageError) -> None:
-        """Everything behind `visible_end` was not taken, and its positions are taken back. Called once with the error
-        that stops the log even if there was nothing."""
+        """Records behind `visible_end` are rejected, and their positions are taken back. Called once with the error
+        that stops the log, even when no record was rejected."""
 
 
 class CommitLog:
@@ -79,9 +79,9 @@ class CommitLog:
         """recovered: where the log goes on: all before its `end` is synced, and the first new segment begins at its
         `next_position`.
 
-        sync_background: a thread for this alone. listener: is called on the engine's thread, also from within
-        `commit` and `close`. sync_place: chooses which thread syncs a group under `always`; None: the sync thread,
-        always.
+        sync_background: a thread for the log's syncs alone. listener: called on the engine's thread, also from within
+        `commit` and `close`. sync_place: chooses which thread syncs a group under `always`; None: always the sync
+        thread.
         """
         self._segments = segments
         self._clock = clock
@@ -98,13 +98,13 @@ class CommitLog:
         self.counts = SyncCounts()
         self._refusal = Refusal(segments, options, clock)
 
-        # In order: sealed and not yet synced, the one that is written to, those made ahead.
+        # In order: segments sealed and not yet synced, the segment that is written to, segments made ahead.
         self._open: list[OpenSegment] = []
         self._current: OpenSegment
         self._salt = 0  # of the segment that is written to
         self._limit = 0  # where records must end, so that the seal fits
 
-        # What gathers.
+        # What gathers for the next group.
         self._pieces: list[LogPiece] = []
         self._parts: list[bytes] = []
         self._piece_start = 0
@@ -112,12 +112,11 @@ class CommitLog:
         self._gathered_since_ns: int | None = None
         self._is_committed = False
 
-        # What the sync thread is at: one job at a time.
+        # The sync thread has one job at a time.
         self._job: BackgroundJob | None = None
         self._job_since_ns: int | None = None
         self._schedule = SyncSchedule(options, self.counts)
 
-        # What the worker is at.
         self._ahead = WorkAhead(
             segments,
             self._open,
@@ -133,51 +132,51 @@ class CommitLog:
         self._is_closing = False
         self.next_position = recovered.next_position
 
-    # What others ask.
+    # Questions.
 
     @property
     def error(self) -> StorageError | None:
-        """What stopped the log for good; None while it works."""
+        """The error that stopped the log for good; None while it works."""
         return self._refusal.error
 
     @property
     def is_full(self) -> bool:
-        """Whether it refuses for want of room, for now."""
+        """Whether publishes are refused for want of room, for now."""
         return self._refusal.is_full
 
     @property
     def refusal(self) -> StorageError | None:
-        """Why nothing is taken for want of room; None while there is."""
+        """The error that a publish gets while the disk is full; None while it is not."""
         return self._refusal.exception() if self._refusal.is_full else None
 
     @property
     def visible_end(self) -> int:
-        """Nothing behind it may be read, delivered or counted."""
+        """Records behind this position may not be read, delivered or counted."""
         return self.synced_end if self.policy is SyncPolicy.ALWAYS else self.written_end
 
     @property
     def first_position(self) -> int:
-        """Where the log begins: all before was removed."""
+        """Where the log begins: earlier segments were removed."""
         segments = self._segments.list
         return segments[0].position if segments else self.next_position
 
     @property
     def first_open_position(self) -> int:
-        """Segments from here on belong to the log: none of them may be removed."""
+        """Where the segments begin that are still written or synced: none of them may be removed."""
         return self._open[0].info.position if self._open else self.next_position
 
     def oldest_unsynced_ns(self) -> int:
-        """How long the oldest byte that is not known to be on the disk has waited; 0 when all are."""
+        """How long the oldest unsynced byte has waited; 0 when all bytes are synced."""
         for since_ns in (self._job_since_ns, self._schedule.unsynced_since_ns, self._gathered_since_ns):
             if since_ns is not None:
                 return self._clock.monotonic_ns() - since_ns
         return 0
 
-    # What the engine does.
+    # Work of the engine.
 
     def open(self) -> None:
-        """Make the first segment, in this thread. A disk without room for it ends no start: the log `is_full`, and
-        makes it when there is room. Raises StorageError; it may be called again."""
+        """Make the first segment, in this thread. A full disk does not end the start: the log `is_full`, and makes the
+        segment when there is room. Raises StorageError; it may be called again."""
         try:
             self._refusal.check_room()
             self._recovered.seal_late()
@@ -193,7 +192,7 @@ class CommitLog:
             raise StorageError(f"commit log: first segment at {self._recovered.next_position}: {error}") from error
 
     def _begin(self) -> None:
-        """The first segment is there."""
+        """Take records, now that the first segment is there."""
         first = self._open[0]
         self._write_to(first)
         self.end = self.written_end = first.start
@@ -213,10 +212,10 @@ class CommitLog:
         dues_ns: Sequence[int] | None = None,
         keys: Sequence[bytes] | None = None,
     ) -> tuple[int, int]:
-        """Gather a batch as one record; returns its position and size. It counts from the `commit` that
-        follows, once `visible_end` is behind it.
+        """Gather a batch as one record; returns its position and size. The next `commit` writes it; it counts once
+        `visible_end` has passed it.
 
-        Raises StorageError when the log is full, has failed, or can't ever hold such a record: nothing is taken.
+        Raises StorageError when the log is full, has failed, or has no segment large enough: nothing is taken.
         """
         if self._refusal.text is not None:
             raise self._refusal.exception() from self.error
@@ -250,11 +249,11 @@ class CommitLog:
         return position, size
 
     def commit(self) -> None:
-        """The turn has ended: what was appended becomes one group.
+        """End the turn: the appended records become one group.
 
-        Under `always` it is written and synced: here while syncs are short (`SyncPlace`), else by the sync thread, at
-        once or together with what else gathers until that thread is free. Under the other policies it is written
-        here, and synced later. What fails is told by `LogListener.log_failed`.
+        Under `always` the group is written and synced: here while syncs are short (`SyncPlace`), else by the sync
+        thread, together with what gathers until that thread is free. Under the other policies it is written here, and
+        synced later. `LogListener.log_failed` reports a failure.
         """
         if self._gathered_since_ns is None:
             return
@@ -266,11 +265,11 @@ class CommitLog:
                 self._start_group()
 
     def fail(self, error: Exception) -> None:
-        """Stop for good, because something failed unexpectedly where all of the log is concerned."""
+        """Stop for good: an unexpected error has left the state of the whole log unknown."""
         self._fail(error)
 
     def tick(self, now_ns: int) -> None:
-        """What is due: an interval's sync, a look whether a full disk has room, work ahead. now_ns: monotonic."""
+        """Begin what is due: a sync, a probe of a full disk, work ahead. now_ns: monotonic."""
         if self.error is not None or self._is_closing:
             return
         if self._job is None:
@@ -284,9 +283,9 @@ class CommitLog:
     def close(self) -> None:
         """Write, seal and sync everything, in this thread if need be.
 
-        Raises StorageError when not all that was visible is known to be on the disk, or the last segment could
-        not be sealed: the next start must be one as after a crash. What was appended and could not be written is
-        told by `LogListener.log_failed`. Calling it again does nothing.
+        Raises StorageError when visible records may not be on the disk, or the last segment could not be sealed: then
+        the next start is one as after a crash. `LogListener.log_failed` reports records that could not be written.
+        Calling it again does nothing.
         """
         if self._is_closing:
             return
@@ -367,7 +366,7 @@ class CommitLog:
         self.counts.synced_bytes += group.size
         self._forget_closed(self._current_at(group.end))
         if self._is_committed:
-            self._start_group()  # before anybody is told: the disk need not wait for that
+            self._start_group()  # before the listener is called: the disk need not wait for it
         self._tell_visible()
         self._keep_ahead()
 
@@ -413,7 +412,7 @@ class CommitLog:
         self._listener.log_failed(self._refusal.exception())
 
     def _tell_visible(self) -> None:
-        # A callback may come through here before its elder was told.
+        # The listener may append and commit, and so come here again, before an earlier call has returned.
         if self._told_end < self.visible_end:
             self._told_end = self.visible_end
             self._listener.became_visible(self._told_end)
@@ -421,7 +420,7 @@ class CommitLog:
     # Trouble.
 
     def _take_back(self) -> None:
-        """Forget all behind `visible_end`. Segments that were begun there are made ahead again."""
+        """Forget all records behind `visible_end`. Segments begun there count as made ahead again."""
         self._pieces = []
         self._parts = []
         self._gathered_since_ns = None
@@ -434,7 +433,7 @@ class CommitLog:
         self._refusal.fill_up(error, refused_bytes, self.visible_end)
 
     def _fail(self, error: Exception) -> None:
-        """Stop for good. What is under way is rejected with the rest: there is no OK after this."""
+        """Stop for good. A group under way is rejected, too: no OK comes after this."""
         if self.error is not None:
             return
         failed = self._refusal.fail(error, self.visible_end)
@@ -479,7 +478,7 @@ class CommitLog:
     # Syncs of `interval` and `os`.
 
     def _start_sync(self) -> None:
-        """Sync what is written: full segments alone under `os` while nobody reads along, else all of it."""
+        """Sync what is written: full segments alone under `os` without readers, else all of it."""
         is_all = self._schedule.take()
         current_at = self._current_at(self.written_end)
         current = self._open[current_at]
@@ -488,7 +487,7 @@ class CommitLog:
             synced_end = self.written_end
             to_sync = [*sealed, current]
         else:
-            # What is left began with the group that filled the last segment.
+            # The rest begins with the group that filled the last segment.
             synced_end = current.start
             to_sync = sealed
         size = synced_end - self.synced_end
@@ -532,7 +531,7 @@ class CommitLog:
         try:
             done(error)
         except Exception as exc:
-            # A mistake of ours, and what it left is not known: nothing more is taken, and all that waits is told so.
+            # A bug, which leaves the log in an unknown state: it takes nothing more, and rejects all that waits.
             logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
             self._fail(exc)
         if self._schedule.is_wanted and self._job is None and self.error is None:
@@ -588,13 +587,13 @@ class CommitLog:
         del self._open[:count]
 
     def _seal(self) -> None:
-        """The log ends here: everything is put on the disk, in the order of the segments."""
+        """End the log: write its seal, and sync all segments in their order."""
         for segment in reversed(self._to_clean):
             segment.take_back(self.end)
         at = self._current_at(self.end)
         last = self._open[at]
         if self.end == last.start and at == 0 and len(self._segments.list) > len(self._open):
-            # Nothing was ever written to it: a start that is followed by a stop leaves no segment behind.
+            # The last segment is empty: a start followed by a stop leaves no segment behind.
             self._ahead.remove(self._open)
             self._open.clear()
             self.end = self.written_end = self.synced_end = last.info.position

@@ -1,4 +1,4 @@
-"""A group: what one turn, or several that gathered, append to the commit log; written all or nothing."""
+"""A group: the records of one turn, or of several that gathered; written to the commit log whole or not at all."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from queue_engine.commit_log.open_segment import OpenSegment, is_passing
 
 
 class LogPiece(NamedTuple):
-    """What one group writes to one segment, in one call."""
+    """The part of a group that goes to one segment, in one write."""
 
     segment: OpenSegment
     position: int
@@ -24,7 +24,7 @@ class LogGroup(NamedTuple):
 
 
 def write_group(group: LogGroup, good_end: int) -> None:
-    """Write a group, all of it or, as far as the disk lets us, nothing. Raises OSError."""
+    """Write a group. After an error, zeros replace the written part where the disk allows that. Raises OSError."""
     try:
         for piece in group.pieces:
             piece.segment.write(piece.data, piece.position, is_last=piece.is_last)
@@ -36,5 +36,5 @@ def write_group(group: LogGroup, good_end: int) -> None:
                 except OSError as exc_back:
                     if not is_passing(exc_back):
                         raise
-                    # No room for zeros either: it is tried again before anything else is written.
+                    # No room for zeros either: RoomProbe tries again before anything else is written.
         raise

@@ -1,14 +1,13 @@
-"""Holes: ranges inside complete segments whose records nobody needs, and whose blocks the disk has back.
+"""Holes: ranges inside complete segments whose records no reader needs, and whose blocks were given back to the disk.
 
     log/holes.json
     {"version": 1, "oldest": {"7": 1200, …}, "segments": {"67108864": [[67108928, 68000000], …], …}} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
 `segments`: by the position a segment begins at, positions (first, end) of whole records that are gone, ascending.
-`oldest`: by topic number, the first offset that was left of it when the last holes were made. Replaced as a whole
-before a byte is given back, so that a range is never empty without being named here; what is named may still hold its
-records, when the process ended between the two. A start passes over these ranges as if nothing had been in them.
-Without the file it reports as damage what is empty, though nobody needed it.
+`oldest`: by topic number, the topic's first offset when the last holes were made. The file is replaced as a whole
+before a block is given back. So every empty range is named here; a named range may still hold its records, when the
+process ended between the two. A start skips these ranges. Without the file it reports them as damage.
 """
 
 import os
@@ -29,7 +28,7 @@ Ranges = list[tuple[int, int]]
 class Holes:
     """All holes of one log. Belongs to the engine's thread.
 
-    oldest: topic number → the first offset that was left of it. block_bytes: what the disk gives room in.
+    oldest: topic number → the topic's first offset. block_bytes: the size of the file system's blocks.
     """
 
     def __init__(self, directory: str, files: Files, block_bytes: int = BLOCK_BYTES) -> None:
@@ -70,21 +69,21 @@ class Holes:
         return self._given_back[bisect_left(self._starts, position)]
 
     def with_segment(self, position: int, ranges: Ranges, oldest: Mapping[int, int]) -> bytes:
-        """The file's content once the segment at `position` has these holes. Nothing else changes."""
+        """The file's content with these holes in the segment at `position`. Memory stays as it is."""
         return encode_holes(oldest, {**self._segments, position: ranges})
 
     def put(self, position: int, ranges: Ranges, oldest: Mapping[int, int]) -> None:
-        """The file says so now."""
+        """Note holes that the file names now."""
         self._segments[position] = ranges
         self.oldest = dict(oldest)
         self._count()
 
     def keep(self, positions: Iterable[int]) -> None:
-        """There are no other segments than these."""
+        """Forget the holes of all segments but these."""
         self.forget(self._segments.keys() - set(positions))
 
     def forget(self, positions: Iterable[int]) -> None:
-        """These segments are gone; the file follows when it is next replaced."""
+        """Forget the holes of these segments, which were removed. The file names them until it is next replaced."""
         for position in positions:
             self._segments.pop(position, None)
         self._count()
@@ -93,7 +92,7 @@ class Holes:
         all_holes = sorted((start, end, segment) for segment, ranges in self._segments.items() for start, end in ranges)
         self._starts = [start for start, _, _ in all_holes]
         self._ends = [end for _, end, _ in all_holes]
-        self._given_back = [0]  # for each hole: by it and those behind it
+        self._given_back = [0]  # bytes, for each hole: of the hole and those behind it
         for start, end, segment in reversed(all_holes):
             self._given_back.append(self._given_back[-1] + self.blocks(segment, start, end)[1])
         self._given_back.reverse()
@@ -117,8 +116,7 @@ def encode_holes(oldest: Mapping[int, int], segments: Mapping[int, Ranges]) -> b
 
 
 def decode_holes(data: bytes, path: str = HOLES_NAME) -> tuple[dict[int, int], dict[int, Ranges]] | None:
-    """Oldest offsets and ranges of the file's content; None when it is not what was written. Raises
-    NewerFormatError."""
+    """Oldest offsets and ranges of the file's content; None when it is damaged. Raises NewerFormatError."""
     content = decode_versioned(data, path, VERSION)
     if content is None:
         return None

@@ -15,7 +15,7 @@ class LogSize:
         self._log = log
         self._segments = segments
         self._holes = holes
-        # Complete segments: of which list, up to where, and the bytes from each on.
+        # A sum over the complete segments: of this list, up to this position, and the bytes from each segment on.
         self._counted: list[SegmentInfo] | None = None
         self._counted_upto = 0
         self._starts: list[int] = []
@@ -23,11 +23,11 @@ class LogSize:
         self._bytes_behind = [0]
 
     def bytes_from(self, position: int) -> int:
-        """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
+        """Bytes of the log from `position` on, without unused ends of segments and without holes."""
         log = self._log
         listed, first_open = self._segments.list, log.first_open_position
         if self._counted is not listed or self._counted_upto != first_open:
-            # Each topic and channel asks every second; this adds up only when there is another segment.
+            # Called for each topic and channel every second; the sum changes only with the segments.
             self._counted, self._counted_upto = listed, first_open
             complete = [one for one in listed if one.next_position <= first_open]
             self._starts = [one.position for one in complete]

@@ -1,4 +1,4 @@
-"""Ranges of the log below the checkpoint for which there are no bytes: found by names and sizes of files alone."""
+"""Ranges of the log below the checkpoint that no file holds, found by names and sizes of files alone."""
 
 from queue_engine.commit_log.checkpoint import Checkpoint
 from queue_engine.commit_log.record import HEADER_BYTES, KIND_SEAL, SEAL_BYTES, parse_trailer
@@ -10,8 +10,8 @@ _STEP_BYTES = 64 << 10
 
 
 def missing_ranges(segments: LogSegments, checkpoint: Checkpoint, files: Files) -> list[tuple[int, int]]:
-    """Ranges from where the log begins up to the checkpoint that no file holds, or that are cut off at the end of one.
-    What is needed of them, if anything, the consume queues know. Raises OSError and StorageError."""
+    """Ranges between the log's beginning and the checkpoint that no file holds, or that are cut off at a file's end.
+    The consume queues know which messages were in them. Raises OSError and StorageError."""
     ranges: list[tuple[int, int]] = []
     at = checkpoint.first_position
     for segment in segments.list:
@@ -34,8 +34,8 @@ def missing_ranges(segments: LogSegments, checkpoint: Checkpoint, files: Files) 
 
 
 def _whole_bytes(segments: LogSegments, segment: SegmentInfo, files: Files) -> int:
-    """How many bytes of a complete segment's file can be relied on to be there: all when it ends with its seal, or has
-    its full size."""
+    """How many bytes of a complete segment are there for certain: all when its file ends with the seal or has full
+    size."""
     size = min(files.size_of(segment.path) or 0, segment.segment_bytes)
     if size == segment.segment_bytes or _has_seal(segments, segment, size):
         return segment.segment_bytes

@@ -1,4 +1,4 @@
-"""The segment that the commit log will need next: made by the worker ahead, or by whoever can't wait for it."""
+"""The segment that the commit log needs next: the worker makes it ahead, or the engine's thread when it can't wait."""
 
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
@@ -6,7 +6,7 @@ from queue_engine.disk.background_job import BackgroundJob
 
 
 class NextSegment:
-    """Makes one segment, in whichever thread; a second try goes on where the first one failed."""
+    """Makes one segment, on any thread; a second try goes on where the first one failed."""
 
     def __init__(self, segments: LogSegments, position: int, segment_bytes: int, now_ns: int) -> None:
         self._segments = segments

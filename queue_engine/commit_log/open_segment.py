@@ -1,12 +1,12 @@
-"""A segment that the commit log writes to: its descriptors, and who may write where.
+"""A segment that the commit log writes to: its descriptors, and which thread writes where.
 
 Two threads write to one file. The writer puts records behind each other; the filler puts zeros ahead of them, so
-that a sync of records finds its blocks allocated and the file's size unchanged. Neither ever writes over the other:
-the writer claims its range first, the filler begins behind all that is claimed, and a writer that caught up with the
-filler waits for the end of its step.
+that a sync of records finds its blocks allocated and the file's size unchanged. Neither writes over the other: the
+writer claims its range first, the filler begins behind all claimed ranges, and a writer that has caught up with the
+filler waits for the end of the filler's step.
 
-Each has a descriptor of its own, by an `open` of its own: the system tells an error of writing back once per
-descriptor opened, so one of them syncing can't swallow what the other one had to hear.
+Each has a descriptor of its own, by an `open` of its own: the system reports an error of writing back once per open
+file, so a sync by one of them can't take an error from the other.
 """
 
 import errno
@@ -17,7 +17,7 @@ from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.disk.files import Files
 from queue_engine.vocabulary.errors import StorageError
 
-# The disk, a quota or the process has no room just now: that passes, and is no fault of what is stored.
+# The disk, a quota or the process has no room for now: that passes, and stored bytes are not affected.
 _PASSING_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE},
 )
@@ -27,9 +27,9 @@ _ZEROS = bytes(FILL_STEP_BYTES)
 
 
 class UnsyncedError(StorageError):
-    """A sync or a close failed: what was written may not be on the disk, and the system tells so only once.
+    """A sync or a close failed: written bytes may not be on the disk, and the system reports that only once.
 
-    Final, whatever the cause: another try on the same descriptor would succeed without having written anything.
+    Final, whatever the cause: a second sync of the same descriptor succeeds without writing them.
     """
 
 
@@ -44,8 +44,8 @@ def is_passing(error: Exception) -> bool:
 class OpenSegment:
     """The file of one segment; all positions are positions in the log.
 
-    `write`, `take_back`, `sync` and `close` belong to whoever writes the log, one thread at a time; `fill` may run
-    beside them. Errors are the system's own OSError, but UnsyncedError for a sync or close.
+    `write`, `take_back`, `sync` and `close` belong to the log's writer, one thread at a time; `fill` may run beside
+    them. Errors are the system's own OSError, but UnsyncedError for a sync or close.
     """
 
     def __init__(self, info: SegmentInfo, files: Files) -> None:
@@ -60,7 +60,7 @@ class OpenSegment:
         except OSError:
             files.close_quietly(self._fd)
             raise
-        self._touched_end = self.start  # no byte behind it was ever written by the writer, zeros apart
+        self._touched_end = self.start  # the writer wrote no byte behind it, zeros apart
         self._claimed_end = self.start
         self.filled_end = self.start
         self._filling_from: int | None = None
@@ -72,7 +72,7 @@ class OpenSegment:
     def write(self, data: bytes, position: int, *, is_last: bool) -> None:
         """Put records at `position`. is_last: the segment is sealed by them.
 
-        Raises OSError; then part of them may be in the file, until `take_back`.
+        Raises OSError; then part of the data may be in the file, until `take_back`.
         """
         end = position + len(data)
         assert self.start <= position
@@ -86,15 +86,15 @@ class OpenSegment:
         view = memoryview(data)
         written = 0
         while written < len(data):
-            # A short write is no error yet: the next call goes on, or tells the reason.
+            # A short write is no error yet: the next call goes on, or raises the reason.
             step = self._write_at(view[written:], position + written)
             written += step
             self._touched_end = max(self._touched_end, position + written)
 
     def take_back(self, end: int) -> None:
-        """Put zeros over all that was written behind `end`, the end of what counts. Not synced.
+        """Put zeros over all bytes written behind `end`, the end of the valid records. Not synced.
 
-        Raises OSError; call it again before anything else is written here.
+        Raises OSError; call it again before anything else is written to the segment.
         """
         end = max(end, self.start)
         while self._touched_end > end:
@@ -105,7 +105,7 @@ class OpenSegment:
             self._claimed_end = end
 
     def sync(self) -> None:
-        """All that was written to the disk. Raises UnsyncedError."""
+        """Sync all written records. Raises UnsyncedError."""
         self._sync(self._fd)
 
     def has_room_ahead(self, end: int) -> bool:
@@ -113,9 +113,9 @@ class OpenSegment:
         return self.filled_end >= min(end, self.stop)
 
     def fill(self, size_max: int) -> None:
-        """Put zeros behind all that is claimed or filled, at most `size_max` bytes, and sync them.
+        """Put zeros behind all claimed and filled ranges, at most `size_max` bytes, and sync them.
 
-        size_max: at most FILL_STEP_BYTES. Raises OSError; then part of them may be there, which does no harm.
+        size_max: at most FILL_STEP_BYTES. Raises OSError; zeros written in part do no harm.
         """
         with self._filler:
             if self._is_closed:
@@ -137,8 +137,7 @@ class OpenSegment:
                 self._sync(self._fill_fd)
 
     def give_back_room(self, end: int) -> None:
-        """Give the disk what lies behind `end` and behind all that is filled or claimed; an error has no
-        consequence but the room."""
+        """Cut the file behind `end` and behind all filled and claimed ranges; after an error it only stays longer."""
         with self._filler:
             if self._is_closed:
                 return
@@ -147,12 +146,12 @@ class OpenSegment:
             self._truncate_quietly(end)
 
     def cut_off(self, end: int) -> None:
-        """Give the disk the zeros behind `end`, the seal's; nobody will look there, so an error does no harm."""
+        """Cut off the zeros behind the seal, which ends at `end`. They are never read: an error does no harm."""
         with self._filler:
             self._truncate_quietly(end)
 
     def close(self) -> None:
-        """Close both descriptors, once the filler has put its own down. Raises UnsyncedError."""
+        """Close both descriptors, after the filler's step under way. Raises UnsyncedError."""
         with self._filler:
             if self._is_closed:
                 return
@@ -166,7 +165,7 @@ class OpenSegment:
                 raise UnsyncedError(f"{self.info.path}: close: {exc.strerror}") from exc
 
     def close_quietly(self) -> None:
-        """Close where an error has no consequence: the segment is unused, or already given up."""
+        """Close a segment that is unused, or of a failed log: an error changes nothing."""
         try:
             self.close()
         except UnsyncedError:

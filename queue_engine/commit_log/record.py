@@ -1,12 +1,12 @@
-"""A record: one batch of one topic in the commit log, and how its bytes are trusted or not.
+"""A record: one batch of one topic in the commit log, encoded, decoded and checked.
 
 Big-endian; drawn in the README beside this file. Header and trailer hold the same fields and the same CRC, which is
-bound to the segment's salt and the record's position: bytes left over from another use of the place never verify, nor
-does what a publisher puts into a body. The messages stand in the form in which they are sent first, so that a first
+bound to the segment's salt and the record's position: neither bytes left from an earlier use of the place verify, nor
+bytes that a publisher puts into a body. The messages are stored as the frames of their first delivery, so that a first
 delivery is a slice. (The idea is RocketMQ's commit log; the header is our own.)
 
-Version 2 repeats the table behind the messages. Damage without a gap that reaches both copies of the header, or both
-copies of the table, covers every message between them: it costs the messages that it covers, and no others.
+Version 2 repeats the table behind the messages. One damaged block that reaches both copies of the header, or both
+copies of the table, covers every message between them. So a block costs the messages that it covers, and no others.
 """
 
 import secrets
@@ -51,12 +51,13 @@ _ID_SUFFIXES = [b"%03x" % number for number in range(1 << 12)]
 
 
 class RecordLostError(Exception):
-    """Neither the header nor the trailer of a record can be trusted: nothing of it can."""
+    """Header and trailer of a record are both damaged: nothing of the record can be read."""
 
 
 class RecordHeader(NamedTuple):
-    """What a record says of itself. `time_ns` is the publish time (Unix); `durable_upto` the position up to which the
-    log was known to be synced when this was written; `batch_key` 16 bytes, zero for none. `version` is the format's."""
+    """The fields of a record's header. `time_ns` is the publish time (Unix); `durable_upto` the position up to which
+    the log was known to be synced when the record was written; `batch_key` 16 bytes, zero for none. `version` is the
+    format's."""
 
     kind: int
     flags: int
@@ -140,7 +141,7 @@ def encode_record(
 
 
 def encode_seal(*, position: int, salt: int, durable_upto: int, time_ns: int) -> bytes:
-    """The record that ends a segment: what lies behind it is not looked at."""
+    """The record that ends a segment: bytes behind it are not read."""
     fields = _pack_fields(VERSION, KIND_SEAL, 0, 0, 0, 0, time_ns, durable_upto, NO_BATCH_KEY, 0, 0, 0, 0, 0)
     own = fields + _crc_bytes(fields, position, salt)
     return HEADER_MAGIC + own + TRAILER_MAGIC + own
@@ -163,8 +164,8 @@ def parse_trailer(buffer: bytes | mmap, at: int, *, position: int, salt: int) ->
 
 
 def start_by_trailer(buffer: bytes | mmap, at: int) -> int | None:
-    """Where in `buffer` the record begins whose trailer stands at `at`, by what that says and nobody has checked yet;
-    None when no trailer can stand there."""
+    """Where in `buffer` the record begins whose trailer stands at `at`, by the sizes in that trailer, which is not
+    checked here; None when no trailer fits there."""
     fields = bytes(buffer[at + 4 : at + HEADER_BYTES - 4])
     if at < 0 or len(fields) < HEADER_BYTES - 8:
         return None
@@ -205,7 +206,7 @@ def _column(code: Literal["I", "q"], data: bytes) -> "array[int]":
 
 
 class Record:
-    """A record read back by `decode_record`. Nothing altered comes out of it: what can't be trusted is in `damaged`.
+    """A record read back by `decode_record`. It never returns altered messages: they are in `damaged`.
 
     damaged: indexes within the batch of messages whose bodies are lost. Due times are None as well where all copies of
     the table were damaged; the consume queue has them, too.
@@ -276,9 +277,9 @@ class Record:
 def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     """The record whose bytes are `data`. Raises RecordLostError when neither header nor trailer can be trusted.
 
-    While the batch's CRC holds, all of it does. Where it does not, each message's own CRC, from whichever copy of the
-    table holds, tells whether it is one of those that are lost; with all copies damaged, nothing but due times and keys
-    is lost while the batch's CRC holds.
+    While the CRC over the messages holds, no body is lost; with all copies of the table damaged, due times and keys are
+    lost. Where it does not hold, each message's own CRC, from a copy of the table that holds, decides whether that
+    message is lost.
     """
     header = parse_header(data, 0, position=position, salt=salt)
     if header is None:
@@ -299,7 +300,7 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     if not table_holds:
         if frames_hold:
             return Record(header, position, frames, _frame_ends(frames, count), dues=None, keys=None)
-        # Nothing is left to tell the good messages from the others.
+        # Without a table, good messages can't be told from damaged ones.
         empty = b"".join([frame(header.time_ns, 1, bytes(16), b"")] * count)
         ends = range(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES * (count + 1), FRAME_HEADER_BYTES)
         all_of_them = frozenset(range(count))
@@ -324,7 +325,7 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
         for index, end in enumerate(ends)
         if crc32c(frames[starts[index] + FRAME_HEADER_BYTES : end]) != crcs[index]
     )
-    # A frame's own header has no CRC but the batch's: ids and times are made anew.
+    # Only the CRC over all messages covers the frames' own headers: ids and times are made anew.
     return Record(header, position, frames, ends, dues=dues, keys=keys, damaged=damaged, has_ids=False)
 
 
@@ -360,7 +361,7 @@ def message_ids(id_base: int, first_offset: int, count: int) -> list[bytes]:
 
 
 def offsets_of(ids: Sequence[bytes], id_base: int) -> list[int]:
-    """The offsets that message ids stand for."""
+    """The offsets of messages, by their ids."""
     if len(ids) == 1:
         return [int(ids[0], 16) - id_base]
     numbers = array("Q", bytes.fromhex(b"".join(ids).decode("ascii")))
@@ -369,7 +370,7 @@ def offsets_of(ids: Sequence[bytes], id_base: int) -> list[int]:
 
 
 def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Different offsets as ranges (first, count), ascending."""
+    """Offsets, each given once, as ranges (first, count), ascending."""
     first, count = offsets[0], len(offsets)
     if offsets[-1] - first == count - 1 and (count < 3 or (min(offsets) == first and max(offsets) == offsets[-1])):
         return [(first, count)]

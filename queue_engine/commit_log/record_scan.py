@@ -1,4 +1,4 @@
-"""Finding records where one is damaged: the next one is told by its header or by its trailer, whichever comes first."""
+"""Finds records behind a damaged one: by the next header or the next trailer that holds, whichever comes first."""
 
 from collections.abc import Iterator
 from mmap import mmap
@@ -15,7 +15,7 @@ from queue_engine.commit_log.record import (
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
 from queue_engine.vocabulary.errors import NewerFormatError
 
-# Read at once: a segment may be larger than memory should hold.
+# Bytes read at once: a segment may be larger than memory should hold.
 WINDOW_BYTES = 4 << 20
 
 
@@ -29,14 +29,14 @@ def expected_header(segment: SegmentInfo, data: bytes, at: int, position: int) -
 
 
 def next_record(data: bytes | mmap, at: int, *, position: int, salt: int) -> tuple[int, RecordHeader] | None:
-    """The first record from byte `at` of `data` on of which header or trailer holds: where it begins, and what they
-    say. position: of the first byte of `data` in the log."""
+    """The first record from byte `at` of `data` on whose header or trailer holds: where it begins, and its header.
+    position: of the first byte of `data` in the log."""
     return next(_records(data, at, at, position, salt), None)
 
 
 def records_from(segments: LogSegments, segment: SegmentInfo, position: int) -> Iterator[tuple[int, RecordHeader]]:
-    """Every record of a segment from `position` of the log on of which header or trailer holds, by each of the two: its
-    position, and what they say. Reads on as it is asked for more. Raises StorageError."""
+    """Every record of a segment from `position` of the log on whose header or trailer holds, once by each of the two:
+    its position and its header. Reads as the caller goes on. Raises StorageError."""
     at = position
     while at < segment.next_position:
         window = segments.read(at, min(WINDOW_BYTES, segment.next_position - at))
@@ -44,7 +44,7 @@ def records_from(segments: LogSegments, segment: SegmentInfo, position: int) -> 
             yield at + start, header
         if len(window) < HEADER_BYTES:
             return
-        # What begins in the last bytes of this window is looked at in the next one.
+        # The next window begins with the last bytes of this one: a header may begin in them.
         at += len(window) - HEADER_BYTES + 1
 
 
@@ -57,7 +57,7 @@ def _records(
         header: RecordHeader | None = None
         is_head = trail_at < 0 or 0 <= head_at < trail_at
         start = head_at if is_head else start_by_trailer(data, trail_at)
-        # A version that is not known can't be told from what somebody wrote into a body: not at an expected place.
+        # An unknown version is refused only where a record is expected: here it may be bytes of a message's body.
         try:
             if is_head:
                 header = parse_header(data, head_at, position=position + head_at, salt=salt)

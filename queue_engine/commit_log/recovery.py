@@ -1,13 +1,13 @@
-"""What of the log can be relied on after a start, and making the rest of it harmless.
+"""Recovery: reads the log at a start, decides which records are valid, and repairs the files.
 
-The durable mark is the greatest `durable upto` that a valid record or the checkpoint tells: all below it was synced
-once. So the first record that does not hold is one of two things. Above the mark it is a torn tail: the log ends there,
-whatever follows, and nothing of it is kept. Below it is damage: what can be saved is saved, the rest is copied aside,
-counted and passed over. A later record that holds and was written when the place was durable proves the latter.
+The durable mark is the greatest `durable upto` of a valid record or the checkpoint: all below it was synced once. So
+the first record that does not hold is one of two things. Above the mark it is a torn tail: the log ends there, and
+nothing behind it is kept. Below the mark it is damage: its good messages are kept, its bytes are copied aside, and the
+lost messages are counted. A later valid record whose `durable upto` lies behind the place proves that it is damage.
 
-Reading comes first and changes nothing. Then, in this order: all that was accepted is synced, the cut is filled with
-zeros and synced, segments behind it are removed, and a seal is written at the cut. Dying at any step and beginning
-again gives the same. Whoever writes next begins a new segment, with a salt of its own.
+Reading comes first and changes nothing. Then, in this order: the accepted segments are synced, the bytes behind the cut
+are filled with zeros and synced, segments behind it are removed, and a seal is written at the cut. A recovery that is
+killed at any step and begins again finds the same. Writing goes on in a new segment, with a salt of its own.
 """
 
 import errno
@@ -39,7 +39,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-# Read at once: much more than most records, much less than a segment.
+# Bytes read at once: much more than most records, much less than a segment.
 READ_BYTES = 4 << 20
 _ZERO_STEP_BYTES = 1 << 20
 _ZEROS = bytes(_ZERO_STEP_BYTES)
@@ -52,9 +52,12 @@ OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 
 @dataclass(slots=True)
 class RecoveredLog:
-    """end: behind the last record that holds. next_position: where the next segment begins. cut_bytes: of a torn
-    tail. was_clean: the log was closed in order. seal_late: writes the last segment's seal, for which there was no
-    room: to be called before a segment is made behind it, again and again until it raises no OSError."""
+    """The result of a recovery.
+
+    end: behind the last record that holds. next_position: where the next segment begins. cut_bytes: of a torn tail.
+    was_clean: the log was closed in order. seal_late: writes the last segment's seal when the disk had no room for it;
+    called before a segment is made behind it, again until it raises no OSError.
+    """
 
     end: int = 0
     next_position: int = 0
@@ -79,12 +82,12 @@ def recover_log(
     hole_end_at: Callable[[int], int | None] = lambda position: None,
     first_position: int | None = None,
 ) -> RecoveredLog:
-    """Read the log from `from_position` (a record's place, as the checkpoint tells) to its end, and repair it.
+    """Read the log from `from_position` (a record's place, from the checkpoint) to its end, and repair it.
 
-    durable_upto: what the checkpoint knows to be synced. is_dead: whether nobody needs a record any more; what is
-    damaged of such is no damage. hole_end_at: where the hole ends that a position lies in, None for none.
-    first_position: where the log begins; what lies before was removed. None when only the files tell. Raises
-    StorageError when a file can't be read or written; that is never taken for damage, and nothing was lost by it.
+    durable_upto: the checkpoint's. is_dead: whether no channel or reader needs a record any more; its damage is not
+    reported. hole_end_at: where the hole ends that a position lies in, None for none. first_position: where the log
+    begins; earlier segments were removed. None when the checkpoint has none. Raises StorageError when a file can't be
+    read or written; that is never taken for damage, and loses nothing.
     """
     recovery = _Recovery(segments, files, durable_upto, on_record, is_dead, hole_end_at, first_position)
     recovery.read(from_position)
@@ -136,7 +139,7 @@ class _Recovery:
                 self._note_missing(max(expected, from_position), segment)
             expected = segment.next_position
             if segment.next_position <= from_position:
-                # Something follows, and was synced after it.
+                # The checkpoint lies behind this segment: it is complete and synced.
                 segment.is_sealed = True
                 segment.end = segment.position + max(0, (self._files.size_of(segment.path) or 0) - SEAL_BYTES)
                 continue
@@ -150,7 +153,7 @@ class _Recovery:
             if not self._is_sealed:
                 if found.end >= found.durable_mark:
                     return
-                # More of it was durable, and so is what follows.
+                # The segment had more durable bytes, and the segments behind it are durable, too.
                 self._note_lost(found.end, segment.next_position, "the end of the segment is missing or damaged")
                 segment.is_sealed = segment is not listed[-1]
         head_bytes = listed[-1].head_bytes if listed else HEAD_BYTES_MAX
@@ -158,15 +161,15 @@ class _Recovery:
             self._note_absent(found.next_position, found.durable_mark, "segments are missing at the end")
 
     def clip_damages(self) -> None:
-        """What lies above the durable mark was never acknowledged: nothing of it is lost."""
+        """Cut damages at the durable mark: messages above it were never acknowledged, and are no loss."""
         for index, damage in enumerate(self.found.damages):
             size = self.found.durable_mark - damage.position
             if not damage.is_exact and 0 < size < damage.size:
                 self.found.damages[index] = replace(damage, size=size)
 
     def _note_missing(self, position: int, following: SegmentInfo) -> None:
-        """There is no file between `position` and the next segment."""
-        # What was there was durable if a later record says so; else nothing of it was acknowledged.
+        """Note a loss when durable bytes lay between `position` and the next segment: there is no file for them."""
+        # Without a later record that says so, they were not durable, and no message in them was acknowledged.
         end = following.position
         is_durable = self.found.durable_mark > position or any(
             header.durable_upto > position
@@ -178,7 +181,7 @@ class _Recovery:
             self._note_absent(position, end, "segments are missing")
 
     def _read_segment(self, segment: SegmentInfo, position: int) -> tuple[int, bool]:
-        """Where the records of a segment end, and whether a seal says so."""
+        """Where the records of a segment end, and whether its seal stands there."""
         found = self.found
         while True:
             position = self._hole_end_at(position) or position
@@ -191,7 +194,7 @@ class _Recovery:
                 self._accept(segment, position, header, self._dues_of(segment, position, header))
                 position += header.size
                 continue
-            # It does not hold. Was it durable?
+            # The record does not hold. Was it durable?
             if not self._was_durable(segment, position):
                 return position, False
             if header is None:
@@ -262,12 +265,12 @@ class _Recovery:
         return decode_record(data, position=position, salt=segment.salt).dues()
 
     def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
-        """A record that was durable and is damaged, whose header is known: its good messages stay where they are."""
+        """Accept a durable record that is damaged and whose header is known; its good messages stay in their place."""
         data = self._bytes_at(segment, position, header.size).ljust(header.size, b"\0")
         try:
             record = decode_record(data, position=position, salt=segment.salt)
         except RecordLostError:
-            # The header was found by other means than reading will have.
+            # The scan found the header; readers will not find it.
             self._note_damage(
                 position, header.size, "header and trailer are lost", _lost_of(header, range(header.count))
             )
@@ -278,7 +281,7 @@ class _Recovery:
         self._accept(segment, position, header, record.dues())
 
     def _was_durable(self, segment: SegmentInfo, position: int) -> bool:
-        """Whether `position` lies below the mark, as far as any record tells, those behind it included."""
+        """Whether `position` lies below the durable mark, records behind it included."""
         if position < self.found.durable_mark:
             return True
         later = [one for one in self._segments.list if one.position > segment.position]
@@ -290,7 +293,7 @@ class _Recovery:
         return False
 
     def _next_record(self, segment: SegmentInfo, position: int) -> tuple[int, RecordHeader] | None:
-        """The first record of a segment from `position` on that header or trailer tell of."""
+        """The first record of a segment from `position` on whose header or trailer holds, and that fits into it."""
         for start, header in records_from(self._segments, segment, position):
             if start + header.size <= segment.next_position:
                 return start, header
@@ -303,13 +306,13 @@ class _Recovery:
         logger.error("log damaged position=%d size=%d lost=%s reason=%s", position, size, damage.lost, reason)
 
     def _note_lost(self, position: int, end: int, reason: str) -> None:
-        """Nothing in the log itself tells what was in a range of it."""
+        """Note a damaged range without a header: the log itself does not say which messages were in it."""
         self.found.damages.append(Damage(position, end - position, reason, is_exact=False))
         self._quarantined.append((position, self._segments.read(position, end - position)))
         logger.error("log damaged position=%d size=%d reason=%s", position, end - position, reason)
 
     def _note_absent(self, position: int, end: int, reason: str) -> None:
-        """The same, where no file can be read."""
+        """Note a range for which there is no file, or none with a header that holds."""
         unusable = [path for path in self._segments.damaged_paths if position <= _position_of(path) < end]
         kept = ""
         if unusable:
@@ -345,7 +348,8 @@ class _Recovery:
         self._files.sync_directory(self._segments.directory)
         is_empty = found.end == last.start and not found.damages
         if is_empty and len(self._segments.list) > 1:
-            # Nothing was ever in it: its place is free. The only one stays: that there is none is a loss to be told.
+            # The last segment was never used: its place is free. A log's only segment stays, since a log without one
+            # is reported as a loss.
             self._segments.remove(last)
             found.end = self._end_before
             found.next_position = last.position
@@ -355,7 +359,7 @@ class _Recovery:
         except OSError as exc:
             if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # What is there can be read, and consumed; without a seal the next start does the same once more.
+            # Records can be read and consumed; without the seal the next start repairs the segment again.
             logger.warning("segment not sealed for want of room path=%s error=%s", last.path, exc)
             found.seal_late = partial(self._seal_late, last)
         last.is_sealed = True
@@ -368,7 +372,7 @@ class _Recovery:
                 self._files.make_directory(directory)
                 self._files.replace(os.path.join(directory, f"{position:020d}.bin"), data)
             except OSError as exc:
-                # A copy for people to look at: the segment itself keeps the bytes.
+                # The copy is for people; the segment itself keeps the bytes.
                 logger.warning("damage not copied position=%d error=%s", position, exc)
 
     def _mend_headers(self) -> None:
@@ -376,7 +380,7 @@ class _Recovery:
             if not segment.damaged_at:
                 continue
             if segment is not self._segments.list[-1] or self.found.end > segment.start:
-                # Else the process died while it made the file, and nothing was ever in it.
+                # Else the process died while it made the file, and the segment is empty.
                 at = segment.damaged_at[0]
                 where = "header is" if at == 0 else "header's copy is"
                 kept = "it is written again from the copy that holds"
@@ -417,7 +421,7 @@ class _Recovery:
         fd = self._files.open(segment.path, os.O_RDWR)
         try:
             at = found.end - segment.position
-            # First, since on a full disk the seal may need the room that this gives.
+            # First, since on a full disk the seal may need the room that this frees.
             self._files.truncate(fd, at)
             self._files.write_all(fd, seal, at)
             self._files.sync(fd)
@@ -428,11 +432,11 @@ class _Recovery:
         try:
             self._seal(segment)
         except FileNotFoundError:
-            pass  # nobody needed anything in it any more
+            pass  # retention removed the segment meanwhile
         self.found.seal_late = lambda: None
 
     def _remove_unusable(self, beyond: int) -> None:
-        """Files whose header does not hold: made when the process died, or damaged; the latter are kept aside."""
+        """Remove files without a header that were never used, and rename damaged ones to .log.bad."""
         for path in self._segments.damaged_paths:
             position = _position_of(path)
             if position >= beyond and self._was_never_used(path):
@@ -447,7 +451,7 @@ class _Recovery:
             self._files.sync_directory(self._segments.directory)
 
     def _was_never_used(self, path: str) -> bool:
-        """Whether there is nothing behind a segment's header: records come when that is on the disk."""
+        """Whether a segment's file is empty behind the header: records are written after the header is synced."""
         fd = self._files.open(path, os.O_RDONLY)
         try:
             at = SEGMENT_HEADER_BYTES
@@ -461,7 +465,7 @@ class _Recovery:
 
 
 def _position_of(path: str) -> int:
-    """Where a segment file begins, by its name; -1 when that is none."""
+    """The position in a segment file's name; -1 for another name."""
     stem = os.path.basename(path).split(".")[0]
     return int(stem) if stem.isascii() and stem.isdigit() else -1
 

@@ -1,11 +1,11 @@
 """Segments: the files the commit log consists of, and reading from them.
 
 A position is a byte's place in the whole log. Each file is named by the position it begins at, and begins with a
-header that holds its salt: a number of its own that every record's CRC is bound to. Segments are of fixed size, so
-that the next begins where this one ends, whatever is left unused between.
+header that holds its salt: a random number of its own that every record's CRC is bound to. Segments have a fixed size:
+the next one begins where this one ends, also when its end is unused.
 
-Without its header nothing of a segment can be read. So it stands there twice, too far apart for one damaged block of
-4 KiB to reach both: drawn in the README beside this file.
+Without its header nothing of a segment can be read. So the header stands there twice, too far apart for one damaged
+block of 4 KiB to reach both: drawn in the README beside this file.
 """
 
 import os
@@ -26,12 +26,12 @@ VERSION = 2
 _MAGIC = b"PSEG"
 _pack_header = struct.Struct(">4sB3xQQQqI16x").pack
 _unpack_header = struct.Struct(">4sB3xQQQqI16x").unpack
-# The header once more: the least place that no block of 4 KiB shares with the header. A segment that is smaller than
-# any that the options allow, as tests have them, has no such room.
+# Where the second header begins: at the first place that no block of 4 KiB shares with the first header. Segments
+# smaller than the options allow, which only tests make, have no room for that.
 _COPY_AT = SEGMENT_HEADER_BYTES + 4_096
 _COPY_AT_SMALL = SEGMENT_HEADER_BYTES
 _SMALL_BYTES = 64 << 10
-# The most that stands before the first record.
+# At most so many bytes stand before the first record.
 HEAD_BYTES_MAX = _COPY_AT + SEGMENT_HEADER_BYTES
 _SUFFIX = ".log"
 # Descriptors kept open for reading; the rest of `ulimit -n 256` is for queues and sockets.
@@ -41,8 +41,7 @@ _READ_DESCRIPTORS_MAX = 8
 class SegmentInfo:
     """One segment. `end` is the position behind its last record once it is sealed; times are Unix ns, 0 unknown.
 
-    head_bytes: what stands before the first record. damaged_at: the places in the file of those copies of the header
-    that do not hold.
+    head_bytes: bytes before the first record. damaged_at: the places in the file of damaged copies of the header.
     """
 
     __slots__ = (
@@ -90,12 +89,12 @@ def segment_name(position: int) -> str:
 
 
 def head_bytes_of(segment_bytes: int) -> int:
-    """What stands before the first record of a segment of that size."""
+    """Bytes before the first record of a segment of that size."""
     return (_COPY_AT_SMALL if segment_bytes < _SMALL_BYTES else _COPY_AT) + SEGMENT_HEADER_BYTES
 
 
 def encode_segment_head(position: int, segment_bytes: int, salt: int, created_ns: int) -> bytes:
-    """What a segment file begins with: the header, and the header once more; the first record comes behind it."""
+    """The first bytes of a segment file: its header, twice; the first record comes behind it."""
     head_bytes = head_bytes_of(segment_bytes)
     header = _pack_header(_MAGIC, VERSION, position, salt, segment_bytes, created_ns, head_bytes)
     header += crc32c(header).to_bytes(4, "big")
@@ -103,8 +102,8 @@ def encode_segment_head(position: int, segment_bytes: int, salt: int, created_ns
 
 
 def parse_segment_head(data: bytes, path: str) -> SegmentInfo | None:
-    """What a segment file begins with; None when no copy of its header holds. data: HEAD_BYTES_MAX of it, fewer when
-    it has not so many. Raises NewerFormatError."""
+    """The segment of a file, by its first bytes; None when no copy of its header holds. data: HEAD_BYTES_MAX bytes, or
+    the whole of a shorter file. Raises NewerFormatError."""
     for at in (0, _COPY_AT_SMALL, _COPY_AT):
         segment = _parse_header(data[at : at + SEGMENT_HEADER_BYTES], path)
         if segment is None or at not in (0, segment.head_bytes - SEGMENT_HEADER_BYTES):
@@ -137,7 +136,7 @@ def _parse_header(data: bytes, path: str) -> SegmentInfo | None:
 class LogSegments:
     """The segments of one log, by position.
 
-    Belongs to the engine's thread but for `create`, which the worker may call, and `read`, which anybody may.
+    Belongs to the engine's thread but for `create`, which the worker may call, and `read`, which any thread may.
     """
 
     def __init__(self, directory: str, files: Files) -> None:
@@ -149,8 +148,8 @@ class LogSegments:
         self._descriptors = KeptDescriptors(files, _READ_DESCRIPTORS_MAX)
 
     def load(self) -> None:
-        """Learn which segments there are. Raises StorageError when the directory or a file can't be read, or a file is
-        of a version that is not known."""
+        """Find the segments in the directory. Raises StorageError when the directory or a file can't be read, or a
+        file's version is not known."""
         try:
             self.files.make_directory(self.directory)
             names = sorted(name for name in self.files.listdir(self.directory) if name.endswith(_SUFFIX))
@@ -225,7 +224,7 @@ class LogSegments:
         self.files.sync_directory(self.directory)
 
     def forget(self, segment: SegmentInfo) -> None:
-        """The segment is about to go: nobody reads it any more."""
+        """Take a segment out of the list, and close its descriptor, before its file is removed."""
         self.list = [one for one in self.list if one is not segment]
         with self._lock:
             self._descriptors.close(segment.path)
@@ -238,7 +237,7 @@ class LogSegments:
         if segment is None:
             raise StorageError(f"no segment holds the log's position {position}")
         try:
-            # The lock keeps a descriptor from being closed, and its number used anew, while it is read from.
+            # Under the lock no other thread closes the descriptor while it is read from.
             with self._lock:
                 return self.files.read_at(
                     self._descriptors.get(segment.path, os.O_RDONLY), size, position - segment.position
@@ -247,8 +246,8 @@ class LogSegments:
             raise SegmentUnreadableError(segment.path, position, exc) from exc
 
     def read_record(self, position: int, size: int) -> Record:
-        """The record at `position`, checked. Raises StorageError when it can't be read and RecordLostError when it
-        can't be trusted at all."""
+        """The record at `position`, checked. Raises StorageError when the file can't be read, and RecordLostError when
+        header and trailer are damaged."""
         segment = self.segment_of(position)
         if segment is None:
             raise RecordLostError(f"no segment holds the log's position {position}")

@@ -1,7 +1,7 @@
-"""Which topic numbers a log holds messages of, found by reading alone: before a start trusts what says which exist.
+"""Finds the numbers of the topics whose messages the log holds, before a start relies on topology.json.
 
-From one record's header to the next; bodies are not looked at. Where a header does not hold, the next record of which
-header or trailer does is looked for.
+Reads from one record's header to the next, without the bodies. Behind a damaged header it goes on at the next record
+whose header or trailer holds. Changes nothing.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _READ_BYTES = 256 << 10
 
 @dataclass(slots=True)
 class SurveyedTopic:
-    """What the log has of one number. bytes: of its records, 0 where only the checkpoint tells of it."""
+    """The messages in the log of one topic number. bytes: of its records, 0 when only the checkpoint names it."""
 
     number: int
     first_offset: int
@@ -35,9 +35,9 @@ class SurveyedTopic:
 
 
 def survey_log(segments: LogSegments, checkpoint: Checkpoint | None) -> dict[int, SurveyedTopic]:
-    """Every number the log has messages of. segments: loaded. checkpoint: what it tells is not read again; None: all is
-    read. A segment that can't be read is passed over: the start that follows stops at it, or can do without it. Raises
-    NewerFormatError."""
+    """Every topic number that the log holds messages of. segments: loaded. checkpoint: the log is read from its
+    position on; None: all of it. A segment that can't be read is skipped: the start that follows stops at it, or does
+    not need it. Raises NewerFormatError."""
     found: dict[int, SurveyedTopic] = {}
     if checkpoint is not None:
         for number, state in checkpoint.queues.items():
@@ -57,7 +57,7 @@ def survey_log(segments: LogSegments, checkpoint: Checkpoint | None) -> dict[int
 
 
 class _Survey:
-    """Of one segment."""
+    """Reads the record headers of one segment."""
 
     def __init__(self, segments: LogSegments, segment: SegmentInfo, found: dict[int, SurveyedTopic]) -> None:
         self._segments = segments
@@ -108,9 +108,9 @@ IsKnown = Callable[[int], bool]
 
 
 def unknown_of(segments: LogSegments, checkpoint: Checkpoint | None, is_known: IsKnown) -> list[SurveyedTopic]:
-    """The topics in the log that nobody knows, with all that can be told of them. Raises as `survey_log`."""
+    """The topics in the log whose numbers are not known, by number. Raises as `survey_log`."""
     unknown = [topic for topic in survey_log(segments, checkpoint).values() if not is_known(topic.number)]
     if unknown and checkpoint is not None:
-        # Worth reading everything: the checkpoint knows no bytes.
+        # The whole log is read for their sizes: the checkpoint has none.
         unknown = [topic for topic in survey_log(segments, None).values() if not is_known(topic.number)] or unknown
     return sorted(unknown, key=lambda topic: topic.number)

@@ -9,9 +9,8 @@ short, and measures each of them:
            └── the time is over, and the shortest sync ─┘
                meanwhile took at most 1 ms
 
-A disk whose every sync takes 5 ms is tried on the engine's thread once, and then left to the sync thread, whose own
-syncs show that another try is of no use. A disk that is slow now and then holds up the engine for one sync in ten
-seconds at most.
+A disk whose every sync takes 5 ms is tried on the engine's thread once. Then the sync thread keeps it, since its own
+syncs stay slow. A disk that is slow now and then holds up the engine for one sync in ten seconds at most.
 
 Only a small group is synced on the engine's thread at all (`may_be_inline`).
 """
@@ -19,7 +18,7 @@ Only a small group is synced on the engine's thread at all (`may_be_inline`).
 from queue_engine.commit_log.group import LogGroup
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-# A client does not notice a shorter wait: a turn under load takes about as long.
+# Clients do not notice a shorter wait: a turn under load takes about as long.
 SLOW_SYNC_NS = NS_PER_MS
 HOLD_NS = 10 * NS_PER_S
 LONG_HOLD_NS = 60 * NS_PER_S

@@ -1,7 +1,7 @@
-"""What the worker does before the commit log needs it: the next segment is made, and zeros are written.
+"""Work ahead of the commit log: the worker makes the next segment, and writes zeros ahead of the records.
 
-Nothing here is ever waited for unless it is wanted at once. Want of room is no harm yet: it is tried again after a
-while, and whoever needs it before that is told.
+The log waits for it only when it needs a segment at once. Want of room does no harm yet: the worker tries again after a
+second, and an append that needs the segment before that gets the error.
 """
 
 import errno
@@ -40,14 +40,15 @@ class WorkAhead:
         on_filled: Callable[[], None],
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """opened: the log's list, which what is made is appended to. created_ns: what a segment made now tells as its
-        time, Unix ns. on_filled: called after each step of zeros. on_fault: called with what is no want of room."""
+        """opened: the log's list, to which new segments are appended. created_ns: the creation time of a segment made
+        now, Unix ns. on_filled: called after each step of zeros. on_fault: called with errors other than want of
+        room."""
         self._segments = segments
         self._opened = opened
         self._options = options
         self._clock = clock
         self._worker = worker
-        # Zeros ahead make a sync cheap. Where none is waited for they would only double what is written.
+        # Zeros ahead make a sync cheap. Where no client waits for syncs they would only double the bytes written.
         self._fill_ahead_bytes = options.fill_ahead_bytes if options.policy is SyncPolicy.ALWAYS else 0
         self._fill_step_bytes = min(FILL_STEP_BYTES, self._fill_ahead_bytes // 4)
         self._created_ns = created_ns
@@ -59,10 +60,10 @@ class WorkAhead:
         self._filling: BackgroundJob | None = None
         self._again_ns = 0  # after a failure for want of room: not before
 
-    # What is wanted now.
+    # Segments.
 
     def make_first(self, position: int) -> Exception | None:
-        """Make the first segment in this thread. Returns what went wrong; then it may be called again."""
+        """Make the first segment in this thread. Returns the error, or None; after an error it may be called again."""
         maker = self._maker(position)
         error = maker.job.finish()
         if error is not None:
@@ -73,20 +74,20 @@ class WorkAhead:
         return None
 
     def make_now(self, position: int) -> Exception | None:
-        """Make the segment at `position` in this thread, or wait until the worker has. Returns what went wrong."""
+        """Make the segment at `position` in this thread, or wait until the worker has. Returns the error, or None."""
         maker = self.making(position)
         error = maker.job.finish()
         self.take(maker, error)
         return error
 
     def making(self, position: int) -> NextSegment:
-        """The maker of the segment at `position`; whoever does its job hands it to `take`."""
+        """The maker of the segment at `position`; the caller does its job, then calls `take`."""
         if self._making is None:
             self._making = self._maker(position)
         return self._making
 
     def take(self, maker: NextSegment, error: Exception | None) -> None:
-        """The maker's job is done, or failed with `error`."""
+        """Take the segment that the maker has made, or note that it failed with `error`."""
         if maker is not self._making:
             return  # it was taken before the worker answered
         self._making = None
@@ -108,7 +109,7 @@ class WorkAhead:
         self._failed = None
         return maker
 
-    # What will be.
+    # Zeros, and what is begun ahead.
 
     def keep(self, current: OpenSegment, end: int) -> None:
         """Have the next segment made, and zeros written, where they will be wanted soon. end: where the next record
@@ -130,7 +131,7 @@ class WorkAhead:
         wanted = end + self._fill_ahead_bytes
         if self._fill_ahead_bytes == 0:
             return None
-        # Whole steps: what is missing is left until a step is.
+        # Zeros are written in whole steps.
         if not current.has_room_ahead(wanted - self._fill_step_bytes):
             return current
         following = self._opened.index(current) + 1
@@ -143,7 +144,7 @@ class WorkAhead:
     def _fill(self, segment: OpenSegment) -> None:
         def fill() -> None:
             if self._options.room_bytes_min:
-                # What is left is for those who make room, and for messages themselves.
+                # The last room is for messages, and for acts that make room.
                 free = self._segments.files.free_bytes(self._segments.directory)
                 if free < self._options.room_bytes_min + self._fill_step_bytes:
                     raise OSError(errno.ENOSPC, f"{free} bytes are free")
@@ -154,7 +155,7 @@ class WorkAhead:
             if error is None:
                 self._on_filled()
             elif is_passing(error):
-                # No harm yet: a group may still find room. Whether it does decides if the log is full.
+                # No harm yet: a group may still find room, and only a group makes the log full.
                 self._again_ns = self._clock.monotonic_ns() + RETRY_NS
             else:
                 self._on_fault(error)
@@ -165,7 +166,7 @@ class WorkAhead:
     # The end.
 
     def call_off(self) -> None:
-        """Nothing is under way when this returns; a segment that was made meanwhile is among the opened."""
+        """End all work: nothing is under way when this returns. A segment made meanwhile is appended to the list."""
         if self._filling is not None:
             self._filling.call_off()
             self._filling = None
@@ -178,10 +179,10 @@ class WorkAhead:
                 self._failed = maker
 
     def remove(self, unused: list[OpenSegment]) -> None:
-        """Segments made ahead go again, the last one first; one that stays is empty and does no harm."""
+        """Remove unused segments, the last one first; one that can't be removed is empty and does no harm."""
         infos = [segment.info for segment in unused]
         if self._failed is not None and self._failed.info is not None:
-            infos.append(self._failed.info)  # made, and then there was no descriptor for it
+            infos.append(self._failed.info)  # the file was made, and there was no descriptor to open it
         for segment in unused:
             segment.close_quietly()
         for info in reversed(infos):
