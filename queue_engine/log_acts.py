@@ -15,7 +15,7 @@ from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.readers.holds import Hold
+from queue_engine.readers.reader_registry import Reader
 from queue_engine.reading.log_leases import Lease, leased_segments
 from queue_engine.reading.log_reader import Frames, LogReader, MessagePage
 from queue_engine.reading.record_reader import RecordReader, Records
@@ -195,28 +195,28 @@ class LogActs:
         """Keep it longer; `offset` moves it: what lies before it is not kept any more. Raises LeaseNotFoundError when
         it is lost, otherwise as `lease`."""
         self._catalog.check_open()
-        hold = self._stores.hold(name)
-        store = log_store_of(self._topic_of(hold))
-        return _leased(store, name, hold.offset if offset is None else offset, ttl_ms, segments_max)
+        reader = self._stores.lease(name)
+        store = log_store_of(self._topic_of(reader))
+        return _leased(store, name, reader.offset if offset is None else offset, ttl_ms, segments_max)
 
     def topic_of_lease(self, name: str) -> str:
         """The topic that it keeps. Raises LeaseNotFoundError."""
-        return self._topic_of(self._stores.hold(name)).name
+        return self._topic_of(self._stores.lease(name)).name
 
-    def _topic_of(self, hold: Hold) -> Topic:
-        topic = next((one for one in self.topics.values() if one.number == hold.topic_number), None)
-        assert topic is not None, "a hold ends with its topic"
+    def _topic_of(self, reader: Reader) -> Topic:
+        topic = next((one for one in self.topics.values() if one.number == reader.topic_number), None)
+        assert topic is not None, "a lease ends with its topic"
         return topic
 
     def renew_leases(self, names: Sequence[str], *, ttl_ms: int) -> Ticket:
         """Keep leases, one at least, as they are: all, or none. Raises LeaseNotFoundError for the first lost one."""
         self._catalog.check_open()
-        return self._stores.renew_holds(names, ttl_ms)
+        return self._stores.renew_leases(names, ttl_ms)
 
     def release_lease(self, name: str) -> Ticket:
         """Nothing is kept for it any more. Raises LeaseNotFoundError."""
         self._catalog.check_open()
-        return self._stores.give_back(name)
+        return self._stores.release_lease(name)
 
     # Writing.
 
@@ -291,11 +291,11 @@ def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_
     if offset < store.oldest_offset:
         raise OffsetTooLowError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     segments = leased_segments(store, offset, segments_max)
-    hold, ticket = store.readers.holds.take(name, store.number, offset, ttl_ms)
+    reader, ticket = store.readers.leases.take(name, store.number, offset, ttl_ms)
     next_offset = segments[-1].next_offset if segments else offset
     return (
         Lease(
-            hold,
+            reader,
             store.name,
             store.id_base,
             store.oldest_offset,

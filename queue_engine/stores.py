@@ -20,7 +20,7 @@ from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
-from queue_engine.readers.holds import Hold
+from queue_engine.readers.reader_registry import Reader
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
@@ -167,23 +167,23 @@ class Stores:
         """Why publishes to the log are refused for want of room; None while they are not."""
         return self.log.log.refusal if self.log is not None else None
 
-    def hold(self, name: str) -> Hold:
+    def lease(self, name: str) -> Reader:
         """Raises LeaseNotFoundError."""
         if self.log is None:
             raise LeaseNotFoundError(f"lease {name} never was: there is no log")
-        return self.log.holds.get(name)
+        return self.log.leases.get(name)
 
-    def renew_holds(self, names: Sequence[str], ttl_ms: int) -> Ticket:
+    def renew_leases(self, names: Sequence[str], ttl_ms: int) -> Ticket:
         """One at least; all of them, or none. Raises LeaseNotFoundError for the first lost one."""
-        self.hold(names[0])
+        self.lease(names[0])
         assert self.log is not None
-        return self.log.holds.renew(names, ttl_ms)
+        return self.log.leases.renew(names, ttl_ms)
 
-    def give_back(self, name: str) -> Ticket:
-        """End a hold. Raises LeaseNotFoundError."""
-        self.hold(name)
+    def release_lease(self, name: str) -> Ticket:
+        """End a lease. Raises LeaseNotFoundError."""
+        self.lease(name)
         assert self.log is not None
-        return self.log.holds.give_back(name)
+        return self.log.leases.release(name)
 
     def cursors(self) -> tuple[list[Cursor], list[EndedCursor]]:
         """All pipeline cursors, and those that are no more. Raises StorageError while nobody knows."""

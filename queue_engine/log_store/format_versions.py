@@ -18,7 +18,7 @@ from queue_engine.progress.journal_file import JOURNAL_SUFFIX
 from queue_engine.progress.journal_format import HEADER_BYTES as JOURNAL_HEADER_BYTES
 from queue_engine.progress.journal_format import read_journal
 from queue_engine.readers.cursors import CURSORS_NAME, decode_cursors
-from queue_engine.readers.holds import HOLDS_NAME, decode_holds
+from queue_engine.readers.leases import LEASES_NAME, decode_leases
 
 _FILE_BYTES_MAX = 1 << 30
 _PROGRESS = "progress"
@@ -30,7 +30,7 @@ def refuse_newer(directory: str, files: Files) -> None:
     with suppress(OSError):
         read_checkpoint(files, directory)
     whole: list[tuple[str, int, Callable[[bytes, str], object]]] = [
-        (HOLDS_NAME, _FILE_BYTES_MAX, decode_holds),
+        (LEASES_NAME, _FILE_BYTES_MAX, decode_leases),
         (CURSORS_NAME, _FILE_BYTES_MAX, decode_cursors),
         (HOLES_NAME, _FILE_BYTES_MAX, decode_holes),
         (BATCH_KEYS_NAME, KEYS_HEADER_BYTES, decode_batch_keys),

@@ -73,8 +73,8 @@ class HolePuncher:
         for topic in topics:
             if topic.needs_nothing_before(segment.next_position):
                 continue
-            first = topic.first_offset_at(segment.position, topic.hold_offset, topic.end_offset)
-            if first > topic.hold_offset:
+            first = topic.first_offset_at(segment.position, topic.needed_offset, topic.end_offset)
+            if first > topic.needed_offset:
                 # Found by halves among units: the one before must be before the segment by the log's own word.
                 before = topic.confirmed_record(first - 1) if topic.next_present(first - 1) == first - 1 else None
                 if before is None or before[0] >= segment.position:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
-from queue_engine.log_store.kept_from import KeptFrom
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
+from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.oldest_offset import OldestOffset
@@ -58,7 +58,7 @@ class LogBacklog:
         self.dropped_count = 0  # messages an ephemeral channel was too slow for
         self._topic = topic
         self._journal = journal
-        self._kept = KeptFrom()
+        self._needed = RecordPosition()
         self._cursor = progress.floor
         self._released_before = topic.released_count
         self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
@@ -235,7 +235,7 @@ class LogBacklog:
     def disk_bytes(self) -> int:
         if self._journal is None:
             return 0
-        return self._kept.bytes_from(self._topic, self.hold_offset)
+        return self._needed.bytes_from(self._topic, self.needed_offset)
 
     @property
     def message_count(self) -> int:
@@ -247,7 +247,7 @@ class LogBacklog:
         return self._cursor
 
     @property
-    def hold_offset(self) -> int:
+    def needed_offset(self) -> int:
         """The first offset this channel still needs the log for."""
         return self.progress.floor if self._journal is not None else self._topic.end_offset
 

@@ -29,7 +29,7 @@ class LogSpace:
         self._files = log_files.files
         self._clock = log_files.clock
         self._worker = log_files.worker
-        self._holds = log_files.readers.holds
+        self._leases = log_files.readers.leases
         self._batch_keys = log_files.batch_keys
         self._log = log
         self._topics = topics
@@ -118,12 +118,13 @@ class LogSpace:
         unwritten = self._batch_keys.first_unwritten_position
         first_open = self._log.first_open_position
         leased = first_open if unwritten is None else min(unwritten, first_open)
-        for number, offset in self._holds.least_offsets().items():
-            topic = self._topics.get(number)
-            if topic is not None:  # else the file of holds does not say yet that it was deleted
+        for topic in self._topics.values():
+            offset = self._leases.least_offset(topic.number)
+            if offset is not None:
                 leased = min(leased, topic.needed_position_from(offset, leased))
-        unnoted = [topic.first_unnoted_position for topic in self._topics.values()]
-        leased = min([leased, *(position for position in unnoted if position is not None)])
+            unnoted = topic.first_unnoted_position
+            if unnoted is not None:
+                leased = min(leased, unnoted)
         complete = [one for one in self._segments.list if one.is_sealed and one.next_position <= leased]
         return self._past_retention(complete)
 

@@ -51,15 +51,15 @@ TIDY_INTERVAL_NS = 2 * NS_PER_S
 REMOVE_INTERVAL_NS = NS_PER_S
 # What the repair of a torn end, the first journal and the floors of a start may need.
 RECOVERY_BYTES = 256 << 10
-# Holds that the figures list.
-HOLDS_SHOWN_MAX = 100
+# Leases that the figures list.
+LEASES_SHOWN_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
     """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more.
-    damaged_holds, damaged_cursors: the file of holds, and that of cursors, when it could not be read and is set aside;
-    else ""."""
+    damaged_holds, damaged_cursors: the path of the file of leases, and that of cursors, when it was damaged and is set
+    aside; else ""."""
 
     topics: dict[int, LogTopicStore]
     channels: dict[int, ChannelProgress]
@@ -101,7 +101,7 @@ class LogStore:
         self.segments = parts.segments
         self.holes = parts.holes
         self.readers = parts.readers
-        self.holds = parts.readers.holds
+        self.leases = parts.readers.leases
         self.cursors = parts.readers.cursors
         self.batch_keys = parts.batch_keys
         self.batches = parts.batches
@@ -294,7 +294,7 @@ class LogStore:
             self.readers.close()
         except OSError as exc:
             raise StorageError(
-                f"consume queues, holds or cursors in {self._directory} can't be written: {exc}"
+                f"consume queues, leases or cursors in {self._directory} can't be written: {exc}"
             ) from exc
         finally:
             self._parts.queue_files.close()
@@ -374,7 +374,7 @@ class LogStore:
             progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,
             holds=tuple(
                 HoldStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
-                for one in self.holds.all()[:HOLDS_SHOWN_MAX]
+                for one in self.leases.all()[:LEASES_SHOWN_MAX]
                 if one.topic_number in self._topics
             ),
         )

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from queue_engine.commit_log.record import REPLAYED, message_ids
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.log_store.batch_keys import KeyedRecord, KnownBatch
-from queue_engine.log_store.kept_from import ConfirmedFrom, KeptFrom
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic import LogTopic, TopicOpening
 from queue_engine.log_store.logged_batch import KeyedBatch, LoggedBatch
 from queue_engine.log_store.offset_lines import OFFSET_COST_BYTES
 from queue_engine.log_store.offset_reservation import OffsetReservation
+from queue_engine.log_store.record_position import ConfirmedPosition, RecordPosition
 from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.readers.cursors import Cursor
@@ -61,9 +61,8 @@ class LogTopicStore(LogTopic):
         self._batch_keys = log.files.batch_keys
         self._journal = log.journal
         self._oldest: tuple[int, int] | None = None  # the message at the front, and its publish time
-        self._needed: tuple[int, int] | None = None  # an offset, and the position it was last found at
-        self._kept = KeptFrom()
-        self._kept_for_cursors: dict[str, ConfirmedFrom] = {}
+        self._needed = RecordPosition()
+        self._cursor_positions: dict[str, ConfirmedPosition] = {}
         self._is_flowing = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(opening.channel_starts)
@@ -88,9 +87,9 @@ class LogTopicStore(LogTopic):
         return len(self.queue.deferred_between(self.released, self.queue.end_offset))
 
     @property
-    def hold_offset(self) -> int:
-        """The first offset that the topic, one of its channels, a hold, or a pipeline cursor still needs."""
-        needed = [self.released, *(channel.hold_offset for channel in self._channels.values())]
+    def needed_offset(self) -> int:
+        """The first offset that the topic, one of its channels, or a reader still needs."""
+        needed = [self.released, *(channel.needed_offset for channel in self._channels.values())]
         if self._planned_starts:
             needed += self._planned_starts.values()
         read = self.readers.least_offset(self.number)
@@ -98,11 +97,7 @@ class LogTopicStore(LogTopic):
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
-        offset = self.hold_offset
-        if self._needed is None or self._needed[0] != offset:
-            position = self.needed_position_from(offset, -1)
-            self._needed = None if position < 0 else (offset, position)
-        position = end if self._needed is None else self._needed[1]
+        position = self._needed.first_from(self, self.needed_offset, end)
         unnoted = self.first_unnoted_position
         return position if unnoted is None else min(position, unnoted)
 
@@ -112,23 +107,23 @@ class LogTopicStore(LogTopic):
         unnoted = self.first_unnoted_position
         if unnoted is not None and unnoted < position:
             return False
-        present = self.queue.next_present(self.hold_offset)
+        present = self.queue.next_present(self.needed_offset)
         if present is None:
             return True
         record = self.confirmed_record(present)
         return record is not None and record[0] >= position
 
     def disk_bytes(self) -> int:
-        return self._kept.bytes_from(self, self.hold_offset)
+        return self._needed.bytes_from(self, self.needed_offset)
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How much of the log is kept for one of its cursors; other topics' share included."""
-        return self._kept_for_cursors.setdefault(cursor.name, ConfirmedFrom()).bytes_from(self, cursor.offset)
+        return self._cursor_positions.setdefault(cursor.name, ConfirmedPosition()).bytes_from(self, cursor.offset)
 
     def forget_before(self, position: int) -> None:
         """Forget the messages before `position`: the log is about to be removed up to there. Raises StorageError."""
         queue = self.queue
-        first = self.first_offset_at(position, queue.oldest_offset, self.hold_offset)
+        first = self.first_offset_at(position, queue.oldest_offset, self.needed_offset)
         try:
             queue.trim(first)
         except OSError as exc:

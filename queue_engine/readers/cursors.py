@@ -1,4 +1,4 @@
-"""Pipeline cursors: how far a reader of the log, such as the archive, has come with a topic. The log keeps the rest.
+"""Pipeline cursors: readers that do not expire, such as the archive. The log keeps what they have not passed.
 
     log/cursors.json
     {"version": 1,
@@ -9,14 +9,15 @@
 
     GAP: {"first_offset": 300, "next_offset": 900, "reason": "retention", "at_ms": 1800000000000}
 
-`number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is what was given up: offsets from
-`first_offset` up to but not including `next_offset` were let go before the reader had them. `ended` are cursors that
-are no more, the oldest first: each gave up what lay between its `offset` and `next_offset` (null: nobody knows where
-the topic ended). To change the format: raise `VERSION`, go on reading what was, and add a file of it to the fixtures.
+`number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is a range of offsets that was given
+up: the log let them go, from `first_offset` up to but not including `next_offset`, before the reader passed them.
+`ended` lists deleted cursors, the oldest first: each gave up the offsets from its `offset` to `next_offset` (null: the
+topic's end is unknown). To change the format: raise `VERSION`, go on reading older versions, and add a file of the new
+one to the fixtures.
 
-`reader_file.py` says how the file is replaced. What the disk refuses is taken back. The file records a topic's deletion
-once topology.json does; where the process ends in between, the next start ends the cursors. (Up to 897736b this file
-was written first: where topology.json was not, the cursors are there again.)
+`reader_registry.py` says how the file is replaced; an act that the disk refuses is undone. The file records a topic's
+deletion after topology.json does; where the process ends in between, the next start ends the cursors. (Up to 897736b
+this file was written first: where topology.json was not, the next start brings the cursors back.)
 """
 
 import os
@@ -27,18 +28,18 @@ from typing import Any
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.readers.reader_file import ReaderFile
-from queue_engine.vocabulary.clock import Clock
+from queue_engine.readers.reader_registry import Reader, ReaderRegistry
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
 
 CURSORS_NAME = "cursors.json"
 VERSION = 1
 CURSORS_MAX = 10_000
-# What is told of the past: the newest.
+# The file keeps so many gaps of each cursor, and so many ended cursors: the newest.
 GAPS_MAX = 100
 ENDED_MAX = 1_000
-# Of the limit.
+# Of the limit: from there on the cursor is warned of.
 WARN_PERCENT = 80
 
 # Why messages were given up.
@@ -58,15 +59,13 @@ class CursorGap:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """Everything before `offset` is passed. The topic's identity is its number and id base."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor(Reader):
+    """A reader that does not expire; it has passed everything before `offset`. The topic's identity is its number and
+    id base."""
 
     topic: str
-    topic_number: int
     id_base: int
-    name: str
-    offset: int
     created_ms: int
     gaps: tuple[CursorGap, ...] = ()
 
@@ -81,7 +80,7 @@ class EndedCursor:
     at_ms: int
 
 
-class Cursors(ReaderFile[Cursor]):
+class Cursors(ReaderRegistry[Cursor]):
     """All cursors of one log. Belongs to the engine's thread.
 
     ended: those that are no more, the oldest first. limit_bytes: how much of the log one cursor may keep, 0 for no
@@ -96,7 +95,7 @@ class Cursors(ReaderFile[Cursor]):
     def get(self, topic_number: int, name: str) -> Cursor | None:
         """Raises StorageError while the file can't be read."""
         self._check_read()
-        return self._named.get(topic_number, {}).get(name)
+        return self._current.get(topic_number, {}).get(name)
 
     def is_warned(self, lag_bytes: int) -> bool:
         """Whether a cursor that keeps so much is near the limit, or beyond it."""
@@ -110,9 +109,9 @@ class Cursors(ReaderFile[Cursor]):
         """A new cursor; there is none of that name. Raises LimitError when there are too many."""
         if len(self) >= CURSORS_MAX:
             raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
-        cursor = Cursor(topic, topic_number, id_base, name, offset, self._now_ms())
+        cursor = Cursor(name, topic_number, offset, topic=topic, id_base=id_base, created_ms=self._now_ms())
         self._put(cursor)
-        return self._save_or(lambda: self._put_back(None, cursor))
+        return self._save_or(lambda: self._undo_put(None, cursor))
 
     def move(self, cursor: Cursor, offset: int) -> Ticket:
         """Everything before `offset` is passed; nothing changes when more is already. The ticket is done when that is
@@ -121,7 +120,7 @@ class Cursors(ReaderFile[Cursor]):
             return self.saved()
         moved = replace(cursor, offset=offset)
         self._put(moved)
-        return self._save_or(lambda: self._put_back(cursor, moved))
+        return self._save_or(lambda: self._undo_put(cursor, moved))
 
     def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
         """Go on at `next_offset`; what lies before it becomes a gap."""
@@ -141,7 +140,7 @@ class Cursors(ReaderFile[Cursor]):
 
         def undo() -> None:
             self.ended = [one for one in self.ended if one is not ended]
-            self._bring_back(cursor)
+            self._undo_remove(cursor)
 
         return self._save_or(undo)
 
@@ -152,6 +151,9 @@ class Cursors(ReaderFile[Cursor]):
             now_ms = self._now_ms()
             self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in removed])
             self._file.save()
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // NS_PER_MS
 
     def _encoded(self) -> bytes:
         return encode_cursors(self.all(), self.ended)
@@ -209,4 +211,12 @@ def _row_of(cursor: Cursor) -> dict[str, Any]:
 
 def _cursor_of(row: Mapping[str, Any]) -> Cursor:
     gaps = tuple(CursorGap(**gap) for gap in row["gaps"])
-    return Cursor(row["topic"], row["number"], row["id_base"], row["cursor"], row["offset"], row["created_ms"], gaps)
+    return Cursor(
+        row["cursor"],
+        row["number"],
+        row["offset"],
+        topic=row["topic"],
+        id_base=row["id_base"],
+        created_ms=row["created_ms"],
+        gaps=gaps,
+    )

@@ -1,11 +1,11 @@
-"""All who read a log's topics without consuming: holds and pipeline cursors as one."""
+"""All who read a log's topics without consuming: leases and pipeline cursors as one."""
 
 from collections.abc import Iterable
 
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
 from queue_engine.readers.cursors import Cursors
-from queue_engine.readers.holds import Holds
+from queue_engine.readers.leases import Leases
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import StorageError
 
@@ -17,16 +17,16 @@ class Readers:
         self, directory: str, *, files: Files, clock: Clock, worker: Background, cursor_limit_bytes: int
     ) -> None:
         """cursor_limit_bytes: how much of the log one cursor may keep, 0 for no limit."""
-        self.holds = Holds(directory, files=files, clock=clock, worker=worker)
+        self.leases = Leases(directory, files=files, clock=clock, worker=worker)
         self.cursors = Cursors(directory, files=files, clock=clock, worker=worker, limit_bytes=cursor_limit_bytes)
-        self._kinds = (self.holds, self.cursors)
+        self._kinds = (self.leases, self.cursors)
 
     def open(self, topic_numbers: Iterable[int]) -> tuple[str, ...]:
         """Read the files. Returns the path of each that was damaged and is set aside, else "". Raises OSError."""
         return tuple(kind.open(topic_numbers) for kind in self._kinds)
 
     def __len__(self) -> int:
-        return len(self.holds) + len(self.cursors)
+        return len(self.leases) + len(self.cursors)
 
     @property
     def are_known(self) -> bool:
@@ -36,7 +36,7 @@ class Readers:
     @property
     def error(self) -> StorageError | None:
         """Why a file differs from memory; None when all agree, or will with the writes under way."""
-        return self.holds.error or self.cursors.error
+        return self.leases.error or self.cursors.error
 
     def least_offset(self, topic_number: int) -> int | None:
         """The first offset of a topic that a reader needs; None when there is no reader."""
@@ -45,7 +45,7 @@ class Readers:
 
     def forget_topic(self, topic_number: int, end_offset: int) -> None:
         """The topic was deleted; it ended at `end_offset`."""
-        self.holds.forget_topic(topic_number)
+        self.leases.forget_topic(topic_number)
         self.cursors.forget_topic(topic_number, end_offset)
 
     def tick(self) -> None:

@@ -1,13 +1,13 @@
-"""Leases: whole segments for a reader on this machine, kept as long as its hold lasts.
+"""Leases: whole segments for a reader on this machine, kept until its lease expires.
 
 The reader opens the files itself, reads records of the topic's number (`record.py` checks them), and renews or moves
-its hold. What is not in a complete segment yet is read by `LogReader.frames`.
+its lease. What is not in a complete segment yet is read by `LogReader.frames`.
 """
 
 from dataclasses import dataclass
 
 from queue_engine.log_store.log_topic import LogTopic
-from queue_engine.readers.holds import Hold
+from queue_engine.readers.reader_registry import Reader
 from queue_engine.wire.lease import SegmentFile
 
 
@@ -16,7 +16,7 @@ class Lease:
     """What is held, of which topic (its identity: number and id base), and where it is. next_offset: behind the last
     segment; equal to first_offset when nothing is in a complete segment yet. message_count: of the messages between."""
 
-    hold: Hold
+    reader: Reader
     topic: str
     id_base: int
     oldest_offset: int

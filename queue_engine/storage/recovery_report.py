@@ -92,7 +92,7 @@ class RecoveryReport:
     ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
     counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
     progress_damages: files of channels' progress, each with what is wrong. progress_losses: what that costs.
-    damaged_holds: the file of holds, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
+    damaged_holds: the file of leases, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
 
     finished_at_ns: int
     took_ms: int

@@ -252,7 +252,7 @@ class TopicStore(Protocol):
 
     def disk_bytes(self) -> int:
         """Bytes on disk that are there for the topic: the files of what waits at it, or the part of a shared log
-        that it, its channels and its holds need."""
+        that it, its channels and its readers need."""
         ...
 
     def oldest_ns(self) -> int | None:

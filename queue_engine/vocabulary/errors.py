@@ -78,7 +78,7 @@ class BatchKeyConflictError(RequestError):
 
 
 class LeaseNotFoundError(RequestError):
-    """There is no such hold on the log: never taken, given back, expired, or its topic was deleted."""
+    """There is no such lease on the log: it never existed, expired, was released, or its topic was deleted."""
 
     code = "LEASE_NOT_FOUND"
 

@@ -53,7 +53,7 @@ def read_bodies(lease: Lease) -> list[bytes]:
             header = parse_header(data, at, position=segment.position + at, salt=segment.salt)
             assert header is not None, at
             record = data[at : at + header.size]
-            if header.topic_number == lease.hold.topic_number:
+            if header.topic_number == lease.reader.topic_number:
                 read = decode_record(record, position=segment.position + at, salt=segment.salt)
                 assert not read.damaged
                 for index in range(header.count):
@@ -114,16 +114,16 @@ def test_what_is_leased_stays_though_it_is_consumed_until_it_is_given_back(engin
         settle(engine)
     assert oldest_offset(engine) <= 20
     assert numbers(read_bodies(lease)) == list(range(20, lease.next_offset))
-    moved, _ = engine.log.renew_lease(lease.hold.name, ttl_ms=60_000, offset=lease.next_offset)
-    assert moved.hold.name == lease.hold.name
+    moved, _ = engine.log.renew_lease(lease.reader.name, ttl_ms=60_000, offset=lease.next_offset)
+    assert moved.reader.name == lease.reader.name
     clock.advance(ms=2_000)
     engine.tick()
     assert oldest_offset(engine) > 20
     with pytest.raises(LimitError, match="offset 20 of orders is gone: the oldest is"):
         engine.log.lease("orders", 20, ttl_ms=60_000)
-    engine.log.release_lease(lease.hold.name)
+    engine.log.release_lease(lease.reader.name)
     with pytest.raises(LeaseNotFoundError):
-        engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
+        engine.log.renew_lease(lease.reader.name, ttl_ms=60_000)
 
 
 def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
@@ -131,20 +131,20 @@ def test_a_lease_ends_by_itself(engine: Engine, clock: ManualClock) -> None:
     lease, _ = engine.log.lease("orders", 0, ttl_ms=5_000)
     needed_by_leases_alone(engine)
     clock.advance(ms=4_000)
-    engine.log.renew_lease(lease.hold.name, ttl_ms=5_000)
+    engine.log.renew_lease(lease.reader.name, ttl_ms=5_000)
     clock.advance(ms=4_999)
     engine.tick()
     assert oldest_offset(engine) == 0
     clock.advance(ms=1_001)
     engine.tick()
     assert oldest_offset(engine) > 0
-    with pytest.raises(LeaseNotFoundError, match=f"lease {lease.hold.name} has expired"):
-        engine.log.renew_lease(lease.hold.name, ttl_ms=5_000)
+    with pytest.raises(LeaseNotFoundError, match=f"lease {lease.reader.name} has expired"):
+        engine.log.renew_lease(lease.reader.name, ttl_ms=5_000)
 
 
 def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: ManualClock) -> None:
     publish(engine, 100)
-    one, other = (engine.log.lease("orders", offset, ttl_ms=5_000)[0].hold.name for offset in (0, 10))
+    one, other = (engine.log.lease("orders", offset, ttl_ms=5_000)[0].reader.name for offset in (0, 10))
     clock.advance(ms=4_000)
     with pytest.raises(LeaseNotFoundError, match="lease lost has expired"):
         engine.log.renew_leases([one, "lost", other], ttl_ms=60_000)
@@ -157,10 +157,10 @@ def test_leases_are_renewed_together_or_not_at_all(engine: Engine, clock: Manual
     engine.log.renew_leases([other], ttl_ms=5_000).when_done(written.append)
     settle(engine)
     assert [ticket.error for ticket in written] == [None]
-    holds = log_store_of(engine.catalog.topic("orders")).readers.holds
-    assert [(hold.name, hold.offset) for hold in holds.all()] == [(one, 0), (other, 10)]
+    leases = log_store_of(engine.catalog.topic("orders")).readers.leases
+    assert [(lease.name, lease.offset) for lease in leases.all()] == [(one, 0), (other, 10)]
     engine.tick()
-    assert [(hold.name, hold.offset) for hold in holds.all()] == [(other, 10)]
+    assert [(lease.name, lease.offset) for lease in leases.all()] == [(other, 10)]
 
 
 def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:
@@ -171,7 +171,7 @@ def test_a_lease_outlives_a_restart(engine: Engine, tmp_path: Path, clock: Manua
     engine = started(tmp_path, clock)
     clock.advance(ms=5_000)
     engine.tick()
-    again, _ = engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
+    again, _ = engine.log.renew_lease(lease.reader.name, ttl_ms=60_000)
     assert (again.first_offset, again.topic, again.id_base) == (10, "orders", lease.id_base)
     assert numbers(read_bodies(again)) == list(range(10, again.next_offset))
     engine.close()
@@ -184,7 +184,7 @@ def test_a_deleted_topic_takes_its_leases_with_it(engine: Engine) -> None:
     engine.acts.create_topic("orders")
     settle(engine)
     with pytest.raises(LeaseNotFoundError):
-        engine.log.renew_lease(lease.hold.name, ttl_ms=60_000)
+        engine.log.renew_lease(lease.reader.name, ttl_ms=60_000)
 
 
 def test_what_can_not_be_leased_is_refused(engine: Engine) -> None:

@@ -112,7 +112,7 @@ def directory(tmp_path: Path, clock: ManualClock) -> Path:
     client = Client(engine, "orders", "billing", ready=10)
     client.finish(*[message.id for message in client.sink.received][1:5])
     assert store.readers.cursors.create("orders", store.number, store.id_base, "archive", 3).done
-    store.readers.holds.take("reader", store.number, 5, 10**9)
+    store.readers.leases.take("reader", store.number, 5, 10**9)
     write_keyed(engine, store)
     for _ in range(3):
         pass_time(engine, clock, 6_000)

@@ -48,7 +48,7 @@ def test_everything_of_it_is_delivered(unpacked: Path, clock: ManualClock, state
     engine = make_engine(unpacked / state, clock, **SIZES)
     log = engine._stores.log
     assert log is not None
-    assert [(one.name, one.offset) for one in log.holds.all()] == [("reader", 5)]
+    assert [(one.name, one.offset) for one in log.leases.all()] == [("reader", 5)]
     assert [(one.name, one.offset) for one in log.cursors.all()] == [("archive", 3)]
     found = {name: delivered(engine, clock, *name.split("/")) for name in expected}
     assert found == expected

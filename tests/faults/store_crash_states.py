@@ -9,7 +9,7 @@ start is judged by what its channels then deliver:
 - what was settled, and noted on the disk, never comes again; nothing comes twice, altered, or from nowhere
 - attempts never go down: exact after the end of the process, after a power cut what the last sync knew
 - what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
-- a hold that was taken is there, and so is all that it holds
+- a lease that was taken is there, and so is all that it keeps
 - a channel that was rewound or emptied is so, or as it was while nobody was told; a topic that was deleted has left
   nothing to the next one of its name; what waits at a paused topic waits for all its channels
 """
@@ -241,11 +241,11 @@ class StoreScript:
         self._hold_from(self.rng.randrange(self.era.topic.oldest_offset, self.era.topic.end_offset + 1))
 
     def _hold_from(self, offset: int) -> None:
-        """Hold the topic from there on, or move the hold there."""
+        """Lease the topic from there on, or move the lease there."""
         era = self.era
         mine = [offset]
         era.hold_offsets.append(mine)
-        _, ticket = self.store.holds.take(f"{HOLD} of {era.topic.name}", era.number, mine[0], 1 << 40)
+        _, ticket = self.store.leases.take(f"{HOLD} of {era.topic.name}", era.number, mine[0], 1 << 40)
 
         def settled(one: Ticket) -> None:
             if one.error is None:
@@ -520,7 +520,7 @@ class StoreScript:
 
     def _judge_hold(self, store: LogStore) -> None:
         topic = store.topic(self.era.number)
-        held = store.holds.least_offset(topic.number)
+        held = store.leases.least_offset(topic.number)
         if held is None:
             if self.era.is_held:
                 raise PromiseBrokenError("the hold is lost")

@@ -3,7 +3,7 @@
     python -m tests.faults.store_damage --all
 
 The store is the one of the script in `store_faults`, closed: segments, consume queues, checkpoint, floors, index
-segments, journal, holds. One file at a time is damaged: in each byte one bit flipped, zeros, ones; cut at each byte;
+segments, journal, leases. One file at a time is damaged: in each byte one bit flipped, zeros, ones; cut at each byte;
 each 512 bytes zeroed; the whole of it garbage, or gone. Whatever it is, a start goes through, no body is altered,
 nothing comes twice, and another start finds the same. Besides:
 
@@ -11,9 +11,9 @@ nothing comes twice, and another start finds the same. Besides:
   of the segment; with the end of the log, where nothing proves that it was durable, the damaged records
 - of the checkpoint and of consume queues nothing is lost; with a damaged file of due times, messages may come early
 - of floors, index segments and journal, what only they knew is delivered again, and nothing is lost
-- of the holds, nothing but the holds
-- what is lost of the log is told, by the report of the start or when it is met; a damaged holds file is named, not one
-  that is gone
+- of the leases, nothing but the leases
+- what is lost of the log is told, by the report of the start or when it is met; a damaged file of leases is named, not
+  one that is gone
 - a file of channels' progress that is damaged or gone is named, and each channel with the number of messages that come
   again: to the message, unless the floors are damaged, which know how many there were
 """
@@ -133,7 +133,7 @@ class DamageBench:
         return store, opening, found
 
     def _held(self, store: LogStore) -> list[int | None]:
-        return [store.holds.least_offset(one.number) for one in self.told]
+        return [store.leases.least_offset(one.number) for one in self.told]
 
     def _judge(
         self, case: DamageCase, data: bytes | None, store: LogStore, opening: LogOpening, found: dict[int, Known]

@@ -3,7 +3,7 @@
     python -m tests.faults.store_faults --all
 
 One script uses all that the store has: two topics with two channels each, messages finished, requeued and deferred,
-merges of the journal, full segments and removed ones, holds, checkpoints, rewinding, a clean close. It is run once for
+merges of the journal, full segments and removed ones, leases, checkpoints, rewinding, a clean close. It is run once for
 every operation on the disk and every kind of fault. Of the store's calls only `open`, `open_channel`, `take` and
 `close` may raise, and only StorageError. Then real starts are judged by what their channels deliver, by the promises
 that `store_crash_states` lists, and:

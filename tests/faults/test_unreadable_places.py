@@ -380,8 +380,8 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
         ],
         "holds": [
             lambda: engine.log.lease("orders", 0, ttl_ms=60_000),
-            lambda: engine.log.renew_leases([lease.hold.name], ttl_ms=60_000),
-            lambda: engine.log.release_lease(lease.hold.name),
+            lambda: engine.log.renew_leases([lease.reader.name], ttl_ms=60_000),
+            lambda: engine.log.release_lease(lease.reader.name),
         ],
     }
     for act in acts[name]:
@@ -398,7 +398,7 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
         pass_time(engine, clock, 1_000)
     assert engine.stats.health == "OK"
     assert [one.cursor for one in engine.cursors.all().cursors] == ["archive"]
-    assert engine.log.renew_leases([lease.hold.name], ttl_ms=60_000).error is None
+    assert engine.log.renew_leases([lease.reader.name], ttl_ms=60_000).error is None
     engine.close()
 
 

@@ -32,7 +32,7 @@ from queue_engine.log_acts import (
     SeekPreview,
     Target,
 )
-from queue_engine.readers.holds import HOLDS_MAX, NAME_BYTES_MAX
+from queue_engine.readers.leases import LEASES_MAX, NAME_BYTES_MAX
 from queue_engine.reading.log_leases import Lease
 from queue_engine.reading.log_reader import Frames, MessagePage
 from queue_engine.reading.record_reader import Records
@@ -110,8 +110,8 @@ def leases_of(body: bytes) -> list[str]:
     names = read_lease_names(body)
     if not names:
         raise QueryError("the body names no lease; it tells one a line")
-    if len(names) > HOLDS_MAX:
-        raise QueryError(f"the body names {len(names)} leases, more than {HOLDS_MAX}")
+    if len(names) > LEASES_MAX:
+        raise QueryError(f"the body names {len(names)} leases, more than {LEASES_MAX}")
     for name in names:
         if len(name) > NAME_BYTES_MAX:
             raise QueryError(f"lease {name[:20]}… has {len(name)} characters, more than {NAME_BYTES_MAX}")
@@ -185,10 +185,10 @@ def records_response(records: Records) -> Response:
 
 def lease_response(lease: Lease) -> Response:
     files = LeasedFiles(
-        lease=lease.hold.name,
-        expires_ms=lease.hold.expires_ms,
+        lease=lease.reader.name,
+        expires_ms=lease.reader.expires_ms,
         topic=lease.topic,
-        number=lease.hold.topic_number,
+        number=lease.reader.topic_number,
         id_base=lease.id_base,
         oldest_offset=lease.oldest_offset,
         first_offset=lease.first_offset,

@@ -17,7 +17,7 @@ from queue_engine.progress import recovery as progress_recovery
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.merge import ProgressMerge
-from queue_engine.readers.holds import Holds
+from queue_engine.readers.leases import Leases
 from tests.faults.mutants.log import Mutant, Patch, _nothing
 
 
@@ -56,22 +56,22 @@ def _segments_before_floors(patch: Patch) -> None:
     patch.setattr(ProgressMerge, "_write_floors_first", _nothing)
 
 
-def _holds_are_ignored(patch: Patch) -> None:
-    patch.setattr(LogTopicStore, "hold_offset", property(_without_holds))
+def _leases_are_ignored(patch: Patch) -> None:
+    patch.setattr(LogTopicStore, "needed_offset", property(_without_leases))
 
 
-def _without_holds(self: LogTopicStore) -> int:
-    return min([self.released, *(channel.hold_offset for channel in self._channels.values())])
+def _without_leases(self: LogTopicStore) -> int:
+    return min([self.released, *(channel.needed_offset for channel in self._channels.values())])
 
 
-def _holds_said_too_early(patch: Patch) -> None:
-    take = Holds.take
+def _leases_said_too_early(patch: Patch) -> None:
+    take = Leases.take
 
-    def early(self: Holds, name: str, topic_number: int, offset: int, ttl_ms: int) -> Any:
-        hold, _ = take(self, name, topic_number, offset, ttl_ms)
-        return hold, progress_journal.DONE
+    def early(self: Leases, name: str, topic_number: int, offset: int, ttl_ms: int) -> Any:
+        lease, _ = take(self, name, topic_number, offset, ttl_ms)
+        return lease, progress_journal.DONE
 
-    patch.setattr(Holds, "take", early)
+    patch.setattr(Leases, "take", early)
 
 
 def _only_the_newest_journal_replayed(patch: Patch) -> None:
@@ -153,8 +153,8 @@ STORE_MUTANTS = [
     Mutant("settled before a consumer said so", _settled_before_it_is_known),
     Mutant("merged without segments", _merge_without_segments),
     Mutant("segments before floors", _segments_before_floors),
-    Mutant("holds are ignored", _holds_are_ignored),
-    Mutant("a hold is said to be durable at once", _holds_said_too_early),
+    Mutant("leases are ignored", _leases_are_ignored),
+    Mutant("a lease is said to be durable at once", _leases_said_too_early),
     Mutant("only the newest journal is replayed", _only_the_newest_journal_replayed),
     Mutant("a floor one too low", _no_floor),
     Mutant("due times are forgotten", _due_times_forgotten),

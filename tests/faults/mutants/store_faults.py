@@ -13,7 +13,7 @@ from queue_engine.progress import recovery as progress_recovery
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journal_file import JournalFile
 from queue_engine.progress.merge import ProgressMerge
-from queue_engine.readers.holds import Holds
+from queue_engine.readers.leases import Leases
 from queue_engine.vocabulary.errors import StorageError
 from tests.faults.mutants.log import Mutant, Patch, _nothing
 
@@ -128,14 +128,14 @@ def _journals_end_where_they_end(patch: Patch) -> None:
     patch.setattr(progress_recovery, "_damage_of", lambda content, known, size: "")
 
 
-def _damaged_holds_are_none(patch: Patch) -> None:
-    open_holds = Holds.open
+def _damaged_leases_are_none(patch: Patch) -> None:
+    open_leases = Leases.open
 
-    def silent(self: Holds, topic_numbers: Any) -> str:
-        open_holds(self, topic_numbers)
+    def silent(self: Leases, topic_numbers: Any) -> str:
+        open_leases(self, topic_numbers)
         return ""
 
-    patch.setattr(Holds, "open", silent)
+    patch.setattr(Leases, "open", silent)
 
 
 # Each with the end of the names of files at which it is noticed.
@@ -146,5 +146,5 @@ DAMAGE_MUTANTS = [
     (Mutant("damaged floors are none", _damaged_floors_are_none), "/floors"),
     (Mutant("damaged index segments are empty", _damaged_index_segments_are_empty), ".index"),
     (Mutant("journals end where they end", _journals_end_where_they_end), ".journal"),
-    (Mutant("damaged holds are none", _damaged_holds_are_none), "/holds.json"),
+    (Mutant("damaged leases are none", _damaged_leases_are_none), "/holds.json"),
 ]

@@ -10,7 +10,7 @@ import pytest
 from queue_engine.commit_log.holes import decode_holes, encode_holes, whole_blocks
 from queue_engine.log_store.log_store import LogOpening
 from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.readers.holds import HOLDS_NAME
+from queue_engine.readers.leases import LEASES_NAME
 from tests.support.stores.log_store import Bench, bodies, everything, take
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "holes_v1.json"
@@ -150,34 +150,34 @@ def test_a_damaged_file_of_holes_is_told_and_costs_no_message_that_is_needed(bes
 
 
 def test_segments_that_a_reader_has_a_lease_on_stay_whole(beside: SlowBeside) -> None:
-    beside.log.holds.take("reader", 2, 0, 10_000_000)
+    beside.log.leases.take("reader", 2, 0, 10_000_000)
     beside.look()
     assert beside.log.stats().hole_bytes == 0
-    beside.log.holds.give_back("reader")
+    beside.log.leases.release("reader")
     beside.look()
     assert beside.log.stats().hole_bytes > 0
 
 
 def test_segments_stay_whole_while_the_file_of_holds_names_a_lease_on_them(beside: SlowBeside) -> None:
-    beside.log.holds.take("reader", 1, 0, 10_000_000)
-    in_the_way = beside.path / "log" / HOLDS_NAME
+    beside.log.leases.take("reader", 1, 0, 10_000_000)
+    in_the_way = beside.path / "log" / LEASES_NAME
     in_the_way.unlink()
     in_the_way.mkdir()  # the file can't be replaced
-    beside.log.holds.take("reader", 1, beside.topic.end_offset, 10_000_000)
+    beside.log.leases.take("reader", 1, beside.topic.end_offset, 10_000_000)
     beside.look()
     assert beside.log.stats().hole_bytes == 0, "after a kill the reader would go on at 0"
     assert "holds.json can't be written" in str(beside.log.error)
     in_the_way.rmdir()
     # What was refused is not in force: the reader moves once more.
-    beside.log.holds.take("reader", 1, beside.topic.end_offset, 10_000_000)
+    beside.log.leases.take("reader", 1, beside.topic.end_offset, 10_000_000)
     beside.look()
     assert beside.log.stats().hole_bytes > 0
     assert beside.log.error is None
 
 
 def test_a_lease_on_a_deleted_topic_keeps_no_segment_whole(beside: SlowBeside) -> None:
-    beside.log.holds.take("reader", 2, 0, 10_000_000)
-    in_the_way = beside.path / "log" / HOLDS_NAME
+    beside.log.leases.take("reader", 2, 0, 10_000_000)
+    in_the_way = beside.path / "log" / LEASES_NAME
     in_the_way.unlink()
     in_the_way.mkdir()  # the file can't be replaced
     beside.busy.delete()

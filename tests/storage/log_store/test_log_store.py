@@ -353,20 +353,20 @@ def test_an_ephemeral_channel_keeps_no_journal_and_drops_what_it_is_too_slow_for
     assert len(list(everything(backlog))) == 100
     assert backlog.dropped_count == 200
     assert bench.log.journal.entry_count == 0
-    assert bench.topic.hold_offset == 300
+    assert bench.topic.needed_offset == 300
 
 
 def test_the_least_that_a_channel_needs_holds_the_log(bench: Bench) -> None:
     first, second = bench.topic.open_channel("first"), bench.topic.open_channel("second")
     bench.publish(*[b"x"] * 10)
-    assert bench.topic.hold_offset == 0
+    assert bench.topic.needed_offset == 0
     list(everything(first))
-    assert bench.topic.hold_offset == 0
+    assert bench.topic.needed_offset == 0
     run = take(second, 4)
     second.settle(run.ids[1:])
-    assert bench.topic.hold_offset == 0
+    assert bench.topic.needed_offset == 0
     second.settle(run.ids[:1])
-    assert bench.topic.hold_offset == 4
+    assert bench.topic.needed_offset == 4
 
 
 # All together.

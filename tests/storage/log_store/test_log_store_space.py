@@ -31,23 +31,23 @@ def test_disk_bytes_are_the_part_of_the_log_that_is_needed(bench: Bench) -> None
     assert (first.disk_bytes(), bench.topic.disk_bytes()) == (0, all_of_it)
     list(everything(second))
     assert (second.disk_bytes(), bench.topic.disk_bytes()) == (0, 0)
-    bench.log.holds.take("reader", 1, 1, 60_000)
+    bench.log.leases.take("reader", 1, 1, 60_000)
     assert 1_000 < bench.topic.disk_bytes() < 2_000
     assert bench.topic.open_channel("brief#ephemeral").disk_bytes() == 0
 
 
-def test_until_its_file_says_so_a_hold_keeps_what_it_kept_before_it_was_moved(tmp_path: Path) -> None:
+def test_until_its_file_says_so_a_lease_keeps_what_it_kept_before_it_was_moved(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=4_096)
-    bench.log.holds.take("reader", 1, 0, 60_000)
+    bench.log.leases.take("reader", 1, 0, 60_000)
     for number in range(50):
         bench.publish(b"%d" % number * 100)
     bench.topic.empty()
     bench.files.fail("rename", errno.ENOSPC, count=100)
-    hold, ticket = bench.log.holds.take("reader", 1, bench.topic.end_offset, 60_000)
-    assert (hold.offset, ticket.error is not None) == (50, True)
+    lease, ticket = bench.log.leases.take("reader", 1, bench.topic.end_offset, 60_000)
+    assert (lease.offset, ticket.error is not None) == (50, True)
     assert bench.log.remove_unneeded() == 0
     bench.files.heal()
-    bench.log.holds.take("reader", 1, bench.topic.end_offset, 60_000)
+    bench.log.leases.take("reader", 1, bench.topic.end_offset, 60_000)
     assert bench.log.remove_unneeded() > 3
 
 

@@ -1,5 +1,5 @@
 """Pipeline cursors: where they stand, what they gave up, and what of the log is kept until they pass it; what they
-have in common with holds is in `test_reader_file.py`."""
+have in common with leases is in `test_reader_registry.py`."""
 
 import errno
 from pathlib import Path
@@ -34,12 +34,27 @@ from tests.support.stores.background import HeldBackground
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "cursors_v1.json"
 FIXED = [
-    Cursor("orders", 7, 912, "archive", 1_200, 1_800_000_000_000, (CursorGap(300, 900, RETENTION, 1_800_000_000_500),)),
-    Cursor("invoices", 9, 4, "copy", 0, 1_900_000_000_000),
+    Cursor(
+        "archive",
+        7,
+        1_200,
+        topic="orders",
+        id_base=912,
+        created_ms=1_800_000_000_000,
+        gaps=(CursorGap(300, 900, RETENTION, 1_800_000_000_500),),
+    ),
+    Cursor("copy", 9, 0, topic="invoices", id_base=4, created_ms=1_900_000_000_000),
 ]
 FIXED_ENDED = [
-    EndedCursor(Cursor("old", 3, 5, "archive", 10, 1_700_000_000_000), 40, DELETED, 1_750_000_000_000),
-    EndedCursor(Cursor("gone", 4, 6, "archive", 2, 1_700_000_000_000), None, TOPIC_DELETED, 1_760_000_000_000),
+    EndedCursor(
+        Cursor("archive", 3, 10, topic="old", id_base=5, created_ms=1_700_000_000_000), 40, DELETED, 1_750_000_000_000
+    ),
+    EndedCursor(
+        Cursor("archive", 4, 2, topic="gone", id_base=6, created_ms=1_700_000_000_000),
+        None,
+        TOPIC_DELETED,
+        1_760_000_000_000,
+    ),
 ]
 
 

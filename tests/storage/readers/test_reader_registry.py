@@ -1,4 +1,4 @@
-"""What holds and pipeline cursors have in common: what they need is kept, what their file may say is needed, too."""
+"""The registry of readers, of leases and of cursors: the log keeps what memory needs, and what the file may list."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -8,10 +8,10 @@ import pytest
 
 from queue_engine.disk.background import InlineBackground
 from queue_engine.readers import cursors as cursors_module
-from queue_engine.readers import holds as holds_module
+from queue_engine.readers import leases as leases_module
 from queue_engine.readers.cursors import Cursor, Cursors
-from queue_engine.readers.holds import Hold, Holds
-from queue_engine.readers.reader_file import ReaderFile
+from queue_engine.readers.leases import Leases
+from queue_engine.readers.reader_registry import Reader, ReaderRegistry
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
@@ -30,7 +30,7 @@ class Bench(ABC):
 
     @property
     @abstractmethod
-    def readers(self) -> ReaderFile[Hold] | ReaderFile[Cursor]: ...
+    def readers(self) -> ReaderRegistry[Reader] | ReaderRegistry[Cursor]: ...
 
     @abstractmethod
     def start(self, *topics: int) -> str:
@@ -49,6 +49,9 @@ class Bench(ABC):
     def standing(self) -> list[tuple[int, str, int]]:
         return sorted((one.topic_number, one.name, one.offset) for one in self.readers.all())
 
+    def least_offsets(self) -> dict[int, int | None]:
+        return {number: self.readers.least_offset(number) for number in (1, 2)}
+
     def hold_worker(self) -> HeldBackground:
         """What is written from now on is written when the test says so."""
         self.worker = worker = HeldBackground()
@@ -56,28 +59,28 @@ class Bench(ABC):
         return worker
 
 
-class HoldsBench(Bench):
+class LeasesBench(Bench):
     @property
-    def readers(self) -> ReaderFile[Hold]:
-        return self.holds
+    def readers(self) -> ReaderRegistry[Reader]:
+        return self.leases
 
     def start(self, *topics: int) -> str:
-        self.holds = Holds(str(self.directory), files=self.files, clock=self.clock, worker=self.worker)
-        return self.holds.open(topics)
+        self.leases = Leases(str(self.directory), files=self.files, clock=self.clock, worker=self.worker)
+        return self.leases.open(topics)
 
     def keep(self, number: int, name: str, offset: int) -> Ticket:
-        return self.holds.take(name, number, offset, 60_000)[1]
+        return self.leases.take(name, number, offset, 60_000)[1]
 
     def end(self, number: int, name: str) -> Ticket:
-        return self.holds.give_back(name)
+        return self.leases.release(name)
 
     def forget_topic(self, number: int) -> None:
-        self.holds.forget_topic(number)
+        self.leases.forget_topic(number)
 
 
 class CursorsBench(Bench):
     @property
-    def readers(self) -> ReaderFile[Cursor]:
+    def readers(self) -> ReaderRegistry[Cursor]:
         return self.cursors
 
     def start(self, *topics: int) -> str:
@@ -99,7 +102,7 @@ class CursorsBench(Bench):
         self.cursors.forget_topic(number, 1_000)
 
 
-@pytest.fixture(params=[HoldsBench, CursorsBench])
+@pytest.fixture(params=[LeasesBench, CursorsBench])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     made: Bench = request.param(tmp_path)
     made.start(1, 2)
@@ -111,14 +114,13 @@ def test_the_least_offset_of_a_topic_counts(bench: Bench) -> None:
     bench.keep(1, "a", 30)
     bench.keep(1, "b", 20)
     bench.keep(2, "c", 5)
-    assert bench.readers.least_offsets() == {1: 20, 2: 5}
+    assert bench.least_offsets() == {1: 20, 2: 5}
     bench.keep(1, "b", 40)
     assert bench.readers.least_offset(1) == 30
     bench.end(1, "a")
     assert bench.readers.least_offset(1) == 40
     bench.forget_topic(1)
     assert (bench.readers.least_offset(1), bench.readers.least_offset(2)) == (None, 5)
-    assert bench.readers.least_offsets() == {2: 5}
     assert (len(bench.readers), bench.standing()) == (1, [(2, "c", 5)])
 
 
@@ -161,15 +163,15 @@ def test_where_it_stands_after_an_end_in_mid_move_nothing_was_let_go(bench: Benc
     bench.keep(1, "a", 10)
     worker = bench.hold_worker()
     bench.keep(1, "a", 20)
-    kept_from = [bench.readers.least_offset(1)]
+    least_offsets = [bench.readers.least_offset(1)]
     bench.files.dies_after = operations  # of: tmp made, written, named
     with pytest.raises(ProcessDiedError):
         worker.work()
-    kept_from.append(bench.readers.least_offset(1))
+    least_offsets.append(bench.readers.least_offset(1))
     bench.files = FaultyFiles()
     bench.worker = InlineBackground()
     bench.start(1, 2)
-    assert kept_from == [10, 10]
+    assert least_offsets == [10, 10]
     assert bench.standing() == [(1, "a", 10)]
 
 
@@ -178,7 +180,7 @@ def test_a_restart_knows_what_was_said_to_be_durable_and_whose_topic_is_there(be
     bench.keep(2, "b", 7)
     assert bench.start(1) == ""
     assert bench.standing() == [(1, "a", 30)]
-    assert bench.readers.least_offsets() == {1: 30}
+    assert bench.least_offsets() == {1: 30, 2: None}
 
 
 def test_a_write_that_fails_is_told_and_tried_again_and_nothing_is_let_go_meanwhile(bench: Bench) -> None:
@@ -204,11 +206,11 @@ def test_one_whose_first_write_fails_counts_nevertheless(bench: Bench) -> None:
 
 
 def test_there_are_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holds_module, "HOLDS_MAX", 2)
+    monkeypatch.setattr(leases_module, "LEASES_MAX", 2)
     monkeypatch.setattr(cursors_module, "CURSORS_MAX", 2)
     bench.keep(1, "a", 0)
     bench.keep(2, "b", 0)
-    with pytest.raises(LimitError, match=r"(hold |cursor t1/)c is not .*: 2 exist"):
+    with pytest.raises(LimitError, match=r"(lease |cursor t1/)c is not .*: 2 exist"):
         bench.keep(1, "c", 0)
     bench.keep(1, "a", 5)
     assert bench.standing() == [(1, "a", 5), (2, "b", 0)]

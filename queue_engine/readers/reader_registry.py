@@ -1,16 +1,19 @@
-"""What holds and cursors have in common: readers beside the channels, and a small file that lists them.
+"""The registry of readers: each has a name and an offset, and the log keeps its topic's messages from there on.
 
-The file is replaced as a whole (tmp, fsync, rename, directory fsync) before an act on a reader is answered. Until the
-write completes, the log keeps messages needed by either version of the file. After a crash a reader is at its old or
-its new offset. A damaged file is set aside as `….bad` and reported. An unreadable file stays as it is, and is read
-again every READ_AGAIN_NS: until that succeeds no reader is listed, made or moved, and the log removes nothing. An
+A reader may expire. Leases and pipeline cursors are readers; a registry has one of the two kinds, and a file that lists
+them. The file is replaced as a whole (tmp, fsync, rename, directory fsync) before an act on a reader is answered.
+
+Until the write completes, the log keeps messages needed by either version of the file. After a crash a reader is at its
+old or its new offset. A damaged file is set aside as `….bad` and reported. An unreadable file stays as it is, and is
+read again every READ_AGAIN_NS: until that succeeds no reader is listed, made or moved, and the log removes nothing. An
 operator who moves the file away declares that there are no readers.
 """
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files, is_no_fault_of_disk
@@ -22,21 +25,20 @@ from queue_engine.vocabulary.ticket import Ticket
 FILE_BYTES_MAX = 1 << 28
 # How often a file is read again that could not be read.
 READ_AGAIN_NS = 10 * NS_PER_S
+# The expiry of a reader that does not expire.
+NEVER_MS = 1 << 63
 
 logger = logging.getLogger(__name__)
 
 
-class Reader(Protocol):
-    """It needs the topic's messages from `offset` on."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The log keeps messages of topic `topic_number` from `offset` on until `expires_ms` (Unix)."""
 
-    @property
-    def topic_number(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def offset(self) -> int: ...
+    name: str
+    topic_number: int
+    offset: int
+    expires_ms: int = NEVER_MS
 
 
 R = TypeVar("R", bound=Reader)
@@ -44,14 +46,15 @@ Undo = Callable[[], None]
 ByTopic = dict[int, dict[str, R]]  # by topic number and name
 
 
-class ReaderFile(ABC, Generic[R]):
+class ReaderRegistry(ABC, Generic[R]):
     """All readers of one kind in one log. Belongs to the engine's thread."""
 
     def __init__(self, path: str, *, files: Files, clock: Clock, worker: Background) -> None:
         self._files = files
         self._clock = clock
+        self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
         self._file = ReplacedFile(path, self._composed, files=files, worker=worker, on_refused=self._undo_all)
-        # How to take back what was done since the last write that is known to be done: in the one under way, and since.
+        # How to undo the acts that may not be on the disk: those in the write under way, and those since.
         self._undos_begun: list[Undo] = []
         self._undos: list[Undo] = []
         self.unread: StorageError | None = None
@@ -59,10 +62,10 @@ class ReaderFile(ABC, Generic[R]):
         self._known_topics: frozenset[int] = frozenset()  # at the start
         self._read_again_at_ns = 0
         self._gone: set[int] = set()  # topics that were deleted since the start
-        self._named: ByTopic[R] = {}
+        self._current: ByTopic[R] = {}
         # What the file on the disk may list: of the last write known to be complete, joined with those begun since.
-        self._told: ByTopic[R] = {}
-        self._least: dict[int, int] = {}  # topic number → the least offset that is needed, once looked up
+        self._on_disk: ByTopic[R] = {}
+        self._least: dict[int, int] = {}  # topic number → its `least_offset`, once looked up
 
     def open(self, topic_numbers: Iterable[int]) -> str:
         """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError when that
@@ -79,10 +82,10 @@ class ReaderFile(ABC, Generic[R]):
             if is_no_fault_of_disk(exc):
                 raise
             if self.unread is None:
-                logger.error("%s can't be read, and is read again now and then: %s", path, exc)
+                logger.error("%s can't be read; the next attempt follows in 10 s: %s", path, exc)
             self.unread = StorageError(
                 f"{path} can't be read ({exc.strerror}): the log keeps everything until it can. When the disk can't be "
-                "mended, move it out of the way: what it says is lost then"
+                "mended, move the file away: the readers that it lists are lost then"
             )
             return ""
         if self.unread is not None:
@@ -107,31 +110,28 @@ class ReaderFile(ABC, Generic[R]):
             raise self.unread
 
     def __len__(self) -> int:
-        return sum(map(len, self._named.values()))
+        return sum(map(len, self._current.values()))
 
     def all(self) -> list[R]:
-        return [reader for named in self._named.values() for reader in named.values()]
+        return _all_of(self._current)
 
     def of_topic(self, topic_number: int) -> list[R]:
-        return list(self._named.get(topic_number, {}).values())
+        return list(self._current.get(topic_number, {}).values())
 
     def least_offset(self, topic_number: int) -> int | None:
         """The first offset of a topic that a reader needs, in memory or in the file on the disk; None when there is
         no reader."""
         least = self._least.get(topic_number)
         if least is None:
-            needed = [one.offset for known in (self._named, self._told) for one in known.get(topic_number, {}).values()]
+            both = self._current, self._on_disk
+            needed = [reader.offset for readers in both for reader in readers.get(topic_number, {}).values()]
             if needed:
                 least = self._least[topic_number] = min(needed)
         return least
 
-    def least_offsets(self) -> dict[int, int]:
-        """The same of each topic that has a reader, by its number."""
-        found = {number: self.least_offset(number) for number in self._named.keys() | self._told.keys()}
-        return {number: least for number, least in found.items() if least is not None}
-
     def tick(self) -> None:
-        """Write again what could not be written, or read what could not be read."""
+        """End expired readers; write again a file that could not be written, read again one that could not be read."""
+        self._end_expired()
         if self.unread is None:
             self._file.retry()
         elif self._clock.monotonic_ns() >= self._read_again_at_ns:
@@ -156,40 +156,45 @@ class ReaderFile(ABC, Generic[R]):
     def _restore(self, data: bytes, known: frozenset[int]) -> bool:
         """Put those of the file's content whose topic is known; False when it is not what was written."""
 
-    def _joined(self, one: R, other: R) -> R:
-        """What both of a name need: the file lists one of them."""
-        return min(one, other, key=lambda reader: reader.offset)
+    def _expiry_clock_ms(self) -> int:
+        """Unix ms by the clock of the start: setting the clock since then ends no reader and prolongs none."""
+        return (self._clock.monotonic_ns() + self._wall_ahead_ns) // NS_PER_MS
+
+    def _end_expired(self) -> None:
+        now_ms = self._expiry_clock_ms()
+        for reader in self.all():
+            if reader.expires_ms <= now_ms:
+                logger.info(
+                    "reader expired name=%s number=%d offset=%d", reader.name, reader.topic_number, reader.offset
+                )
+                self._remove(reader)
+                self._file.note_changed()
+        # Readers that have expired by the file, too, need nothing. Were their messages kept until the file can be
+        # replaced, a full disk would stay full.
+        for reader in _all_of(self._on_disk):
+            if reader.expires_ms <= now_ms:
+                _remove_from(self._on_disk, reader)
+                self._least.pop(reader.topic_number, None)
 
     def _put(self, reader: R) -> None:
-        self._named.setdefault(reader.topic_number, {})[reader.name] = reader
+        self._current.setdefault(reader.topic_number, {})[reader.name] = reader
         self._least.pop(reader.topic_number, None)
 
     def _remove(self, reader: R) -> None:
-        _remove_from(self._named, reader)
+        _remove_from(self._current, reader)
         self._least.pop(reader.topic_number, None)
 
     def _remove_topic(self, topic_number: int) -> list[R]:
-        """Returns those that are no more."""
+        """Returns the readers that this ends."""
         self._gone.add(topic_number)
         removed = self.of_topic(topic_number)
         for reader in removed:
             self._remove(reader)
         return removed
 
-    def _forget_told(self, reader: R) -> None:
-        """The log no longer keeps what the file on the disk lists for it."""
-        _remove_from(self._told, reader)
-        self._least.pop(reader.topic_number, None)
-
-    def _now_ms(self) -> int:
-        return self._clock.time_ns() // NS_PER_MS
-
-    def _copied(self) -> ByTopic[R]:
-        return {number: dict(named) for number, named in self._named.items()}
-
     def _save_or(self, undo: Undo) -> Ticket:
         """Write what was just done; `undo` takes it back when the disk refuses."""
-        assert self.unread is None, "nothing of it is replaced"
+        assert self.unread is None, "an unreadable file is never replaced"
         self._undos.append(undo)
         return self._file.save()
 
@@ -198,37 +203,49 @@ class ReaderFile(ABC, Generic[R]):
         for undo in reversed(undos):
             undo()
 
-    def _put_back(self, before: R | None, after: R) -> None:
-        """Let `before` stand where `after` does; nothing when something else does by now."""
-        if self._named.get(after.topic_number, {}).get(after.name) is after:
-            if before is None:
-                self._remove(after)
-            else:
-                self._put(before)
+    def _undo_put(self, before: R | None, after: R) -> None:
+        """Take back that `after` was put in place of `before`, unless another has replaced it by now."""
+        if self._current.get(after.topic_number, {}).get(after.name) is after:
+            self._remove(after)
+        if before is not None:
+            self._undo_remove(before)
 
-    def _bring_back(self, removed: R) -> None:
-        """It is not removed; nothing when another has its name by now, or its topic is gone."""
-        if removed.topic_number not in self._gone and removed.name not in self._named.get(removed.topic_number, {}):
+    def _undo_remove(self, removed: R) -> None:
+        """Put it back, unless another has its name by now or its topic is gone."""
+        topic_number = removed.topic_number
+        if topic_number not in self._gone and removed.name not in self._current.get(topic_number, {}):
             self._put(removed)
+
+    def _copied(self) -> ByTopic[R]:
+        return {number: dict(readers) for number, readers in self._current.items()}
 
     def _composed(self) -> Composed:
         self._undos_begun += self._undos
         self._undos = []
+        for reader in self.all():
+            listed = self._on_disk.setdefault(reader.topic_number, {})
+            other = listed.get(reader.name, reader)
+            listed[reader.name] = reader if other is reader else _joined(other, reader)
         copied = self._copied()
-        for number, named in copied.items():
-            told = self._told.setdefault(number, {})
-            for name, reader in named.items():
-                told[name] = self._joined(told[name], reader) if name in told else reader
         return self._encoded(), lambda: self._became_durable(copied)
 
     def _became_durable(self, written: ByTopic[R]) -> None:
-        self._told = written
+        self._on_disk = written
         self._undos_begun = []
         self._least.clear()
 
 
-def _remove_from(known: ByTopic[R], reader: R) -> None:
-    named = known[reader.topic_number]
+def _joined(one: R, other: R) -> R:
+    """What both of a name need: the file lists one of them."""
+    return replace(one, offset=min(one.offset, other.offset), expires_ms=max(one.expires_ms, other.expires_ms))
+
+
+def _all_of(readers: ByTopic[R]) -> list[R]:
+    return [reader for named in readers.values() for reader in named.values()]
+
+
+def _remove_from(readers: ByTopic[R], reader: R) -> None:
+    named = readers[reader.topic_number]
     del named[reader.name]
     if not named:
-        del known[reader.topic_number]
+        del readers[reader.topic_number]
