@@ -45,7 +45,6 @@ logger = logging.getLogger(__name__)
 
 BATCH_KEYS_NAME = "batch_keys"
 VERSION = 1
-KEY_BYTES = 16
 # About 240 bytes of memory each.
 KEYS_MAX = 250_000
 KEYS_AGE_NS = 30 * 24 * 3_600 * NS_PER_S

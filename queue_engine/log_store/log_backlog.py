@@ -557,15 +557,6 @@ class LogBacklog:
         most = self._attempts.most()
         return (0, b"") if most is None else (most[1], b"%016x" % (self._topic.id_base + most[0]))
 
-    def deferred_offsets(self) -> dict[int, int]:
-        """Offset → due time (Unix ns) of what is deferred."""
-        time_at = self._topic.time_of
-        return {
-            offset: time_at(due_ns)
-            for due_ns, first, count in self._due.entries()
-            for offset in range(first, first + count)
-        }
-
     def heads(self, count_max: int) -> list[int]:
         """The offsets that come next, in the order they would be taken; nothing moves."""
         return list(islice(self._in_order(), count_max))

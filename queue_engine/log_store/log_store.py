@@ -449,20 +449,7 @@ class LogStore:
                 # Whether they are needed can't be told now.
                 logger.warning("segments not removed error=%s", exc)
 
-    def remove_unneeded(self) -> int:
-        """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
-
-        Raises StorageError when a consume queue can't be read; then nothing is removed.
-        """
-        count = self.space.remove_unneeded()
-        if count:
-            self._checkpointer.soon()
-        return count
-
     def _bound_tails(self) -> None:
         if sum(topic.queue.tail_bytes for topic in self._topics.values()) > TAILS_BYTES_MAX:
             for topic in sorted(self._topics.values(), key=lambda one: -one.queue.tail_bytes)[:64]:
                 topic.queue.flush()
-
-    def topic(self, number: int) -> LogTopicStore:
-        return self._topics[number]

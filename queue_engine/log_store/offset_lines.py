@@ -87,10 +87,6 @@ class DueOffsets:
     def next_due_ns(self) -> int | None:
         return self._heap[0][0] if self._heap else None
 
-    def entries(self) -> Iterable[tuple[int, int, int]]:
-        """(due_ns, first, count) of all, in no order."""
-        return iter(self._heap)
-
     def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, int, int]]:
         """Remove and return what is due, earliest first, at most `count_max` offsets: (due_ns, first, count)."""
         due: list[tuple[int, int, int]] = []

@@ -193,7 +193,7 @@ class BlockBench:
             backlog: LogBacklog = topic.open_channel(f"c{number}", number)
             while topic.pump(1_000):
                 pass
-            found[number] = everything_of(backlog, number << 40, has_damage=True)
+            found[number] = everything_of(backlog, clock, number << 40, has_damage=True)
         return opening, found
 
     def _judge(self, path: str, was: bytes, data: bytes, opening: LogOpening, found: dict[int, Known]) -> None:

@@ -39,7 +39,7 @@ from tests.support.stores.background import HeldBackground
 SEGMENT_BYTES = 4_096
 CHECKPOINT_PATH = "/log/checkpoint"
 STEPS = 70
-HOLD = "reader"
+READER = "reader"
 RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
 
 Known = dict[bytes, tuple[int, int, int]]  # body → (deliveries made, due Unix ns or 0, offset)
@@ -109,8 +109,8 @@ class Era:
         self.acknowledged: set[bytes] = set()
         self.frozen: list[int | None] = [None]
         self.is_paused = False
-        self.hold_offsets: list[list[int]] = []  # of the hold on the disk, and of those that may be there
-        self.is_held = False
+        self.lease_offsets: list[list[int]] = []  # of the lease on the disk, and of those that may be there
+        self.is_leased = False
 
     def opening(self, rng: Random) -> TopicOpening:
         """What topology.json may tell of it."""
@@ -244,18 +244,18 @@ class StoreScript:
         """Lease the topic from there on, or move the lease there."""
         era = self.era
         mine = [offset]
-        era.hold_offsets.append(mine)
-        _, ticket = self.store.leases.take(f"{HOLD} of {era.topic.name}", era.number, mine[0], 1 << 40)
+        era.lease_offsets.append(mine)
+        _, ticket = self.store.leases.take(f"{READER} of {era.topic.name}", era.number, mine[0], 1 << 40)
 
         def settled(one: Ticket) -> None:
             if one.error is None:
-                era.is_held = True
-                del era.hold_offsets[: next(index for index, other in enumerate(era.hold_offsets) if other is mine)]
+                era.is_leased = True
+                del era.lease_offsets[: next(index for index, other in enumerate(era.lease_offsets) if other is mine)]
 
         ticket.when_done(settled)
 
     def _drain(self) -> None:
-        """Everything that waits is consumed, and maybe held no longer, so that segments can go."""
+        """Everything that waits is consumed, and maybe leased no longer, so that segments can go."""
         for book in self.era.books:
             for _ in range(20):
                 self._take(book)
@@ -265,7 +265,7 @@ class StoreScript:
                 book.backlog.settle(run.ids)
         self._end_turn()
         self.sync.finish()
-        if self.era.hold_offsets and self.rng.random() < 0.7:
+        if self.era.lease_offsets and self.rng.random() < 0.7:
             self._hold_from(self.era.topic.end_offset)
         self.clock.advance(ms=2_500)
         self.store.tick(self.clock.monotonic_ns())
@@ -443,16 +443,16 @@ class StoreScript:
             disk = self._cut_start(disk, is_kill=is_kill)
         era = self.era
         opening = era.opening(rng)
-        store, found = self._start(disk, opening)
+        topics, found = self._start(disk, opening)
         for book in era.books:
             self._judge(era, book, found[book.number], is_kill=is_kill)
         if era is self.era:
-            self._judge_hold(store)
+            self._judge_lease(topics[era.number])
         disk_again = disk.after_kill()
         without_derived = rng.random() < 0.5
         if without_derived and disk_again.size_of(CHECKPOINT_PATH) is not None:
             disk_again.unlink(CHECKPOINT_PATH)
-        store_again, again = self._start(disk_again, opening)
+        _, again = self._start(disk_again, opening)
         # Where the log begins is in the checkpoint. A start that reads the whole log finds what lies before it: that is
         # finished for all channels, and comes again where the journal that says so was not synced.
         for book in era.books:
@@ -461,7 +461,6 @@ class StoreScript:
         if again != found and era is self.era:
             why = " without a checkpoint" if without_derived else ""
             raise PromiseBrokenError(f"another start{why} finds something else")
-        del store, store_again
 
     def _cut_start(self, disk: SimulatedFiles, *, is_kill: bool) -> SimulatedFiles:
         left = self.rng.randrange(25)
@@ -481,18 +480,20 @@ class StoreScript:
         disk.before_operation = lambda operation: None
         return disk.after_kill() if is_kill else disk.after_power_cut(self.rng)
 
-    def _open(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, LogBacklog]]:
+    def _open(
+        self, disk: SimulatedFiles, *told: TopicOpening
+    ) -> tuple[dict[int, LogTopicStore], dict[int, LogBacklog]]:
         clock = ManualClock(monotonic_ns=self.clock.monotonic_ns(), time_ns=self.clock.time_ns())
-        store, opening, backlogs = start_store(disk, clock, *told)
+        _, opening, backlogs = start_store(disk, clock, *told)
         if opening.log.damages or opening.progress.damages:
             raise PromiseBrokenError(f"taken for damage: {opening.log.damages} {opening.progress.damages}")
-        return store, backlogs
+        return opening.topics, backlogs
 
-    def _start(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[LogStore, dict[int, Known]]:
+    def _start(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[dict[int, LogTopicStore], dict[int, Known]]:
         """What each channel has after a start: everything it would deliver, now and when it is due."""
-        store, backlogs = self._open(disk, *told)
-        return store, {
-            number: everything_of(backlogs[number], topic.id_base) for topic in told for number in topic.channels
+        topics, backlogs = self._open(disk, *told)
+        return topics, {
+            number: everything_of(backlogs[number], self.clock, one.id_base) for one in told for number in one.channels
         }
 
     def _judge(self, era: Era, book: ChannelBook, found: Known, *, is_kill: bool) -> None:
@@ -518,16 +519,15 @@ class StoreScript:
             if due > self.clock.time_ns() and not made and due_ns != due:
                 raise PromiseBrokenError(f"{body!r} is due at {due} and would come at {due_ns}")
 
-    def _judge_hold(self, store: LogStore) -> None:
-        topic = store.topic(self.era.number)
-        held = store.leases.least_offset(topic.number)
-        if held is None:
-            if self.era.is_held:
-                raise PromiseBrokenError("the hold is lost")
-        elif [held] not in self.era.hold_offsets:
-            raise PromiseBrokenError(f"what is held begins at {held}, not at one of {self.era.hold_offsets}")
-        elif topic.oldest_offset > held:
-            raise PromiseBrokenError(f"{held} is held and {topic.oldest_offset} is the oldest offset")
+    def _judge_lease(self, topic: LogTopicStore) -> None:
+        leased = topic.readers.leases.least_offset(topic.number)
+        if leased is None:
+            if self.era.is_leased:
+                raise PromiseBrokenError("the lease is lost")
+        elif [leased] not in self.era.lease_offsets:
+            raise PromiseBrokenError(f"the lease keeps from {leased} on, not from one of {self.era.lease_offsets}")
+        elif topic.oldest_offset > leased:
+            raise PromiseBrokenError(f"{leased} is leased and {topic.oldest_offset} is the oldest offset")
 
 
 def start_store(
@@ -546,23 +546,26 @@ def start_store(
     return store, opening, backlogs
 
 
-def everything_of(backlog: LogBacklog, id_base: int, *, has_damage: bool = False) -> Known:
+def everything_of(backlog: LogBacklog, clock: ManualClock, id_base: int, *, has_damage: bool = False) -> Known:
     """All that a channel delivers, now and when it is due; each once, and as many as its figures say.
 
     has_damage: messages may be lost, which the figures count until they are met."""
     known: Known = {}
-    due_by_offset = backlog.deferred_offsets()
     expected = backlog.depth, backlog.deferred_count
     counts = [0, 0]
-    backlog.release_all_deferred()
-    while (run := backlog.take(50, 1 << 20)) is not None:
-        for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
-            if body in known:
-                raise PromiseBrokenError(f"{body!r} comes twice")
-            offset = int(one, 16) - id_base
-            due_ns = due_by_offset.get(offset, 0)
-            counts[1 if due_ns else 0] += 1
-            known[body] = made - 1, due_ns, offset
+
+    def take_all(due_ns: int) -> None:
+        while (run := backlog.take(50, 1 << 20)) is not None:
+            for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
+                if body in known:
+                    raise PromiseBrokenError(f"{body!r} comes twice")
+                counts[1 if due_ns else 0] += 1
+                known[body] = made - 1, due_ns, int(one, 16) - id_base
+
+    take_all(0)
+    while (next_due_ns := backlog.next_due_ns()) is not None:
+        backlog.release_due(next_due_ns, backlog.deferred_count)
+        take_all(clock.time_ns() - clock.monotonic_ns() + next_due_ns)
     if expected != tuple(counts) and not (has_damage and sum(expected) == sum(counts) + backlog.damaged_count):
         raise PromiseBrokenError(f"depth and deferred were {expected}, and {counts} came")
     return known

@@ -126,7 +126,7 @@ class DamageBench:
         clock = ManualClock(monotonic_ns=self._clock.monotonic_ns(), time_ns=self._clock.time_ns())
         store, opening, backlogs = start_store(disk, clock, *self.told)
         found = {
-            number: everything_of(backlogs[number], one.id_base, has_damage=True)
+            number: everything_of(backlogs[number], clock, one.id_base, has_damage=True)
             for one in self.told
             for number in one.channels
         }

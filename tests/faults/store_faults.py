@@ -210,20 +210,20 @@ class FaultScript(StoreScript):
             self._judge_state(self.disk.after_power_cut(self.rng), is_kill=False)
 
     def _judge_state(self, disk: FaultyDisk, *, is_kill: bool) -> None:
-        store, found = self._start(disk, *self._told())
+        topics, found = self._start(disk, *self._told())
         for era in self._each():
             for book in era.books:
                 self._judge(era, book, found[book.number], is_kill=is_kill)
-            self._judge_hold(store)
+            self._judge_lease(topics[self.era.number])
 
     def _check_next_life(self) -> None:
         """The next process publishes, and then the power goes."""
         disk = self.disk.after_kill()
         told = self._told()
-        store, _, _ = start_store(disk, self.clock, *told, policy=SyncPolicy.ALWAYS)
+        store, opening, _ = start_store(disk, self.clock, *told, policy=SyncPolicy.ALWAYS)
         store.reserved(store.reserving())
         for era in self.eras:
-            topic = store.topic(era.number)
+            topic = opening.topics[era.number]
             if topic.next_offset < max([RESERVED, *(offset + 1 for offset in era.offset_of.values())]):
                 raise PromiseBrokenError(f"offset {topic.next_offset} would be given twice")
             batch = topic.make_batch([b"of the next life"])
@@ -238,7 +238,7 @@ class FaultScript(StoreScript):
         for era in self._each():
             for book in era.books:
                 # What a failed sync dropped was refused; this process found it in the cache, and now it is gone.
-                found = everything_of(backlogs[book.number], era.id_base, has_damage=True)
+                found = everything_of(backlogs[book.number], self.clock, era.id_base, has_damage=True)
                 self._judge(era, book, found, is_kill=False)
 
 
@@ -265,7 +265,7 @@ def known_of(disk: FaultyDisk, clock: ManualClock, told: list[TopicOpening]) -> 
         backlog.watch(lambda doing, _, fenced=fenced: fenced.append(doing))  # type: ignore[misc]
         if fenced:
             backlog.start_over()
-    return {number: everything_of(backlogs[number], topic.id_base) for topic in told for number in topic.channels}
+    return {number: everything_of(backlogs[number], clock, one.id_base) for one in told for number in one.channels}
 
 
 def images() -> list[Image]:

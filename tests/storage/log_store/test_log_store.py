@@ -9,6 +9,7 @@ import pytest
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.log_store import log_backlog
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.message import TIMESTAMP_AT, unpack_timestamp
 from queue_engine.vocabulary.run import Run
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.log_store import WRONG_UNITS, Bench, bodies, everything, take
@@ -79,7 +80,7 @@ def test_a_topics_ids_rise_by_one_and_its_times_never_go_back(bench: Bench) -> N
     bench.publish(b"b", b"c")
     run = take(backlog)
     assert [int(one, 16) - (1 << 40) for one in run.ids] == [0, 1, 2]
-    times = [run.time_at(index) for index in range(3)]
+    times = [unpack_timestamp(run.frame_at(index), TIMESTAMP_AT)[0] for index in range(3)]
     assert times == sorted(times)
 
 
