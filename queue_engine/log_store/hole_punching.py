@@ -1,8 +1,8 @@
-"""Giving blocks back from the middle of the log: a complete segment that is kept for few messages keeps only those.
+"""Hole punching: a complete segment in which few messages are needed gives the blocks between them back to the disk.
 
-One slow channel would otherwise hold what all other topics published beside its messages. The records that some topic
-still needs are found by the consume queues; everything else in the segment goes, in whole blocks, and positions stay as
-they are. First the consume queues forget it, then `holes.json` tells of it, durably, then the blocks go.
+Without it, one slow channel would keep on the disk what all other topics published beside its messages. The consume
+queues tell which records are needed; the whole blocks between them go, and positions stay as they are. First the
+consume queues forget these messages, then `holes.json` lists the holes, durably, then the blocks go.
 """
 
 import logging
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from queue_engine.commit_log.holes import Ranges
 from queue_engine.commit_log.segment import SegmentInfo
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -19,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL_NS = 10 * NS_PER_S
 FULL_INTERVAL_NS = NS_PER_S  # while the disk is full
-# A segment that was complete a moment ago may be wanted by nobody in another moment.
+# A segment that was completed a moment ago may soon be removed as a whole.
 AGE_NS_MIN = 60 * NS_PER_S
-# More is not few: looking each up takes about a microsecond of the engine's thread.
+# A segment with more needed messages is left alone: each look-up takes about 1 µs of the engine's thread.
 LIVE_MESSAGES_MAX = 2_000
-# What a segment must give back, beyond what it has, to be worth a new `holes.json`: one part in so many.
+# A segment is punched when that gives back this part of it at least: each time `holes.json` is written anew.
 GAIN_PART = 16
 SEGMENTS_A_LOOK = 4
 
 
 class HolePuncher:
-    """Looks for such segments now and then. Belongs to the engine's thread.
+    """Looks for such segments every LOOK_INTERVAL_NS. Belongs to the engine's thread.
 
     is_punching: the worker punches holes now; no segment may be removed. topics: all topics of the log, by number.
     """
@@ -106,13 +107,8 @@ class HolePuncher:
             topic.forget_before(segment.next_position)
         oldest = {topic.number: topic.oldest_offset for topic in topics if topic.oldest_offset}
         content = self._holes.with_segment(segment.position, holes, oldest)
-        self.is_punching = True
-        is_named = False
 
-        def job() -> None:
-            nonlocal is_named
-            self._files.replace(self._holes.path, content)
-            is_named = True
+        def punch() -> None:
             fd = self._files.open(segment.path, os.O_RDWR)
             try:
                 for start, end in holes:
@@ -122,7 +118,7 @@ class HolePuncher:
 
         def done(error: Exception | None) -> None:
             self.is_punching = False
-            if is_named:
+            if job.steps_done:
                 self._holes.put(segment.position, holes, oldest)
             else:
                 self._next_position = segment.position
@@ -131,7 +127,9 @@ class HolePuncher:
             else:
                 logger.warning("segment not punched position=%d error=%s", segment.position, error)
 
-        self._worker.submit(job, done)
+        job = BackgroundJob(lambda: self._files.replace(self._holes.path, content), punch, then=done)
+        self.is_punching = True
+        job.start(self._worker)
 
     def _size(self, segment: SegmentInfo, holes: Ranges) -> int:
         return sum([self._holes.blocks(segment.position, start, end)[1] for start, end in holes])
