@@ -14,11 +14,11 @@ The progress journal has a delivery before the message leaves, and everything el
 latest. An ephemeral channel has no journal.
 """
 
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
+from queue_engine.log_store.channel_cursor import ChannelCursor
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
@@ -59,10 +59,8 @@ class LogBacklog:
         self._topic = topic
         self._journal = journal
         self._needed = RecordPosition()
-        self._cursor = progress.floor
+        self._cursor = ChannelCursor(topic, progress.floor)
         self._released_before = topic.released_count
-        self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
-        self._aside_count = 0
         self._unsent = OffsetLine()
         self._returned = OffsetLine()
         self._order = ReturnOrder(topic.memory_count_max)
@@ -100,7 +98,7 @@ class LogBacklog:
         if self._journal is not None:
             self._journal.read_unread(self.number, self.progress)
         self._forget_all()
-        self._cursor = self.progress.floor
+        self._cursor.start_at(self.progress.floor)
         self._resume()
         self._topic.next_turn.request_log_work()
         return True
@@ -122,18 +120,19 @@ class LogBacklog:
         floor = progress.floor
         deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
         undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
-        self._cursor = undelivered[0][0] if undelivered else passed_end
+        cursor = self._cursor
+        cursor.start_at(undelivered[0][0] if undelivered else passed_end)
         for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
             self._attempts.note(first, made)
             self._place_again(first, count)
         # What the cursor will meet though it is not for it.
-        at = self._cursor
+        at = cursor.offset
         for first, count in undelivered:
             if first > at:
-                self._put_aside(at, first - at)
+                cursor.put_aside(at, first - at)
             at = first + count
         if undelivered and passed_end > at:
-            self._put_aside(at, passed_end - at)
+            cursor.put_aside(at, passed_end - at)
         moved = progress.deferred
         waiting = [
             (offset, moved.get(offset, due_ns))
@@ -141,8 +140,7 @@ class LogBacklog:
             if progress.made_at(offset) == 0 and not progress.is_settled(offset)
         ]
         for offset, _ in waiting:
-            if offset >= self._cursor:
-                self._insert_aside(offset)
+            cursor.insert_aside(offset)
         self._wait_or_return(waiting)
         self._ages.begin(topic.time_ns())
 
@@ -169,33 +167,14 @@ class LogBacklog:
 
     def _return(self, first: int, count: int) -> None:
         """It stands behind what waits."""
-        self._order.came_back(count, self._ahead_count)
+        self._order.came_back(count, self._cursor.ahead_count)
         self._returned.append(first, count)
-
-    def _put_aside(self, first: int, count: int) -> None:
-        """The cursor is to pass over these, which lie behind all that is aside already."""
-        self._aside.append((first, count))
-        self._aside_count += self._topic.count_between(first, first + count)
 
     def _note_deferred(self, offset: int, due_ns: int) -> None:
         """An offset that was published with a due time (Unix ns): it is deferred, and those who count releases hear of
         it when they look what is due."""
-        if offset >= self._cursor:
-            self._insert_aside(offset)
+        self._cursor.insert_aside(offset)
         self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
-
-    def _insert_aside(self, offset: int) -> None:
-        last, length = self._aside[-1] if self._aside else (-1, 0)
-        if last + length <= offset:
-            if length and last + length == offset:
-                self._aside[-1] = (last, length + 1)
-            else:
-                self._aside.append((offset, 1))
-        else:
-            if any(first <= offset < first + count for first, count in self._aside):
-                return
-            self._aside = deque(sorted([*self._aside, (offset, 1)]))
-        self._aside_count += 1
 
     def came(self, deferred: Iterable[tuple[int, int]]) -> None:
         """The topic released more; of that, these (offset, due Unix ns) are deferred."""
@@ -212,17 +191,10 @@ class LogBacklog:
     # Figures.
 
     @property
-    def _ahead_count(self) -> int:
-        topic = self._topic
-        if self._cursor >= topic.released:
-            return 0
-        return max(0, topic.count_between(self._cursor, topic.released) - self._aside_count)
-
-    @property
     def depth(self) -> int:
         if self._journal is None:
             self._drop_surplus()
-        return self._ahead_count + self._unsent.count + self._returned.count
+        return self._cursor.ahead_count + self._unsent.count + self._returned.count
 
     @property
     def backend_depth(self) -> int:
@@ -243,8 +215,8 @@ class LogBacklog:
 
     @property
     def next_offset(self) -> int:
-        """The offset the cursor stands at."""
-        return self._cursor
+        """The cursor's offset."""
+        return self._cursor.offset
 
     @property
     def needed_offset(self) -> int:
@@ -263,7 +235,7 @@ class LogBacklog:
         order = self._order
         ahead_max = count_max
         if self._returned:
-            is_first = self._returned.count > RETURNED_MAX or not self._ahead_count
+            is_first = self._returned.count > RETURNED_MAX or not self._cursor.ahead_count
             due_count = self._returned.count if is_first else order.due_count()
             if due_count:
                 run = self._take_returned(min(due_count, count_max), bytes_max)
@@ -287,50 +259,42 @@ class LogBacklog:
             self._order.took_returned(before - self._returned.count)
 
     def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
-        topic = self._topic
+        topic, cursor = self._topic, self._cursor
         runs: list[Run] = []
         ranges: list[Range] = []
         count_left, bytes_left = count_max, bytes_max
         # A message that is larger than the budget comes alone; it leaves the budget below 0.
-        while count_left > 0 and (bytes_left > 0 or not runs) and self._cursor < topic.released:
-            cursor = self._cursor
-            if self._aside and self._aside[0][0] <= cursor:
-                self._pass_aside()
+        while count_left > 0 and (bytes_left > 0 or not runs) and cursor.offset < topic.released:
+            if cursor.pass_aside():
                 continue
+            at = cursor.offset
             batch = self._batch
-            if batch is None or not batch.first <= cursor < batch.end:
-                batch = topic.batch_at(cursor)
+            if batch is None or not batch.first <= at < batch.end:
+                batch = topic.batch_at(at)
                 if batch is None:
                     self._batch = None
-                    self._pass_missing(cursor)
+                    self._pass_missing(at)
                     continue
                 self._batch = batch if batch.cost_bytes <= KEPT_BATCH_BYTES_MAX else None
-            stop = min(batch.end, topic.released, cursor + count_left)
-            if self._aside and self._aside[0][0] < stop:
-                stop = self._aside[0][0]
+            stop = cursor.stop_before(min(batch.end, topic.released, at + count_left))
             if batch.damaged:
-                if cursor in batch.damaged:
-                    self._pass_damaged(cursor, 1)
+                if at in batch.damaged:
+                    self._pass_damaged(at, 1)
                     continue
-                stop = min([stop, *(offset for offset in batch.damaged if offset > cursor)])
-            start = cursor - batch.first
-            count = min(stop - cursor, batch.run.count_within(start, bytes_left))
+                stop = min([stop, *(offset for offset in batch.damaged if offset > at)])
+            start = at - batch.first
+            count = min(stop - at, batch.run.count_within(start, bytes_left))
             if count == 0:
                 if runs:
                     break
                 count = 1
             run = batch.run.slice(start, start + count)
             runs.append(run)
-            ranges.append((cursor, count))
-            self._cursor = cursor + count
+            ranges.append((at, count))
+            cursor.offset = at + count
             count_left -= count
             bytes_left -= len(run.frames)
         return self._joined(runs, ranges)
-
-    def _pass_aside(self) -> None:
-        first, count = self._aside.popleft()
-        self._aside_count -= self._topic.count_between(first, first + count)
-        self._cursor = max(self._cursor, first + count)
 
     def _pass_missing(self, offset: int) -> None:
         """No message is there: a gap, or a record that was lost altogether."""
@@ -340,13 +304,13 @@ class LogBacklog:
             end = min(topic.lost_until(offset), topic.released)
             self._pass_damaged(offset, end - offset)
             return
-        self._cursor = topic.released if present is None else min(present, topic.released)
-        self.progress.settled(offset, self._cursor - offset)
+        end = self._cursor.offset = topic.released if present is None else min(present, topic.released)
+        self.progress.settled(offset, end - offset)
 
     def _pass_damaged(self, first: int, count: int) -> None:
         self.damaged_count += count
         self._topic.note_damaged(first, count)
-        self._cursor = max(self._cursor, first + count)
+        self._cursor.offset = max(self._cursor.offset, first + count)
         self._settle_range(first, count)
 
     def _take_line(self, line: OffsetLine, count_max: int, bytes_max: int) -> Run | None:
@@ -486,17 +450,15 @@ class LogBacklog:
 
     def _drop_surplus(self) -> None:
         """An ephemeral channel holds no segment: what lies too far behind, or is gone from the log, is dropped."""
-        topic = self._topic
+        topic, cursor = self._topic, self._cursor
         oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
-        while self._cursor < oldest:
-            first, _ = self._aside[0] if self._aside else (oldest, 0)
-            if first <= self._cursor:
-                self._pass_aside()
+        while cursor.offset < oldest:
+            if cursor.pass_aside():
                 continue
-            stop = min(first, oldest)
-            self.dropped_count += topic.count_between(self._cursor, stop)
-            self._settle_range(self._cursor, stop - self._cursor)
-            self._cursor = stop
+            first, stop = cursor.offset, cursor.stop_before(oldest)
+            self.dropped_count += topic.count_between(first, stop)
+            self._settle_range(first, stop - first)
+            cursor.offset = stop
 
     # Time.
 
@@ -563,7 +525,7 @@ class LogBacklog:
 
     def _in_order(self) -> Iterator[int]:
         yield from self._unsent.offsets()
-        returned, ahead = self._returned.offsets(), self._offsets_ahead()
+        returned, ahead = self._returned.offsets(), self._cursor.offsets()
         passed = 0
         for ahead_count, count in self._order.plan():
             yield from islice(ahead, ahead_count - passed)
@@ -571,31 +533,13 @@ class LogBacklog:
             passed = ahead_count
         yield from ahead
 
-    def _offsets_ahead(self) -> Iterator[int]:
-        at = self._cursor
-        aside = iter([*self._aside, (self._topic.released, 0)])
-        first, count = next(aside)
-        while at < self._topic.released:
-            if at >= first:
-                at = max(at, first + count)
-                first, count = next(aside, (self._topic.released, 0))
-                continue
-            present = self._topic.next_present(at)
-            if present is None or present >= self._topic.released:
-                break
-            if present > at:
-                at = present
-                continue
-            yield at
-            at += 1
-
     # Acts.
 
     def empty(self) -> EmptyResult:
         dropped = EmptyResult(self.depth, self._due.count)
         upto = self._topic.released
         self._forget_all()
-        self._cursor = max(self._cursor, upto)
+        self._cursor.start_at(max(self._cursor.offset, upto))
         self.progress.emptied(upto)
         if self._journal is not None:
             self._journal.empty(self.number, upto)
@@ -604,11 +548,12 @@ class LogBacklog:
 
     def skip_to(self, offset: int) -> None:
         """The topic drops what it did not release: up to `offset`, none of it is for this channel."""
-        first = max(self._topic.released, self._cursor)
-        if self._cursor >= self._topic.released:
-            self._cursor = max(self._cursor, offset)
+        cursor = self._cursor
+        first = max(self._topic.released, cursor.offset)
+        if cursor.offset >= self._topic.released:
+            cursor.offset = max(cursor.offset, offset)
         else:
-            self._put_aside(first, offset - first)
+            cursor.put_aside(first, offset - first)
         self._settle_range(first, offset - first)
         self._topic.next_turn.request_log_work()
 
@@ -652,7 +597,7 @@ class LogBacklog:
         self.progress.sought(offset, self.progress.epoch + 1)
         if self._journal is not None:
             self._journal.unread.forget(self.number)
-        self._cursor = offset
+        self._cursor.start_at(offset)
         now_ns = topic.time_ns()
         for one, due_ns in topic.deferred_between(offset, topic.released):
             if due_ns > now_ns:
@@ -664,8 +609,6 @@ class LogBacklog:
             self._journal.seek(self.number, offset, self.progress.epoch)
 
     def _forget_all(self) -> None:
-        self._aside.clear()
-        self._aside_count = 0
         self._unsent.clear()
         self._returned.clear()
         self._order.clear()
