@@ -142,7 +142,7 @@ class Backups:
         gate = _Gate(self._catalog)
         self._now = _Backup(name, gate, touched, now_ns + LEASE_NS, waiting)
         for log in self._logs().values():
-            log.space.is_frozen = True
+            log.retention.is_frozen = True
         for background in self._backgrounds:
             background.submit(gate.hold, lambda error: None)
 
@@ -169,7 +169,7 @@ class Backups:
         if one.gate is not None:
             one.gate.open()
         for log in self._logs().values():
-            log.space.is_frozen = False
+            log.retention.is_frozen = False
         one.is_over = True
         for end in (".request", ".error"):
             with contextlib.suppress(FileNotFoundError):

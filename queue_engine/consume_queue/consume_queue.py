@@ -1,4 +1,4 @@
-"""A topic's consume queue: for each offset, where in the log its message is (RocketMQ's 20-byte units).
+"""A topic's consume queue: the place of each offset's record in the log (RocketMQ's 20-byte units).
 
     log/queues/NUMBER/00000000000000300000.queue      NUMBER is the topic's; the name is the first offset of the file
 
@@ -6,11 +6,11 @@
     | record's position u64 | record's size u32 | tag u64 |   unit of offset first + 1 …
       0                       8                   12
 
-    log/queues/NUMBER/….queue.old   while they are made anew: what the last checkpoint knows of lost messages
+    log/queues/NUMBER/….queue.old   while new ones are made: the units of the last checkpoint, to name lost messages
     log/queues/NUMBER/deferred      for offsets whose tag is not 0, ascending: | offset u64 | due i64 |
 
-All messages of one batch have the same position and size. The tag is the time a message is due, Unix ns, or 0. A unit
-of zeros stands for no message: offsets that were set apart and never used. All of this is derived from the log: it is
+All messages of one batch have the same position and size. The tag is the due time of a message, Unix ns, or 0. A unit
+of zeros stands for no message: its offset was reserved and never used. All of this is derived from the log: it is
 written late and without a sync of its own, and made again where it is missing or disagrees with the log.
 """
 
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 UNIT_BYTES = 20
 FILE_UNITS = 300_000
-# Units read at once: the reader that follows finds its next records in them.
+# Units read at once: the next look-ups of a reader find theirs among them.
 BLOCK_UNITS = 3_000
-# A cut found by halves is looked at so far behind it: one damaged unit may lead astray.
+# A cut that bisection found is checked so many units further: one damaged unit may mislead it.
 CUT_CHECK_UNITS = 100
 # A tail this long is written out without waiting for a flush.
 TAIL_BYTES_MAX = 64 << 10
@@ -48,9 +48,9 @@ _Reference = tuple[int, int, int, int, Sequence[int] | None]
 
 
 class ConsumeQueue:
-    """One topic's. Belongs to the engine's thread; opening it touches no file.
+    """The consume queue of one topic. Belongs to the engine's thread; opening it touches no file.
 
-    oldest_offset, end_offset: the offsets there are, the latter excluded. gaps: ranges (first, count) among them
+    oldest_offset, end_offset: its range of offsets, the latter excluded. gaps: ranges (first, count) among them
     that hold no message, ascending.
     """
 
@@ -64,17 +64,17 @@ class ConsumeQueue:
         gaps: Iterable[tuple[int, int]] = (),
         is_aside: bool = False,
     ) -> None:
-        """is_aside: of the files that `QueueFiles.set_aside` set aside, to look up."""
+        """is_aside: open the files that `QueueFiles.set_aside` set aside, to look up."""
         self.directory = directory
         self.oldest_offset = oldest_offset
         self.end_offset = end_offset
-        self.error: StorageError | None = None  # why the tail could not be written the last time
-        # Tells the records of ranges of offsets, (first, end), by the log, where a file can't be read. Raises
+        self.error: StorageError | None = None  # why the last write of the tail failed
+        # Reads the records of ranges (first, end) of offsets from the log, where a file can't be read. Raises
         # StorageError.
         self.read_again: Callable[[Sequence[tuple[int, int]]], Iterable[_Reference]] | None = None
         self._suffix = UNITS_SUFFIX + ASIDE_SUFFIX if is_aside else UNITS_SUFFIX
         self._files = files
-        self._durable_oldest = oldest_offset  # as the checkpoint has it
+        self._durable_oldest = oldest_offset  # of the last checkpoint
         self._written = end_offset  # units below are in files
         self._tail: list[_Reference] = []
         self._tail_firsts: list[int] = []
@@ -94,8 +94,8 @@ class ConsumeQueue:
     ) -> None:
         """Note a record: its messages have the offsets from `first_offset` on.
 
-        Offsets skipped are a gap. Below the end, as when the log is read again after a crash, what was noted from
-        there on is forgotten first. Never fails: what can't be written stays in memory (`error`).
+        Skipped offsets are a gap. An offset below the end, as when the log is read again after a crash, truncates the
+        queue first. Never fails: units that can't be written stay in memory (`error`).
         """
         end = self.end_offset
         if first_offset != end:
@@ -118,7 +118,7 @@ class ConsumeQueue:
             self.flush()
 
     def flush(self) -> bool:
-        """Write the tail; returns whether that went well."""
+        """Write the tail; returns whether that succeeded."""
         try:
             self._write_tail()
         except OSError as exc:
@@ -182,7 +182,7 @@ class ConsumeQueue:
         return (position, size) if size else None
 
     def locate_in_file(self, offset: int) -> tuple[int, int] | None:
-        """As `locate` for an offset that a file has, without help of the log. Raises StorageError."""
+        """As `locate` for an offset that a file has, without reading the log. Raises StorageError."""
         file_first = offset - offset % FILE_UNITS
         at = (offset - file_first) * UNIT_BYTES
         unit = self._files.read_block(self._path(file_first), at, UNIT_BYTES)
@@ -190,7 +190,7 @@ class ConsumeQueue:
         return (position, size) if size else None
 
     def _unit_of(self, offset: int) -> tuple[int, int, int]:
-        """What a file has of an offset; zeros when it has nothing."""
+        """The unit of an offset in a file; zeros when there is none."""
         file_first = offset - offset % FILE_UNITS
         block = (offset - file_first) // BLOCK_UNITS
         block_at = block * BLOCK_UNITS * UNIT_BYTES
@@ -204,8 +204,8 @@ class ConsumeQueue:
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
 
     def _made_anew(self, file_first: int, error: StorageError) -> bytes:
-        """All of a file of which a place can't be read: that place is read again from the log, and the file written
-        anew. Raises StorageError, the one that was met when there is no log to ask yet."""
+        """The content of a file that can't be read at one place: its units come from the log, and the file is written
+        anew. Raises StorageError; `error` where the log can't be read yet."""
         if self.read_again is None:
             raise error
         path = self._path(file_first)
@@ -278,7 +278,7 @@ class ConsumeQueue:
         return self._deferred
 
     def has_dues_as_tagged(self) -> bool:
-        """Whether each due time in the file is the one that the message's unit has. Raises StorageError."""
+        """Whether each due time in the file agrees with the message's unit. Raises StorageError."""
         block, units = -1, b""
         for offset, due_ns in self._known_deferred():
             # Files hold whole blocks, so that a block's number is enough for all of them.
@@ -307,9 +307,9 @@ class ConsumeQueue:
         del self._gap_firsts[:keep], self._gap_ends[:keep]
 
     def checkpointed(self, oldest_offset: int) -> None:
-        """A checkpoint with this `oldest_offset` is durable: no start goes back to what lies before. Raises OSError.
+        """A checkpoint with this `oldest_offset` is durable: no start goes back to offsets before it. Raises OSError.
 
-        Due times are forgotten now and not by `trim`: a start that still had the messages would deliver them early.
+        Due times are forgotten now and not by `trim`: without them a start that finds the messages delivers them early.
         """
         self._durable_oldest = oldest_offset
         known = self._deferred or []
@@ -379,17 +379,17 @@ class ConsumeQueue:
 
     @property
     def first_unwritten_position(self) -> int | None:
-        """Position of the first record that no file knows yet; None when all are in files."""
+        """Position of the first record that is in no file yet; None when all are in files."""
         return self._tail[0][2] if self._tail else None
 
     def state(self) -> QueueState:
-        """What the files have."""
+        """The state of the files, for the checkpoint."""
         gaps = [gap for gap in self.gaps if gap[0] < self._written]
         return QueueState(self.oldest_offset, max(self._written, self.oldest_offset), tuple(gaps))
 
     def cut_at(self, position: int, confirms: Callable[[int, tuple[int, int]], bool]) -> bool:
-        """Forget all records from `position` of the log on; returns False, and forgets nothing, when it can't be
-        told where that is: units contradict each other, or the log does not confirm the first that would go.
+        """Forget all records from `position` of the log on; returns False, and forgets nothing, when that place is
+        uncertain: units contradict each other, or the log does not confirm the first record to forget.
 
         confirms: offset and place → whether the log has it there. Raises StorageError.
         """
@@ -416,7 +416,7 @@ class ConsumeQueue:
         return True
 
     def last_unit(self) -> tuple[int, int, int] | None:
-        """(offset, position, size) of the last message, for the log's word on it; None when there is none.
+        """(offset, position, size) of the last message, to compare with the log; None when there is none.
         Raises StorageError."""
         last = self._last_present_before(self.end_offset)
         place = None if last is None else self.locate(last)

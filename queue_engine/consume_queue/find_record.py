@@ -1,6 +1,6 @@
-"""Where a message's record is by the log itself, when the unit of the consume queue can't be believed.
+"""Finds a message's record by the log itself, when the unit of the consume queue is wrong.
 
-A consume queue is derived: what it says wrongly costs a search, and no message.
+A consume queue is derived: a wrong unit costs a search, and no message.
 """
 
 import logging
@@ -15,12 +15,12 @@ from queue_engine.consume_queue.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
 
-# Units looked at, before and behind the one that can't be believed, for one that can.
+# So many units before and behind the wrong one are tried, for one that the log confirms.
 UNITS_MAX = 3_000
 
 
 class SoughtTopic(Protocol):
-    """What the search reads of a topic. visible_end: where the log ends, as far as it may be seen."""
+    """The topic, as far as the search reads it. visible_end: where the visible part of the log ends."""
 
     @property
     def name(self) -> str: ...
@@ -36,11 +36,11 @@ class SoughtTopic(Protocol):
 
 
 def find_record(segments: LogSegments, holes: Holes, topic: SoughtTopic, offset: int) -> tuple[int, int] | None:
-    """Position and size of the topic's record that holds `offset`; None when the log has none that can be trusted.
+    """Position and size of the topic's record that holds `offset`; None when the log has no valid one.
     Raises StorageError when something can't be read.
 
-    Reads the headers from the last record before it that a unit leads to, or else from the log's beginning, to the
-    next one behind it, or else to the log's end. A record that can't be trusted on the way is passed over.
+    Reads the headers from the last confirmed record before it, or else from the log's beginning, to the next
+    confirmed one behind it, or else to the log's end. Damaged records on the way are passed over.
     """
     if not segments.list:
         return None
@@ -73,7 +73,7 @@ def _trusted(segments: LogSegments, topic: SoughtTopic, offsets: Iterable[int]) 
 
 
 def headers_between(segments: LogSegments, holes: Holes, position: int, end: int) -> Iterator[tuple[int, RecordHeader]]:
-    """The records of all topics that begin before `end`, each with its position; what can't be trusted is passed over.
+    """The records of all topics that begin before `end`, each with its position; damaged ones are passed over.
 
     position: a record's, or a segment's start. Raises StorageError when something can't be read.
     """
@@ -82,7 +82,7 @@ def headers_between(segments: LogSegments, holes: Holes, position: int, end: int
         segment = segments.segment_of(position)
         header = header_at(segments, position)
         if segment is not None and header is None:
-            # Damaged, or its end: the next one that can be told.
+            # Damaged, or the segment's end: go on with the next valid one.
             position, header = next(records_from(segments, segment, position), (position, None))
         if segment is None or header is None or header.kind == KIND_SEAL:
             following = segments.first_behind(position)
@@ -95,8 +95,8 @@ def headers_between(segments: LogSegments, holes: Holes, position: int, end: int
 
 
 def header_at(segments: LogSegments, position: int, size: int = 0) -> RecordHeader | None:
-    """The header of the record at `position`, or its trailer's word where its size is given; None when none that holds
-    is there. Raises StorageError."""
+    """The header of the record at `position`, from its trailer where the header is damaged and the size is given; None
+    when neither is valid. Raises StorageError."""
     segment = segments.segment_of(position)
     if segment is None:
         return None

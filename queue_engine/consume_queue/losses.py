@@ -1,9 +1,9 @@
-"""Which messages were in places of the log that nothing in the log tells of: a segment that is missing, an end that is
-cut off, records of which neither header nor trailer holds.
+"""Names the messages of places that left no trace in the log: a segment that is missing, an end that is cut off,
+records whose header and trailer are damaged.
 
-The consume queues know, as the last checkpoint left them: they are set aside while others are made anew from the log.
-Of what is newer than the checkpoint, a jump in a topic's offsets over such a place tells; of a topic that has nothing
-behind it, nothing does.
+The consume queues of the last checkpoint list them: they are set aside while new ones are made from the log. Messages
+newer than the checkpoint leave a jump in their topic's offsets over such a place; where the topic has nothing behind
+the place, they leave no trace.
 """
 
 import logging
@@ -17,7 +17,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-# Of so many places each topic is asked what it had there; a log that is damaged in more is told without numbers.
+# Messages are counted for so many places; further damaged places are reported without numbers.
 PLACES_MAX = 100
 
 
@@ -35,8 +35,8 @@ class OffsetJump:
 
 @dataclass(frozen=True, slots=True)
 class LogLosses:
-    """known: consume queues by topic number, with all records below `known_upto` of the log. jumps: in what was read of
-    the log."""
+    """known: consume queues by topic number, with all records below `known_upto` of the log. jumps: those in the part
+    of the log that was read."""
 
     known: Mapping[int, ConsumeQueue]
     known_upto: int
@@ -49,7 +49,7 @@ class LogLosses:
             self._jumps_of.setdefault(jump.topic_number, []).append(jump)
 
     def tell(self, damages: Sequence[Damage], names: Mapping[int, str]) -> list[Damage]:
-        """The damages, with the messages that each of them cost. names: of topics by number; the others are gone."""
+        """The damages, with the messages that each of them cost. names: of topics by number; the others are deleted."""
         left = PLACES_MAX
         counted: list[Damage] = []
         for one in damages:
@@ -58,7 +58,7 @@ class LogLosses:
                 counted.append(self._counted(one, names))
             else:
                 counted.append(one)
-        # Files that are missing and had nothing that counts: they were told of before, or were not needed.
+        # Missing files without a needed message: they were reported before, or were not needed.
         told = [one for one in counted if one.lost != 0 or one.kept or not one.is_absent]
         return [self._named(one, names) for one in told]
 
@@ -70,13 +70,13 @@ class LogLosses:
             try:
                 losses += self._losses_of(number, start, end)
             except StorageError as exc:
-                # What tells of it is derived: no reason not to start.
-                logger.warning("what the log has lost of a topic can't be told topic=%s: %s", names[number], exc)
+                # The consume queue is derived: its error does not end the start.
+                logger.warning("lost messages can't be counted topic=%s: %s", names[number], exc)
                 is_known = False
         return replace(damage, losses=tuple(sorted(losses, key=lambda one: -one.count)), is_exact=is_known)
 
     def _losses_of(self, number: int, start: int, end: int) -> list[LostMessages]:
-        """What a topic had in a range of the log."""
+        """The messages that a topic had in a range of the log."""
         losses: list[LostMessages] = []
         told = 0
         queue = self.known.get(number)

@@ -10,7 +10,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 DESCRIPTORS_MAX = 32
 BLOCKS_MAX = 64
-# More files than these are synced with the whole file system: of 10,000 topics each has a file and a directory.
+# More files than these are synced with the whole file system: each of 10,000 topics has a file and a directory.
 SYNC_FILES_MAX = 512
 _SMALL_FILE_BYTES_MAX = 256 << 20
 UNITS_SUFFIX = ".queue"
@@ -41,7 +41,7 @@ class QueueFiles:
         except OSError as exc:
             raise StorageError(f"{path} can't be read: {exc}") from exc
         if len(block) == size:
-            # One that is not full may grow.
+            # A block that is not full may grow.
             self._blocks[path, at] = block
             if len(self._blocks) > BLOCKS_MAX:
                 self._blocks.popitem(last=False)
@@ -59,7 +59,7 @@ class QueueFiles:
         try:
             return self._files.size_of(path)
         except OSError as exc:
-            raise StorageError(f"{path} can't be looked at: {exc}") from exc
+            raise StorageError(f"{path} can't be read: {exc}") from exc
 
     # Writing. All raise OSError.
 
@@ -137,7 +137,7 @@ class QueueFiles:
             else:
                 rest.append(path)
         if rest:
-            # Were the units back after a power cut, and the due times gone, nobody would miss them.
+            # A power cut must not bring the units back without the due times: nothing would notice that they lack.
             self._files.sync_directory(directory)
         for path in rest:
             self.remove(path)
@@ -175,7 +175,7 @@ class QueueFiles:
             try:
                 fd = self._files.open(path, os.O_RDWR)
             except FileNotFoundError:
-                continue  # removed meanwhile
+                continue  # it was removed meanwhile
             try:
                 self._files.sync_data(fd)
             finally:

@@ -1,6 +1,6 @@
-"""What a file of a consume queue had, read again from the log's headers: for the part of it that can't be read.
+"""Reads the unreadable part of a consume queue's file again, from the log's headers.
 
-A consume queue is derived: a place of the disk that can't be read costs a search, and no message.
+A consume queue is derived: an unreadable place of the disk costs a search, and no message.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""Setting a segment of the log aside that can't be read: first it is told what would be lost by that.
+"""Sets an unreadable segment of the log aside, after reporting which messages that loses.
 
-    --set-aside-segment NAME            tells it, and changes nothing
-    --set-aside-segment NAME:COUNT      does it, when COUNT is the number of messages that was told
+    --set-aside-segment NAME            reports the loss, and changes nothing
+    --set-aside-segment NAME:COUNT      sets it aside, when COUNT is the reported number of messages
 
-The file is renamed to NAME.aside, so that it can be looked at, or put back when it can be read again. What is lost is
-known by the consume queues as far as the last checkpoint tells of them; what was published behind that, nobody knows.
+The file is renamed to NAME.aside, so that an operator can examine it, or put it back once it can be read. The consume
+queues have the lost messages up to the last checkpoint; the number of those published later is unknown.
 """
 
 import logging
@@ -39,7 +39,7 @@ class SegmentLoss:
 
 
 def set_aside(directory: str, files: Files, wanted: str, names: Mapping[int, str]) -> None:
-    """Do what the option says. directory: of the log. names: of its topics, by number.
+    """Act on the option. directory: of the log. names: of its topics, by number.
 
     Raises StorageError: with the report when the number of messages is not given or is another; or when there is no
     such segment, or it can't be renamed. Then nothing was changed.
@@ -76,7 +76,7 @@ def set_aside(directory: str, files: Files, wanted: str, names: Mapping[int, str
 def _losses(
     directory: str, files: Files, name: str, present: list[str], names: Mapping[int, str]
 ) -> tuple[list[SegmentLoss], list[str]]:
-    """What is known to be in a segment, and in words what is not."""
+    """The known messages of a segment, and sentences on what is unknown."""
     position = _position_of(name)
     behind = [_position_of(one) for one in present if one.endswith(_SEGMENT_SUFFIX) and _position_of(one) > position]
     end = min(behind, default=1 << 62)

@@ -9,19 +9,19 @@
     … | digest, 16 bytes | durable u32 | CRC u32 |     entry, 64 bytes; entries to the end
         40                 56            60
 
-`durable` says how many entries were synced when this was written. The CRCs are CRC-32C over what stands before. The
-digest is the BLAKE2b of keys and bodies (`digest_of`); zeros where it is not known, as of a record with a damaged body:
-such a batch is known whatever content of as many messages is written under its key.
+`durable` is the number of entries that were synced when this was written. The CRCs are CRC-32C over the bytes before
+them. The digest is the BLAKE2b of keys and bodies (`digest_of`); zeros where it is unknown, as of a record with a
+damaged body: such a batch equals any content of as many messages that is written under its key.
 
-An entry is written when its record is synced, and the file is synced before a checkpoint passes the record: what the
-file has not, the log has behind the checkpoint, and a start reads that anyway. So an entry below the greatest `durable`
-that does not hold is damage: the file is copied to `batch_keys.bad`, its other entries are kept, and the whole log is
-read for those that it still has. Above it, it is the torn end of a write, and cut. The checkpoint says whether there is
-a file at all. Until an entry is in the file, no segment goes that its record is in.
+An entry is written when its record is synced, and the file is synced before a checkpoint passes the record: entries
+that the file lacks are in the log behind the checkpoint, and a start reads that anyway. So an invalid entry below the
+greatest `durable` is damage: the file is copied to `batch_keys.bad`, its other entries are kept, and the whole log is
+read for those that it still has. An invalid entry above is the torn end of a write, and cut. The checkpoint says
+whether there is a file at all. Until an entry is in the file, its record's segment is not removed.
 
-Remembered are the newest KEYS_MAX, for KEYS_AGE_NS at most; the oldest go first, a tenth at a time, and those of a
-deleted topic with it. The file is replaced when most of it is of no use. To change it: the next version number, go on
-reading the old one, keep its file in `tests/storage/fixtures/`.
+The store remembers the newest KEYS_MAX keys, for KEYS_AGE_NS at most; the oldest go first, a tenth at a time, and those
+of a deleted topic with it. The file is replaced when most of its entries are dead. To change the format: the next
+version number, go on reading the old one, keep its file in `tests/storage/fixtures/`.
 """
 
 import logging
@@ -49,7 +49,7 @@ VERSION = 1
 KEYS_MAX = 250_000
 KEYS_AGE_NS = 30 * 24 * 3_600 * NS_PER_S
 UNKNOWN_DIGEST = bytes(16)
-# The file may have so many entries that are of no use, beside as many as are.
+# The file may have as many dead entries as live ones, and so many more.
 _USELESS_MAX = 10_000
 
 HEADER_BYTES = ENTRY_BYTES = 64
@@ -63,7 +63,7 @@ _pack_lengths = struct.Struct(">II").pack
 
 @dataclass(frozen=True, slots=True)
 class KnownBatch:
-    """A batch that was written under a key, or is being written: what it got, and the ticket of its being there."""
+    """A batch that was written under a key, or is being written: its offsets, and its ticket."""
 
     first_offset: int
     count: int
@@ -89,8 +89,8 @@ class KeyedRecord:
 
 
 def digest_of(bodies: Sequence[bytes], keys: Sequence[bytes] | None) -> bytes:
-    """What tells one content from another: 16 bytes of BLAKE2b over | key bytes u32 | body bytes u32 | key | body | of
-    each message, no key being one of no bytes."""
+    """The digest of a batch's content: 16 bytes of BLAKE2b over | key bytes u32 | body bytes u32 | key | body | of
+    each message; a missing key has no bytes."""
     digest = blake2b(digest_size=16)
     for key, body in zip(keys or [b""] * len(bodies), bodies, strict=True):
         digest.update(_pack_lengths(len(key), len(body)))
@@ -100,7 +100,7 @@ def digest_of(bodies: Sequence[bytes], keys: Sequence[bytes] | None) -> bytes:
 
 
 class KeysWrite(BackgroundJob):
-    """Entries on their way into the file; the work may raise OSError. count: of the entries that waited. entries: that
+    """A write of entries to the file; the work may raise OSError. count: of the entries that waited. entries: how many
     the file has then."""
 
     def __init__(self, count: int, entries: int, work: Callable[["KeysWrite"], None]) -> None:
@@ -108,7 +108,7 @@ class KeysWrite(BackgroundJob):
         self.count = count
         self.entries = entries
         self.is_done = False
-        self.is_spoilt = False  # nobody knows what the file holds
+        self.is_spoilt = False  # the content of the file is unknown
 
 
 class BatchKeys:
@@ -126,7 +126,7 @@ class BatchKeys:
         self._unwritten: deque[tuple[int, int, bytes]] = deque()  # position and end of the record, topic and key
         self._writing: KeysWrite | None = None
         self._entries = 0  # of the file
-        self._is_to_replace = True  # there is no file, or nobody knows what it holds
+        self._is_to_replace = True  # there is no file, or its content is unknown
         self._torn_at: int | None = None
         self._damaged: bytes | None = None
 
@@ -138,7 +138,7 @@ class BatchKeys:
         """Whether there is a file, or will be with the write under way."""
         return not self._is_to_replace or self._writing is not None
 
-    # Asking and telling.
+    # Keys.
 
     def find(self, topic_number: int, key: bytes, digest: bytes, count: int) -> KnownBatch | None:
         """The batch of this key, written or being written; None when it is new. Raises BatchKeyConflictError when it
@@ -159,7 +159,7 @@ class BatchKeys:
         return known
 
     def has(self, record: KeyedRecord) -> bool:
-        """Whether the key of this very record is known."""
+        """Whether the key is known to be of this record."""
         content = self._known.get(record.place)
         return content is not None and _content.unpack(content)[0] == record.first_offset
 
@@ -207,13 +207,13 @@ class BatchKeys:
 
     @property
     def first_unwritten_position(self) -> int | None:
-        """The position of the first record that the log alone knows the key of; None when the file has all."""
+        """The position of the first record whose key is in the log alone; None when the file has all."""
         return self._unwritten[0][0] if self._unwritten else None
 
     # Starting.
 
     def open(self, topic_numbers: Container[int], *, is_expected: bool) -> str:
-        """Read the file. Returns why the whole log must be read for what it lacks, "" when nothing is lacking.
+        """Read the file. Returns why the whole log must be read for missing entries, "" when none is missing.
         is_expected: the checkpoint says that there is one. Raises OSError."""
         size = self._files.size_of(self.path)
         if size is None:
@@ -234,14 +234,14 @@ class BatchKeys:
             return f"{self.path} is damaged"
         self._is_to_replace = False
         if self._entries < len(entries):
-            self._torn_at = HEADER_BYTES + self._entries * ENTRY_BYTES  # the log tells of what is behind it
+            self._torn_at = HEADER_BYTES + self._entries * ENTRY_BYTES  # the log has the entries behind it
         return ""
 
     def opened(self, why: str) -> None:
-        """The log was read as `open` asked, and all of it is synced: the file becomes what it should be. why: what
-        `open` returned. Never fails: what can't be written now is with the next checkpoint."""
+        """The log was read as `open` asked, and all of it is synced: complete the file. why: as `open` returned it.
+        Never fails: entries that can't be written now are written with the next checkpoint."""
         if self._unwritten:
-            # What was read of the log may be older than what the file had.
+            # Entries that were read from the log may be older than those of the file.
             self._known = dict(sorted(self._known.items(), key=lambda one: _content.unpack(one[1])[2]))
             self._forget_old()
         try:
@@ -272,8 +272,8 @@ class BatchKeys:
     # Writing.
 
     def start_write(self, synced_end: int) -> KeysWrite | None:
-        """What has to be done before a checkpoint at `synced_end` of the log or before it; None when nothing has.
-        `settle` ends it, whatever comes of it."""
+        """The write that must precede a checkpoint at `synced_end` of the log or before it; None when there is none.
+        `settle` ends it, successful or not."""
         assert self._writing is None
         self._forget_old()
         taken: list[bytes] = []
@@ -312,7 +312,7 @@ class BatchKeys:
         write.is_done = True
 
     def settle(self, write: KeysWrite) -> None:
-        """A write has ended, or will not begin; a second call does nothing."""
+        """End a write that is done, or will not begin; a second call does nothing."""
         if write is not self._writing:
             return
         self._writing = None
@@ -326,7 +326,7 @@ class BatchKeys:
             self._is_to_replace = True
 
     def finish_write(self) -> None:
-        """End the write that is under way, in this thread if need be."""
+        """End the write that is under way, in this thread if the worker has not begun it."""
         if self._writing is not None:
             self._writing.finish()
             self.settle(self._writing)
@@ -346,8 +346,8 @@ def _entry(place: bytes, content: bytes, durable: int) -> bytes:
 
 
 def decode_batch_keys(data: bytes, path: str = BATCH_KEYS_NAME) -> tuple[list[tuple[bytes, bytes] | None], int | None]:
-    """The entries in their order, with None for one that does not hold, and how many of them were synced: None where
-    the header does not hold. Raises NewerFormatError."""
+    """The entries in their order, with None for an invalid one, and how many of them were synced: None where the
+    header is invalid. Raises NewerFormatError."""
     header, crc = data[: HEADER_BYTES - 4], data[HEADER_BYTES - 4 : HEADER_BYTES]
     durable: int | None = None
     if len(data) >= HEADER_BYTES and crc32c(header).to_bytes(4, "big") == crc:

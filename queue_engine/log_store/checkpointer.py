@@ -1,5 +1,5 @@
-"""Checkpoints while the log works: the consume queues' files and that of the batch keys are synced, then the checkpoint
-tells how far they go."""
+"""Checkpoints while the log works: consume queues and batch keys are synced, then the checkpoint states how far they
+go."""
 
 import logging
 import os
@@ -16,14 +16,14 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 
 logger = logging.getLogger(__name__)
 
-# Consume queues that a checkpoint writes out at most; it reaches only as far as the others have been.
+# A checkpoint writes at most so many consume queues; it goes only as far as the others are written.
 FLUSHES_MAX = 256
 
 
 class Checkpointer:
     """Writes the checkpoint of one log. Belongs to the engine's thread.
 
-    is_stopped: none is begun any more, but for that of `close`.
+    is_stopped: no checkpoint begins any more, except that of `close`.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Checkpointer:
     ) -> None:
         """topics: all of the log, by number. numbers: of the topics that the checkpoint on the disk names."""
         self.is_stopped = False
-        self.numbers = numbers  # of the topics that the one on the disk may name
+        self.numbers = numbers  # of the topics that the checkpoint on the disk may name
         self._path = os.path.join(log_files.directory, CHECKPOINT_NAME)
         self._files = log_files.files
         self._queue_files = log_files.queue_files
@@ -46,12 +46,12 @@ class Checkpointer:
         self._log = log
         self._topics = topics
         self._at_ns = 0
-        self._position = -1  # of the one on the disk
+        self._position = -1  # of the checkpoint on the disk
         self._is_writing = False
-        self._are_queues_known = True  # no sync of theirs has failed
+        self._are_queues_known = True  # no sync of consume queues failed
 
     def soon(self) -> None:
-        """Write the next checkpoint soon: the last one is not true any more."""
+        """Write the next checkpoint with the next tick: the last one is outdated."""
         self._position = -1
         self._at_ns = 0
 
@@ -62,8 +62,8 @@ class Checkpointer:
             self._start()
 
     def close(self) -> None:
-        """Write the last one, in this thread; the consume queues are written and synced. Without it the next start
-        takes longer, and that is all."""
+        """Write the last checkpoint, in this thread; the consume queues are written and synced. Without it the next
+        start only takes longer."""
         if self._log.error is not None or not self._are_queues_known:
             return
         self._batch_keys.finish_write()
@@ -81,7 +81,7 @@ class Checkpointer:
             logger.warning("checkpoint not written path=%s error=%s", self._path, exc)
 
     def _compose(self) -> Checkpoint:
-        """As of now; true once the consume queues' files are synced."""
+        """The checkpoint as of now; it is true once the consume queues' files are synced."""
         log, topics = self._log, self._topics
         position = log.synced_end
         for topic in topics.values():
@@ -118,7 +118,7 @@ class Checkpointer:
                 return
             logger.warning("checkpoint not written path=%s error=%s", self._path, error)
             if not job.steps_done:
-                # What the files hold is unknown from here on: the next start makes them anew.
+                # The content of the files is unknown from here on: the next start makes them anew.
                 self.is_stopped = True
                 self._are_queues_known = False
 
@@ -139,5 +139,5 @@ class Checkpointer:
             try:
                 topic.queue.checkpointed(state.oldest_offset)
             except OSError as exc:
-                # The file only stays longer than it need be.
+                # The file only stays longer than needed.
                 logger.warning("due times not compacted topic=%s error=%s", topic.name, exc)

@@ -1,6 +1,6 @@
-"""What a pipeline cursor may keep of the log: a warning near the limit, and beyond it the cursor is moved on.
+"""Limits what a pipeline cursor keeps of the log: warns near the limit, and moves a cursor on that is beyond it.
 
-A cursor that its reader does not move would fill the disk. The log's own headers say which offset it is moved to, not
+A cursor that its reader does not move would fill the disk. The log's own headers decide which offset it moves to, not
 units of consume queues alone, which may be wrong; while these headers can't be read, nothing is given up.
 """
 
@@ -14,10 +14,10 @@ from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-# A warning is said again once the cursor was back below this.
+# A cursor is warned of again after it was below this part of the limit.
 CALM_PERCENT = 50
-# Where a place can't be told, looking for it may read much of the log: so many calls of `tick` pass between two looks.
-UNTOLD_TICKS = 60
+# The search for a place may read much of the log: where it fails, so many calls of `tick` pass before the next.
+POSTPONED_TICKS = 60
 
 
 class CursorRetention:
@@ -28,17 +28,17 @@ class CursorRetention:
         self._topics = topics
         self._bytes_from = size.bytes_from
         self._warned: set[tuple[int, str]] = set()
-        self._untold: dict[tuple[int, str], int] = {}  # ticks until the next look
+        self._postponed: dict[tuple[int, str], int] = {}  # ticks until the next look
 
     def note_lost(self) -> None:
-        """At a start: what cursors need and the log does not have any more becomes a gap."""
+        """At a start: offsets that cursors need and the log has lost become a gap."""
         for cursor in self._cursors.all():
             topic = self._topics.get(cursor.topic_number)
             if topic is not None and cursor.offset < topic.oldest_offset:
                 self._give_up(cursor, topic.oldest_offset, LOST)
 
     def tick(self) -> None:
-        """Warn and give up where it is due."""
+        """Warn of cursors near the limit, and move those beyond it."""
         if not self._cursors.limit_bytes:
             return
         for cursor in self._cursors.all():
@@ -47,13 +47,13 @@ class CursorRetention:
                 continue
             lag_bytes = topic.cursor_lag_bytes(cursor)
             self._warn(cursor, lag_bytes)
-            if lag_bytes <= self._cursors.limit_bytes or self._is_put_off(cursor):
+            if lag_bytes <= self._cursors.limit_bytes or self._is_postponed(cursor):
                 continue
             try:
                 next_offset = self._fitting_offset(cursor, topic)
             except StorageError as exc:
                 next_offset = None
-                self._tell_unknown(cursor, str(exc))
+                self._postpone(cursor, str(exc))
             if next_offset is not None:
                 self._give_up(cursor, next_offset, RETENTION)
 
@@ -75,11 +75,11 @@ class CursorRetention:
 
     def _fitting_offset(self, cursor: Cursor, topic: LogTopicStore) -> int | None:
         """The first offset whose record, and all of the log behind it, is within the limit; None when the cursor is,
-        or when it can't be told. Every place on the way is confirmed by the log. Raises StorageError."""
+        or when that offset can't be found. The log confirms every place on the way. Raises StorageError."""
         first = topic.next_present(cursor.offset)
         record = None if first is None else topic.confirmed_record(first)
         if record is None:
-            self._tell_unknown(cursor, f"the record of offset {first} is not found")
+            self._postpone(cursor, f"the record of offset {first} is not found")
             return None
         if self._bytes_from(record[0]) <= self._cursors.limit_bytes:
             return None  # a unit was wrong
@@ -92,7 +92,7 @@ class CursorRetention:
                 continue
             record = topic.confirmed_record(present)
             if record is None:
-                self._tell_unknown(cursor, f"the record of offset {present} is not found")
+                self._postpone(cursor, f"the record of offset {present} is not found")
                 return None
             position, header = record
             if self._bytes_from(position) <= self._cursors.limit_bytes:
@@ -112,13 +112,13 @@ class CursorRetention:
             reason,
         )
 
-    def _tell_unknown(self, cursor: Cursor, why: str) -> None:
-        self._untold[cursor.topic_number, cursor.name] = UNTOLD_TICKS
+    def _postpone(self, cursor: Cursor, why: str) -> None:
+        self._postponed[cursor.topic_number, cursor.name] = POSTPONED_TICKS
         logger.error("cursor beyond its limit not moved topic=%s cursor=%s why=%s", cursor.topic, cursor.name, why)
 
-    def _is_put_off(self, cursor: Cursor) -> bool:
+    def _is_postponed(self, cursor: Cursor) -> bool:
         key = (cursor.topic_number, cursor.name)
-        left = self._untold.pop(key, 1) - 1
+        left = self._postponed.pop(key, 1) - 1
         if left:
-            self._untold[key] = left
+            self._postponed[key] = left
         return left > 0

@@ -25,8 +25,8 @@ _PROGRESS = "progress"
 
 
 def refuse_newer(directory: str, files: Files) -> None:
-    """Read the version of each file in a log's directory but of its segments, which `LogSegments.load` reads. Raises
-    NewerFormatError for the first that is not known, or OSError; nothing is changed."""
+    """Read the version of each file in a log's directory except its segments, which `LogSegments.load` reads. Raises
+    NewerFormatError for the first unknown one, or OSError; nothing is changed."""
     with suppress(OSError):
         read_checkpoint(files, directory)
     whole: list[tuple[str, int, Callable[[bytes, str], object]]] = [

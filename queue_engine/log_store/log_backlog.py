@@ -1,14 +1,14 @@
-"""One channel's view of a `log` topic: a cursor over the consume queue, and the state of each message.
+"""The backlog of one channel of a `log` topic: a cursor over the consume queue, and the state of each message.
 
-An offset of the channel is in one of these places, and every move is one call:
+Each offset of the channel is in one of these places, and every move is one call:
 
     ahead       at or beyond the cursor, not aside: counted in `depth`
-    aside       beyond the cursor but not for it: deferred at publication, or handed out before its turn
+    aside       beyond the cursor, which passes over it: deferred at publication, or handed out before its turn
     unsent      taken and not sent: at the very front
-    returned    given back, or due: a line of its own, and `ReturnOrder` says when it goes before the cursor
-    deferred    until a time
-    in flight   sent; belongs to delivery
-    settled     done for good
+    returned    given back, or due: a line of its own; `ReturnOrder` decides when it goes before the cursor
+    deferred    until its due time
+    in flight   sent; delivery has it
+    settled     finished: never delivered again
 
 The progress journal has a delivery before the message leaves, and everything else at the end of the turn at the
 latest. An ephemeral channel has no journal.
@@ -34,13 +34,11 @@ from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEA
 from queue_engine.vocabulary.run import Run, SentRun, join_runs
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
-# So many messages given back wait beside the cursor; above that the cursor rests until they are fewer. Each may cost
-# an entry of its own.
+# While more messages than these were given back, the cursor hands out nothing. Each may cost an entry of its own.
 RETURNED_MAX = 65_536
-# A channel keeps the batch its cursor is in when it is so small; a larger one is in the cache, which is bounded for all
-# channels together.
+# A channel keeps the batch at its cursor when it is so small; a larger one is in the cache, which all channels share.
 KEPT_BATCH_BYTES_MAX = 16 << 10
-# To tell how large messages in flight are, records up to this size are read again.
+# For the sizes of messages in flight, records up to this size are read again.
 FIGURES_RECORD_BYTES_MAX = 256 << 10
 
 
@@ -65,19 +63,19 @@ class LogBacklog:
         self._returned = OffsetLine()
         self._order = ReturnOrder(topic.memory_count_max)
         self._due = DueOffsets(topic.deferred_budget)
-        self._batch: LoggedBatch | None = None  # where the cursor is
+        self._batch: LoggedBatch | None = None  # the batch at the cursor
         self._taken: tuple[Run, list[Range]] | None = None
         self._ages = OldestOffset(topic, progress)
         self._attempts: MostAttempts[int] = MostAttempts()
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._on_fault: Callable[[str, Exception], object] | None = None
-        self._fault: tuple[str, Exception] | None = None  # that nobody was told
+        self._fault: tuple[str, Exception] | None = None  # until `watch` sets a listener
         try:
             self._resume()
         except StorageError:
             raise
         except Exception as exc:
-            # What it has done stands in `progress`, and the log keeps what it needs.
+            # `progress` has what the channel did, and the log keeps its messages.
             self._note_fault("sorting what it has", exc)
         if journal is not None and (unread := journal.unread.reason(number)) is not None:
             self._note_fault("reading its progress", unread)
@@ -107,14 +105,14 @@ class LogBacklog:
         """The channel was deleted: write nothing more of it to the journal."""
         self._journal = None
 
-    # What a restart finds.
+    # Start.
 
     def _resume(self) -> None:
-        """Sort what the channel had before a restart into its places."""
+        """Sort the messages that the channel had before a restart into their places."""
         topic, progress = self._topic, self.progress
         floor = progress.floor = max(progress.floor, topic.oldest_offset)
         passed_end = min(max(progress.cursor, floor), topic.end_offset)
-        # Segments may be gone whose settling a power cut has undone, and offsets were skipped: no message is there.
+        # No message has these offsets: skipped ones, and those of removed segments whose FINs a power cut undid.
         for first, count in topic.gaps_between(floor, passed_end):
             progress.settled(first, count)
         floor = progress.floor
@@ -125,7 +123,7 @@ class LogBacklog:
         for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
             self._attempts.note(first, made)
             self._place_again(first, count)
-        # What the cursor will meet though it is not for it.
+        # Offsets beyond the cursor that were handed out before.
         at = cursor.offset
         for first, count in undelivered:
             if first > at:
@@ -152,8 +150,7 @@ class LogBacklog:
         self._wait_or_return([(offset, deferred.get(offset, 0)) for offset in range(first, first + count)])
 
     def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
-        """(offset, due Unix ns) of what a restart found: what is due waits, the rest is deferred. There may be a
-        million."""
+        """Have due ones of these (offset, due Unix ns) wait, and defer the others. There may be a million."""
         now_ns, monotonic_ns = self._topic.time_ns(), self._topic.monotonic_of(0)
         for offset, due_ns in dues:
             if due_ns <= now_ns:
@@ -161,31 +158,31 @@ class LogBacklog:
         self._due.put_all([(due_ns + monotonic_ns, offset, 1) for offset, due_ns in dues if due_ns > now_ns])
 
     def _return_first(self, first: int, count: int) -> None:
-        """What was handed out before a restart, or was due by then, comes before what was not."""
+        """Return messages that were handed out before a restart, or are due: they come before all others."""
         self._returned.append(first, count)
         self._order.came_back(count, 0)
 
     def _return(self, first: int, count: int) -> None:
-        """It stands behind what waits."""
+        """Return messages behind those that wait."""
         self._order.came_back(count, self._cursor.ahead_count)
         self._returned.append(first, count)
 
     def _note_deferred(self, offset: int, due_ns: int) -> None:
-        """An offset that was published with a due time (Unix ns): it is deferred, and those who count releases hear of
-        it when they look what is due."""
+        """Defer an offset that was published with a due time (Unix ns), even one that is past: `release_due` counts
+        it as released."""
         self._cursor.insert_aside(offset)
         self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
 
     def came(self, deferred: Iterable[tuple[int, int]]) -> None:
-        """The topic released more; of that, these (offset, due Unix ns) are deferred."""
+        """Take messages that the topic released; these (offset, due Unix ns) of them are deferred."""
         progress = self.progress
         try:
             for offset, due_ns in deferred:
-                # A start may find less released than before: what was done since has its place already.
+                # After a start the topic may release an offset again: one that was delivered has its place already.
                 if progress.made_at(offset) == 0 and not progress.is_settled(offset):
                     self._note_deferred(offset, due_ns)
         except Exception as exc:
-            # The other channels are to have it all the same; `start_over` finds it in the topic.
+            # The error must not keep it from the other channels; `start_over` finds it in the topic.
             self._note_fault("taking what was published", exc)
 
     # Figures.
@@ -220,7 +217,7 @@ class LogBacklog:
 
     @property
     def needed_offset(self) -> int:
-        """The first offset this channel still needs the log for."""
+        """The first offset that this channel needs of the log."""
         return self.progress.floor if self._journal is not None else self._topic.end_offset
 
     # Handing out.
@@ -255,7 +252,7 @@ class LogBacklog:
         try:
             return self._take_line(self._returned, count_max, bytes_max)
         finally:
-            # Lost ones are gone as well.
+            # Lost messages left the line, too.
             self._order.took_returned(before - self._returned.count)
 
     def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
@@ -297,7 +294,7 @@ class LogBacklog:
         return self._joined(runs, ranges)
 
     def _pass_missing(self, offset: int) -> None:
-        """No message is there: a gap, or a record that was lost altogether."""
+        """Pass an offset without a message: a gap, or a record that is lost."""
         topic = self._topic
         present = topic.next_present(offset)
         if present == offset:
@@ -314,7 +311,7 @@ class LogBacklog:
         self._settle_range(first, count)
 
     def _take_line(self, line: OffsetLine, count_max: int, bytes_max: int) -> Run | None:
-        """From the front of a line. None when what was there is lost; then the line is empty."""
+        """Take from the front of a line. None when all of it is lost; then the line is empty."""
         runs: list[Run] = []
         ranges: list[Range] = []
         count_left, bytes_left = count_max, bytes_max
@@ -349,7 +346,7 @@ class LogBacklog:
         return self._joined(runs, ranges)
 
     def _alike(self, first: int, count: int) -> tuple[int, int]:
-        """Deliveries made of `first`, and how many from there on, at most `count`, had as many."""
+        """Deliveries made of `first`, and how many offsets from there on, at most `count`, have the same number."""
         made_at = self.progress.made_at
         made = made_at(first)
         alike = 1
@@ -449,7 +446,7 @@ class LogBacklog:
             self._journal.ack(self.number, first, count)
 
     def _drop_surplus(self) -> None:
-        """An ephemeral channel holds no segment: what lies too far behind, or is gone from the log, is dropped."""
+        """Drop messages that are too far behind, or gone from the log: an ephemeral channel keeps no segment."""
         topic, cursor = self._topic, self._cursor
         oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
         while cursor.offset < oldest:
@@ -463,7 +460,7 @@ class LogBacklog:
     # Time.
 
     def tidy(self) -> None:
-        self._batch = None  # it is in the cache while it is wanted
+        self._batch = None  # the cache has it while channels use it
 
     def next_due_ns(self) -> int | None:
         return self._due.next_due_ns()
@@ -480,7 +477,7 @@ class LogBacklog:
         now_ns = self._topic.time_ns()
         for first, count in ranges:
             self._ages.released_early(first, count, now_ns)
-            # Due long ago: a restart must not defer it again.
+            # With the due time 0 a restart does not defer it again.
             self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
             if self._journal is not None:
                 self._journal.defer(self.number, first, count, self.progress.made_at(first), 0)
@@ -520,7 +517,7 @@ class LogBacklog:
         return (0, b"") if most is None else (most[1], b"%016x" % (self._topic.id_base + most[0]))
 
     def heads(self, count_max: int) -> list[int]:
-        """The offsets that come next, in the order they would be taken; nothing moves."""
+        """The next offsets, in the order in which `take` hands them out; nothing moves."""
         return list(islice(self._in_order(), count_max))
 
     def _in_order(self) -> Iterator[int]:
@@ -547,7 +544,7 @@ class LogBacklog:
         return dropped
 
     def skip_to(self, offset: int) -> None:
-        """The topic drops what it did not release: up to `offset`, none of it is for this channel."""
+        """Settle what the topic drops before it releases it: all unreleased messages up to `offset`."""
         cursor = self._cursor
         first = max(self._topic.released, cursor.offset)
         if cursor.offset >= self._topic.released:
@@ -558,30 +555,30 @@ class LogBacklog:
         self._topic.next_turn.request_log_work()
 
     def prepare_empty(self) -> Ticket:
-        """Done when the journal says, durably, that all that is released now is done; then `empty` does it."""
+        """Done when the journal, durably, settles all that is released now; then `empty` does it in memory."""
         if self._journal is None:
             return DONE
         return self._journal.prepare_empty([self.number], self._topic.released)
 
     def prepare_seek(self, offset: int) -> Ticket:
-        """Done when the journal says, durably, that the cursor is at `offset`; then `seek` moves it."""
+        """Done when the journal, durably, has the cursor at `offset`; then `seek` moves it in memory."""
         if self._journal is None:
             return DONE
         return self._journal.prepare_seek(self.number, self._clamped(offset), self.progress.epoch + 1)
 
     def prepare_skip(self, offset: int) -> Ticket:
-        """Done when the journal says, durably, that all before `offset` is done; then `skip_before` does it."""
+        """Done when the journal, durably, settles all before `offset`; then `skip_before` does it in memory."""
         if self._journal is None:
             return DONE
         return self._journal.prepare_empty([self.number], self._clamped(offset))
 
     def skip_before(self, offset: int) -> None:
-        """Settle all before `offset`; what is settled behind it stays settled. What is in flight was taken from its
-        consumers before, and comes again."""
+        """Settle all before `offset`; what is settled behind it stays settled. The caller has taken back what was in
+        flight: it is delivered again."""
         offset = self._clamped(offset)
         self.progress.emptied(offset)
         if self._journal is not None:
-            # Once more: what came to pass since it was prepared is before it.
+            # Once more, behind the entries that were written since it was prepared.
             self._journal.empty(self.number, offset)
         self.start_over()
 
@@ -589,8 +586,8 @@ class LogBacklog:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)
 
     def seek(self, offset: int) -> None:
-        """Move the cursor: all from `offset` on comes (again), all before it is done. What is in flight was taken
-        from its consumers before."""
+        """Move the cursor: all from `offset` on is delivered (again), all before it is settled. The caller has
+        taken back what was in flight."""
         topic = self._topic
         self._forget_all()
         offset = self._clamped(offset)
@@ -605,7 +602,7 @@ class LogBacklog:
         self._ages.begin(now_ns)
         topic.next_turn.request_log_work()
         if self._journal is not None:
-            # Once more: what came to pass since it was prepared is before it.
+            # Once more, behind the entries that were written since it was prepared.
             self._journal.seek(self.number, offset, self.progress.epoch)
 
     def _forget_all(self) -> None:

@@ -1,4 +1,4 @@
-"""One log's directory: what its parts read and write, before the log is open and after."""
+"""One log's directory: the files of each part, which exist before the log is open."""
 
 import os
 
@@ -18,7 +18,7 @@ from queue_engine.vocabulary.clock import Clock
 class LogFiles:
     """Belongs to the engine's thread. Nothing is read before each part's own `open` or `load`.
 
-    batches: the records' messages that were used last."""
+    batches: the batches that were used last."""
 
     def __init__(
         self, directory: str, settings: LogSettings, *, files: Files, clock: Clock, worker: Background
@@ -39,11 +39,11 @@ class LogFiles:
         )
 
     def queue_directory(self, number: int) -> str:
-        """Of a topic's consume queue."""
+        """The directory of a topic's consume queue."""
         return os.path.join(self.queues_directory, str(number))
 
     def new_queue(self, number: int, first_offset: int) -> ConsumeQueue:
-        """A topic's, empty."""
+        """A topic's consume queue, empty."""
         return ConsumeQueue(
             self.queue_directory(number), self.queue_files, oldest_offset=first_offset, end_offset=first_offset
         )

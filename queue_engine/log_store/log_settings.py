@@ -1,4 +1,4 @@
-"""How one log is kept."""
+"""The settings of one log: syncs, sizes, retention."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ CACHE_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """room_bytes_min: what must be free to begin with, and after the disk was full; None for twice the reserve.
-    retention_ms, retention_bytes: unneeded segments are kept as long as they are younger, and the log is smaller; where
+    """room_bytes_min: free bytes that the log needs to begin, and to go on after the disk was full; None for twice the
+    reserve. retention_ms, retention_bytes: unneeded segments stay while they are younger and the log is smaller; where
     one is 0 the other decides alone, with both 0 they go at once. block_bytes: the file system's.
     pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used last.
-    reads_unsynced: what is visible is handed out in bulk before it is known to be on the disk."""
+    reads_unsynced: readers get visible records before they are known to be on the disk."""
 
     policy: SyncPolicy
     sync_interval_ms: int

@@ -1,7 +1,7 @@
 """Storage kind `log` of one data directory: opens the log's parts, then has each do its work of a turn or a tick.
 
-What is appended waits in `PendingBatches` until the commit log calls it visible. Then the consume queue notes it
-(RocketMQ's reput), the channels may have it, and its ticket is done, in that order.
+Appended batches wait in `PendingBatches` until the commit log makes them visible. Then the consume queue notes the
+batch (RocketMQ's reput), the channels get it, and its ticket is done, in that order.
 """
 
 import logging
@@ -20,8 +20,8 @@ from queue_engine.log_store.checkpointer import Checkpointer
 from queue_engine.log_store.cursor_retention import CursorRetention
 from queue_engine.log_store.format_versions import refuse_newer
 from queue_engine.log_store.log_files import LogFiles
+from queue_engine.log_store.log_retention import LogRetention
 from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_space import LogSpace
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN, OffsetReservation
@@ -43,13 +43,13 @@ from queue_engine.vocabulary.next_turn import NextTurn
 
 logger = logging.getLogger(__name__)
 
-# Memory that consume queues may wait in before the longest tails are written.
+# Beyond so much memory of unwritten consume queues the longest tails are written.
 TAILS_BYTES_MAX = 4 << 20
-# How often it is looked which batches nobody wants any more.
+# How often unused batches are dropped from the cache.
 TIDY_INTERVAL_NS = 2 * NS_PER_S
-# How often it is looked for segments that nobody needs.
+# How often segments that nothing needs are removed.
 REMOVE_INTERVAL_NS = NS_PER_S
-# What the repair of a torn end, the first journal and the floors of a start may need.
+# The room that a start may need: for the repair of a torn end, the first journal and the floors.
 RECOVERY_BYTES = 256 << 10
 # Leases that the figures list.
 LEASES_SHOWN_MAX = 100
@@ -57,7 +57,7 @@ LEASES_SHOWN_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
-    """What a start found. topics, channels: by number. unknown_records: of topics that are not there any more.
+    """The result of a start. topics, channels: by number. unknown_records: how many are of deleted topics.
     damaged_holds, damaged_cursors: the path of the file of leases, and that of cursors, when it was damaged and is set
     aside; else ""."""
 
@@ -80,7 +80,7 @@ class LogStore:
 
     log: CommitLog
     journal: ProgressJournal
-    space: LogSpace
+    retention: LogRetention
     _shared: SharedLog
     _checkpointer: Checkpointer
     _cursor_retention: CursorRetention
@@ -116,7 +116,7 @@ class LogStore:
         self._pending = PendingBatches(self._next_turn)
         self._topics: dict[int, LogTopicStore] = {}
         self._known_channels: frozenset[int] = frozenset()
-        self._wanted: dict[int, tuple[int, int]] = {}  # of each channel of the start: where it began, its topic's end
+        self._wanted: dict[int, tuple[int, int]] = {}  # channel of the start → its first offset, its topic's end
         self._remove_at_ns = 0
         self._close_idle_at_ns = 0
         self._tidy_at_ns = 0
@@ -124,8 +124,8 @@ class LogStore:
     # Start and stop.
 
     def open(self, topics: Sequence[TopicOpening], *, on_reserve: Callable[[], None] = lambda: None) -> LogOpening:
-        """Recover what there is and go on behind it. topics: all that exist, with their channels. on_reserve: called
-        when topology.json is to be written because a topic needs more offsets; `reserved` tells that it was.
+        """Recover the log and go on behind its end. topics: all that exist, with their channels. on_reserve: called
+        when topology.json is to be written because a topic needs more offsets; `reserved` reports that it was written.
 
         Raises StorageError; then nothing may be published.
         """
@@ -157,7 +157,7 @@ class LogStore:
             raise StorageError(f"the log in {self._directory} can't be opened: {exc}") from exc
         for opening in topics:
             queue = found.queues[opening.number]
-            # Nobody knows what was given of the reserved offsets: none of them is given again.
+            # Which reserved offsets were given is unknown: none of them is given again.
             next_offset = max(queue.end_offset, opening.reserved_offset)
             self._topics[opening.number] = LogTopicStore(
                 opening,
@@ -175,7 +175,7 @@ class LogStore:
         )
 
     def _begin(self, found: RecoveredQueues, progress: RecoveredProgress, on_reserve: Callable[[], None]) -> None:
-        """Make what is above the files, and go on writing."""
+        """Make the parts that need the recovered log, and go on writing."""
         parts, settings, backgrounds, recovered = self._parts, self._settings, self._backgrounds, found.log
         reserve_bytes, room_bytes_min = settings.journal_reserve_bytes, settings.room_bytes_min
         journal = self.journal = ProgressJournal(
@@ -214,7 +214,7 @@ class LogStore:
             deferred_budget=self._deferred_budget,
             on_reserve=on_reserve,
         )
-        self.space = LogSpace(parts, settings, log, self._topics)
+        self.retention = LogRetention(parts, settings, log, self._topics)
         self._checkpointer = Checkpointer(parts, settings, log, self._topics, found.checkpointed)
         self._cursor_retention = CursorRetention(self.cursors, self._topics, self._shared.size)
         journal.reserve.find()
@@ -223,19 +223,19 @@ class LogStore:
         journal.open(progress)
 
     def _recover_again(self) -> RecoveredProgress:
-        """Of the channels there were at the start and are still. Raises StorageError."""
+        """Recover the progress of the channels of the start that still exist. Raises StorageError."""
         ends = {one.number: topic.end_offset for topic in self._topics.values() for one in topic.durable_channels()}
         wanted = {number: (start, ends[number]) for number, (start, _) in self._wanted.items() if number in ends}
         return recover_progress(self._parts.progress_directory, self._files, wanted)
 
     def _make_room(self) -> None:
-        """Recovery writes a little: where there is next to nothing, the reserve is given up before it begins."""
+        """Give up the reserve when the disk is too full for the little that recovery writes."""
         path = os.path.join(self._parts.progress_directory, RESERVE_NAME)
         if self._files.size_of(path) and self._files.free_bytes(self._parts.progress_directory) < RECOVERY_BYTES:
             self._files.unlink_quietly(path)
 
     def _mind_the_reserve(self) -> None:
-        """While the disk is full its room is for what helps: finishing, emptying, deleting, the console's files."""
+        """Give up the reserve while the disk is full: for FINs, emptying, deleting, and the console's files."""
         reserve = self.journal.reserve
         reserve.is_allowed = not self.log.is_full
         if self.log.is_full:
@@ -244,8 +244,8 @@ class LogStore:
     def open_topic(self, name: str, number: int, *, id_base: int) -> LogTopicStore:
         """A new topic; `number` was never given before, `id_base` is as `new_id_base` makes it.
 
-        Its first offsets are reserved from the start: until topology.json knows the topic, what is published to it
-        is nothing that a restart would find."""
+        Its first offsets are reserved at once: until topology.json has the topic, a restart finds none of its
+        messages."""
         topic = self._topics[number] = LogTopicStore(
             TopicOpening(name, number, id_base),
             self._shared,
@@ -266,9 +266,9 @@ class LogStore:
             except StorageError as exc:
                 errors.append(str(exc))
             except Exception as exc:
-                # The other files are to be closed well all the same.
-                logger.exception("log not closed well directory=%s", self._directory)
-                errors.append(f"the log in {self._directory} was not closed well: {told(exc)}")
+                # The other files are closed all the same.
+                logger.exception("log not closed directory=%s", self._directory)
+                errors.append(f"the log in {self._directory} was not closed: {told(exc)}")
         self.segments.close()
         if errors:
             raise StorageError("; ".join(errors))
@@ -299,7 +299,7 @@ class LogStore:
         finally:
             self._parts.queue_files.close()
 
-    # Offsets that topology.json promises.
+    # Offsets that topology.json reserves.
 
     def _reservation(self, next_offset: int, reserved_offset: int, wanted_offset: int) -> OffsetReservation:
         return OffsetReservation(
@@ -310,7 +310,7 @@ class LogStore:
         )
 
     def reserving(self) -> list[tuple[int, int]]:
-        """(topic number, offset) that `positions` tells at this moment and that is not known to be durable."""
+        """(topic number, offset) of each reservation that `positions` has and that is not known to be durable."""
         return [
             (number, topic.reservation.wanted_offset)
             for number, topic in self._topics.items()
@@ -318,7 +318,7 @@ class LogStore:
         ]
 
     def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
-        """What `reserving` told is in topology.json, durably."""
+        """The reservations that `reserving` returned are in topology.json, durably."""
         for number, offset in reserving:
             topic = self._topics.get(number)
             if topic is not None:
@@ -326,17 +326,17 @@ class LogStore:
 
     @property
     def unused_position(self) -> int:
-        """Nothing that was published before this moment lies at or behind it."""
+        """A position behind all messages that were published before this moment."""
         return self.log.visible_end + 2 * self._settings.segment_bytes
 
     def holds_nothing_of(self, number: int, *, before: int) -> bool:
-        """Whether a start could not meet a deleted topic's number, of which nothing lies at `before` or behind."""
+        """Whether a start can't find records of a deleted topic, whose last one lies before `before`."""
         segments = self.segments.list
         is_gone = bool(segments) and segments[0].position >= before
         return is_gone and number not in self._checkpointer.numbers
 
     def remove_unknown(self) -> None:
-        """Remove what deleted channels left behind. topology.json is durable as `open` was told it."""
+        """Remove the progress of deleted channels. topology.json is durable as `open` got it."""
         try:
             removed = remove_unknown(self._parts.progress_directory, self._known_channels, self._files)
         except OSError as exc:
@@ -346,7 +346,7 @@ class LogStore:
                 logger.info("progress of deleted channels removed count=%d", removed)
 
     def stats(self, recovery: RecoveryReport | None = None) -> LogStats:
-        """recovery: what the start found, to stand beside the figures."""
+        """recovery: the report of the start, shown beside the figures."""
         log, counts, segments = self.log, self.log.counts, self.segments.list
         return LogStats(
             sync=str(self._settings.policy),
@@ -380,24 +380,24 @@ class LogStore:
         )
 
     def bytes_from(self, position: int) -> int:
-        """What the log holds from `position` on: without what is unused at the ends of segments, and without holes."""
+        """The bytes of the log from `position` on: without the unused ends of segments, and without holes."""
         return self._shared.size.bytes_from(position)
 
     @property
     def error(self) -> StorageError | None:
-        """Why something is not on the disk as it should be, or can't be; None when all is well."""
+        """Why a file of the log can't be written or read; None when all can."""
         return self.log.error or self.journal.error or self.readers.error
 
     def end_turn(self) -> None:
-        """Write what this turn published, and what its channels did."""
+        """Write what this turn published, and the progress of its channels."""
         self._next_turn.has_log_work = False
         self.commit()
         self.journal.flush()
 
     def commit(self) -> None:
-        """Write what was published; where no sync is waited for it is visible now.
+        """Write what was published; without `--sync always` it is visible now.
 
-        What fails unexpectedly here concerns all topics: the log takes nothing more, as after a fault of the disk."""
+        An unexpected error concerns all topics: the log takes nothing more, as after an error of the disk."""
         try:
             self.log.commit()
         except Exception as exc:
@@ -405,8 +405,8 @@ class LogStore:
             self.log.fail(exc)
 
     def tick(self, now_ns: int) -> None:
-        """What is due by time: syncs, merges, another try of what the disk refused. What fails unexpectedly keeps
-        nothing else from being done; it is raised at the end."""
+        """Do what is due by time: syncs, merges, another try of what the disk refused. An unexpected error of one part
+        does not stop the others; it is raised at the end."""
         error: Exception | None = None
         for step in (self._tick_log, self._tick_journal, self._tick_queues, self._tick_readers):
             try:
@@ -443,10 +443,10 @@ class LogStore:
             if not self.readers.are_known:
                 return
             try:
-                if self.space.tick(now_ns):
-                    self._checkpointer.soon()  # it is to tell where the log begins now
+                if self.retention.tick(now_ns):
+                    self._checkpointer.soon()  # it states where the log begins
             except StorageError as exc:
-                # Whether they are needed can't be told now.
+                # Whether segments are needed can't be read now.
                 logger.warning("segments not removed error=%s", exc)
 
     def _bound_tails(self) -> None:

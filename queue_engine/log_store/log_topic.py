@@ -1,6 +1,6 @@
-"""What a topic's channels and readers see of it: its messages in the log, by offset.
+"""The messages of a topic in the log, by offset, as its channels and readers get them.
 
-`released` is how far the topic's messages are given to its channels.
+The topic's channels have its messages up to `released`.
 """
 
 import logging
@@ -20,16 +20,16 @@ from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-# How long after a file of its consume queue was made anew the next is: the log may have to be read from its beginning.
+# So long passes between two re-readings of its consume queue: each may read the log from its beginning.
 READ_AGAIN_NS = 5 * NS_PER_S
-# Offsets of which it is known that the log has lost them: they are not looked for at each look.
+# So many lost offsets are remembered, so that the log is not searched for them again.
 NOT_IN_LOG_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOpening:
-    """What topology.json knows of a topic. reserved_offset: all offsets below may have been given. released: where it
-    was frozen, None when it flowed. channels: number → offset it began at. channel_starts: the same by name.
+    """A topic by topology.json. reserved_offset: all offsets below may have been given. released: the offset where its
+    flow stopped, None while it flows. channels: number → offset it began at. channel_starts: the same by name.
     channel_names: by number."""
 
     name: str
@@ -60,7 +60,7 @@ class LogTopic:
         self.deferred_budget = log.deferred_budget
         self.memory_count_max = log.settings.memory_count_max
         self.next_turn = log.pending.next_turn
-        # What lies before the oldest offset is gone because nobody needed it.
+        # Messages before the oldest offset were not needed and are removed.
         frozen = queue.end_offset if opening.released is None else opening.released
         self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)
         self.released_count = 0  # messages given to channels since the process started
@@ -94,8 +94,8 @@ class LogTopic:
         return end if place is None else place[0]
 
     def confirmed_record(self, offset: int) -> tuple[int, RecordHeader] | None:
-        """Position and header of the record that holds `offset`, as the log itself has them; None when that can't be
-        told. For whoever is about to give something back for good: a unit alone may be wrong. Raises StorageError."""
+        """Position and header of the record that holds `offset`, by the log itself; None when neither the
+        unit nor a search finds it. Asked before anything is removed: a unit may be wrong. Raises StorageError."""
         segments = self.segments
         for find in (self.queue.locate, partial(find_record, segments, self.holes, self)):
             place = find(offset)
@@ -127,11 +127,13 @@ class LogTopic:
         return segment if is_complete else None
 
     def _read_queue_again(self, ranges: Sequence[tuple[int, int]]) -> list[Reference]:
-        """What the queue's files should have of ranges (first, end) of offsets, by the log. Raises StorageError; so
-        does what is asked a moment later."""
+        """The queue's records of ranges (first, end) of offsets, read from the log. Raises StorageError; also when it
+        was called within the last READ_AGAIN_NS."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < self._read_again_at_ns:
-            raise StorageError(f"the consume queue in {self.queue.directory} can't be read, nor made anew for now")
+            raise StorageError(
+                f"the consume queue in {self.queue.directory} can't be read, and was read from the log a moment ago"
+            )
         self._read_again_at_ns = now_ns + READ_AGAIN_NS
         found: list[Reference] = []
         for first, end in ranges:
@@ -140,7 +142,7 @@ class LogTopic:
         return found
 
     def _place_before(self, offset: int) -> int:
-        """A record before that of `offset`, as near as a file tells, or the log's beginning."""
+        """The position of a record before that of `offset`, the nearest in a file, or the log's beginning."""
         segments = self.segments.list
         if offset > self.queue.oldest_offset:
             try:
@@ -163,7 +165,7 @@ class LogTopic:
         place = self.queue.locate(offset)
         batch = None if place is None else self._batch_in(offset, *place)
         if batch is None and self.queue.next_present(offset) == offset:
-            # The unit, or the record: the log has the last word.
+            # The unit or the record is wrong: search the log.
             found = find_record(self.segments, self.holes, self, offset)
             if found is not None and found != place:
                 batch = self._batch_in(offset, *found)
@@ -205,12 +207,12 @@ class LogTopic:
 
     @property
     def visible_end(self) -> int:
-        """Where the log ends, as far as it may be seen."""
+        """Where the visible part of the log ends."""
         return self._log.visible_end
 
     @property
     def synced_position(self) -> int:
-        """Records that end up to here are known to be on the disk, or need not be."""
+        """Records that end up to here are known to be on the disk, or may be read unsynced."""
         return self._log.visible_end if self._shared.settings.reads_unsynced else self._log.synced_end
 
     def lost_until(self, offset: int) -> int:
@@ -233,8 +235,8 @@ class LogTopic:
         return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 
     def ranges_between(self, first: int, end: int, count_max: int | None = None) -> list[tuple[int, int]]:
-        """Ranges (first, next) of these offsets that were used, ascending, at most so many: all but the gaps. What is
-        lost since this start is among them, so that a reader misses it."""
+        """Ranges (first, next) of these offsets that were used, ascending, at most so many: all but the gaps. Those
+        that this start found lost are among them, so that a reader notices the loss."""
         used = [(max(begin, first), min(after, end)) for begin, after in self._lost if begin < end and first < after]
         for gap, count in [*self.gaps_between(first, end), (end, 0)]:
             if first < gap:

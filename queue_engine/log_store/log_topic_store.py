@@ -1,7 +1,7 @@
 """One topic of storage kind `log`: its bodies are in the commit log, once, and every channel is a cursor over them.
 
-`released` is how far the topic's messages are given to its channels: its end while they flow, and where it was while
-the topic is paused or has no channel. What lies behind it waits at the topic.
+The channels have the topic's messages up to `released`: its end while the topic flows. While the topic is paused or has
+no channel, `released` stays, and the messages behind it wait at the topic.
 """
 
 import logging
@@ -29,7 +29,7 @@ from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 logger = logging.getLogger(__name__)
 
 KIND = "log"
-# Of what waits at the topic, so many are looked at for the oldest one that is not deferred.
+# The search for the oldest message at the topic that is not deferred ends after so many offsets.
 OLDEST_SEARCH_MAX = 10_000
 
 
@@ -37,7 +37,7 @@ class LogTopicStore(LogTopic):
     """Implements `TopicStore`. Made by `LogStore.open_topic`."""
 
     kind = KIND
-    dropped_count = 0  # what is published is in the log
+    dropped_count = 0  # every published message is in the log
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class LogTopicStore(LogTopic):
 
     def _published_ns(self, head: int) -> int | None:
         if self._oldest is None or self._oldest[0] != head:
-            # Asked each second of every topic: its files are not read each time.
+            # The figures ask every topic each second: its files are not read each time.
             batch = self.batch_at(head)
             if batch is None:
                 return None
@@ -171,7 +171,7 @@ class LogTopicStore(LogTopic):
             return failed(self.refused(exc))
 
     def refused(self, error: StorageError) -> StorageError:
-        """The same for this topic's publisher to read."""
+        """The same error, with the topic's name, for its publisher."""
         return NoRoomError(f"topic {self.name}: {error}") if isinstance(error, NoRoomError) else error
 
     def known_batch(self, batch_key: bytes, digest: bytes, count: int) -> KnownBatch | None:
@@ -197,7 +197,7 @@ class LogTopicStore(LogTopic):
         except StorageError as exc:
             return failed(self.refused(exc))
         if batch_key:
-            # Known while it is being written; if that fails it is not any more.
+            # The key is known while its batch is written, and forgotten if that fails.
             self._batch_keys.begin(number, batch_key, digest, KnownBatch(first, count, ticket))
 
         def settled(done: Ticket) -> None:
@@ -246,14 +246,14 @@ class LogTopicStore(LogTopic):
         left = self.reservation.reserved_offset - self.next_offset
         if left < count:
             if self._log.refusal is not None:
-                raise self._log.refusal  # why topology.json could not be written
+                raise self._log.refusal  # the reason why topology.json could not be written
             raise StorageError(
                 f"topic {self.name} has {left} reserved offsets left for {count} messages: "
                 "topology.json could not be written in time"
             )
 
     def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
-        """A record became visible. What fails unexpectedly is told, and costs the others nothing."""
+        """Note a record that became visible. An unexpected error is reported, and the record waits for `start_over`."""
         if not self._unnoted:
             try:
                 self._note(first, batch, position, size, dues_ns)
@@ -266,8 +266,8 @@ class LogTopicStore(LogTopic):
 
     @property
     def first_unnoted_position(self) -> int | None:
-        """The position of the first record that the consume queue should know of and does not: no checkpoint may be
-        behind it, and no segment from there on may go."""
+        """The position of the first visible record that the consume queue lacks: no checkpoint may be behind it, and no
+        segment from there on may be removed."""
         return self._unnoted[0][2] if self._unnoted else None
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
@@ -279,7 +279,7 @@ class LogTopicStore(LogTopic):
             if one[0] >= self.queue.end_offset:
                 self._note(*one)
             elif self._is_flowing and self._channels:
-                self._release_to(self.queue.end_offset)  # it was noted, and then something failed
+                self._release_to(self.queue.end_offset)  # an earlier try noted it, and then failed
             self._unnoted.popleft()
 
     def _note(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
@@ -290,7 +290,7 @@ class LogTopicStore(LogTopic):
         self._batches.put(position, LoggedBatch(first, batch.timestamp_ns, batch.run()))
         if self._is_flowing and self._channels and self.released == before:
             if dues_ns is None and first == before:
-                # As nearly always: nothing deferred, no gap.
+                # The usual case: nothing deferred, no gap.
                 self.released = queue.end_offset
                 self.released_count += count
             else:
@@ -310,7 +310,7 @@ class LogTopicStore(LogTopic):
     def pump(self, count_max: int) -> int:
         if not self._is_flowing or not self._channels or self.released >= self.queue.end_offset:
             return 0
-        # A message more costs nothing: what is released is a number.
+        # Releasing is moving a number: it costs the same for any count.
         end = self.released
         moved = 0
         while moved < count_max:
@@ -366,7 +366,7 @@ class LogTopicStore(LogTopic):
         return self._journal.synced()
 
     def forgotten(self) -> Ticket:
-        return DONE  # records with a number that topology.json does not have are nobody's
+        return DONE  # a start skips records of topic numbers that topology.json does not have
 
     def positions(self) -> StorePositions:
         is_frozen = not self._is_flowing or not self._channels
@@ -383,14 +383,14 @@ class LogTopicStore(LogTopic):
             return EmptyResult(0, 0)
         queue = self.queue
         result = EmptyResult(queue.count_between(self.released, end), len(queue.deferred_between(self.released, end)))
-        # Not for the channels either: they settle what the topic drops.
+        # The channels settle what the topic drops.
         for channel in self._channels.values():
             channel.skip_to(end)
         self.released = end
         return result
 
     def prepare_empty_channels(self) -> Ticket:
-        """Done when the journal says, durably and of all channels at once, that all that is released now is done."""
+        """Done when the journal, durably and for all channels at once, settles all that is released now."""
         return self._journal.prepare_empty([one.number for one in self.durable_channels()], self.released)
 
     def delete(self) -> None:
@@ -403,11 +403,11 @@ class LogTopicStore(LogTopic):
         try:
             self.queue.delete()
         except OSError as exc:
-            # Derived, and of a number that is never used again.
+            # The files are derived, and their number is never used again.
             logger.warning("consume queue not removed topic=%s error=%s", self.name, exc)
 
     def begin_close(self) -> None:
-        """The log knows its topics."""
+        """Nothing: the log closes all topics at once."""
 
     def close(self) -> None:
         """The log's own `close` puts everything on the disk, for all topics at once."""

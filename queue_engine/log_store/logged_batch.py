@@ -1,11 +1,11 @@
-"""Batches of the log that were written or read a moment ago, kept in memory for the channels that want them next."""
+"""Batches of the log that were written or read a moment ago, cached for the channels that deliver them next."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from queue_engine.vocabulary.run import Run
 
-# What a message costs beside its bytes: an id, a place in a list, a share of the batch.
+# Memory of a message beside its bytes: an id, a place in a list, a share of the batch.
 _MESSAGE_COST_BYTES = 100
 _BATCH_COST_BYTES = 400
 _KEY_COST_BYTES = 40
@@ -18,7 +18,7 @@ class LoggedBatch:
     each message, of no bytes for none; None when no message has one.
     """
 
-    keys: Sequence[bytes] | None = None  # few have any: only `KeyedBatch` has room for them
+    keys: Sequence[bytes] | None = None  # most batches have none: only `KeyedBatch` has the attribute
 
     __slots__ = ("cost_bytes", "damaged", "end", "first", "run", "time_ns", "used_round")
 
@@ -30,7 +30,7 @@ class LoggedBatch:
         self.time_ns = time_ns
         self.run = run
         self.damaged = damaged
-        self.used_round = 0  # belongs to the cache
+        self.used_round = 0  # set by the cache
 
 
 class KeyedBatch(LoggedBatch):
@@ -63,7 +63,7 @@ class BatchCache:
         return batch
 
     def put(self, position: int, batch: LoggedBatch) -> None:
-        """Keep a batch; those unused for the longest time go."""
+        """Keep a batch; drop those unused for the longest time."""
         batches = self._batches
         if position in batches:
             self._bytes -= batches.pop(position).cost_bytes
@@ -74,7 +74,7 @@ class BatchCache:
             self._bytes -= batches.popitem(last=False)[1].cost_bytes
 
     def tidy(self) -> None:
-        """Let go of what was not used since the last call but one. Called every few seconds."""
+        """Drop batches that were not used since the last call but one. Called every few seconds."""
         batches = self._batches
         while batches and next(iter(batches.values())).used_round < self._round:
             self._bytes -= batches.popitem(last=False)[1].cost_bytes
@@ -82,7 +82,7 @@ class BatchCache:
 
     @property
     def bytes(self) -> int:
-        """What the kept batches cost."""
+        """Memory of the kept batches."""
         return self._bytes
 
     def clear(self) -> None:

@@ -58,7 +58,7 @@ class OffsetLine:
         self.count = 0
 
 
-# What a deferred offset costs in memory: here, in the channel's progress and in the consume queue.
+# Memory of a deferred offset: here, in the channel's progress and in the consume queue.
 OFFSET_COST_BYTES = 256
 
 

@@ -1,8 +1,8 @@
-"""Offsets that topology.json promises not to give again after a crash: how many at a time, and when to ask for more.
+"""Offsets that topology.json reserves for a topic, so that none is given twice after a crash: how many, and when.
 
-A topic that publishes fast must not come to the end of what is promised while a slow disk writes the next promise: it
-asks for what it gives in some seconds, and asks when a quarter is gone. What a crash leaves of a promise is a gap in
-the offsets, so a quiet topic asks for less.
+A topic that publishes fast must not use up its reservation while a slow disk writes the next one: it reserves the
+offsets of some seconds, and asks for more when a quarter is used. After a crash the rest of a reservation is a gap in
+the offsets, so a quiet topic reserves less.
 """
 
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -13,7 +13,7 @@ _AHEAD_S = 10
 
 
 class OffsetReservation:
-    """One topic's. reserved_offset: offsets below it may be given. wanted_offset: what reserved_offset will be when
+    """The reservation of one topic. reserved_offset: offsets below it may be given. wanted_offset: reserved_offset once
     topology.json is written."""
 
     __slots__ = ("_asked_ns", "_asked_offset", "_low_count", "reserved_offset", "wanted_offset")
@@ -27,7 +27,7 @@ class OffsetReservation:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a promise is on its way to the disk."""
+        """Whether a reservation is on its way to the disk."""
         return self.wanted_offset > self.reserved_offset
 
     def is_low(self, next_offset: int) -> bool:
@@ -35,7 +35,8 @@ class OffsetReservation:
         return self.reserved_offset - next_offset < self._low_count
 
     def ask(self, next_offset: int, now_ns: int) -> bool:
-        """Want more, by how fast offsets were given since the last time. Whether topology.json has to be written."""
+        """Reserve more, by how fast offsets were given since the last time. Returns whether topology.json has to be
+        written."""
         if self.is_asked:
             return False
         given, took_ns = next_offset - self._asked_offset, max(now_ns - self._asked_ns, 1)
@@ -46,5 +47,5 @@ class OffsetReservation:
         return self.is_asked
 
     def promised(self, offset: int) -> None:
-        """topology.json says, durably, that offsets below this one may be given."""
+        """topology.json, durably, reserves all offsets below this one."""
         self.reserved_offset = max(self.reserved_offset, offset)

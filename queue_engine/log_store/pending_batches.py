@@ -27,7 +27,7 @@ class PendingBatches:
     """Belongs to the engine's thread.
 
     line: (end position, topic, first offset, batch, position, size, due times, ticket) of each batch, in the log's
-    order. next_turn: has them written at its end.
+    order. next_turn: writes them at its end.
     """
 
     def __init__(self, next_turn: NextTurn) -> None:

@@ -1,6 +1,6 @@
-"""A start's consume queues: from the checkpoint where log and files confirm it, otherwise made anew from the log.
+"""Consume queues at a start: from the checkpoint where log and files confirm it, otherwise made anew from the log.
 
-Batch keys of what is read anew are found on the way.
+Reading the log also finds the batch keys of its records.
 """
 
 import logging
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecoveredQueues:
-    """What a start found. queues: one of each topic, by number. unknown_records: of topics that are gone. checkpointed:
-    the topics, by number, that the checkpoint on the disk named."""
+    """The result of a start. queues: by topic number. unknown_records: how many are of deleted topics. checkpointed:
+    numbers of the topics that the checkpoint on the disk named."""
 
     queues: dict[int, ConsumeQueue]
     log: RecoveredLog
@@ -49,8 +49,8 @@ class QueueRecovery:
         self._new_queue = log_files.new_queue
 
     def run(self, names: Mapping[int, str], damaged_holes: str) -> RecoveredQueues:
-        """Read what there is and put it right. names: of all topics that exist, by number. damaged_holes: what became
-        of the file of holes, "" when it was read.
+        """Read the files and repair them. names: of all topics that exist, by number. damaged_holes: the path of the
+        file of holes when it was damaged and is set aside, else "".
 
         Raises StorageError or OSError.
         """
@@ -62,7 +62,7 @@ class QueueRecovery:
         def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
             number = header.topic_number
             if number not in names:
-                counts["unknown"] += 1  # of a topic that was deleted
+                counts["unknown"] += 1  # of a deleted topic
                 return
             queue = queues.get(number)
             if queue is None:
@@ -89,12 +89,12 @@ class QueueRecovery:
             except NewerFormatError:
                 raise
             except (StorageError, OSError) as exc:
-                # Of what is derived: all of it is made anew.
+                # A derived file: all of them are made anew.
                 logger.warning("consume queues are made anew from the log, since they can't be read: %s", exc)
                 is_trusted = False
             checkpoint = found if is_trusted else None
         if checkpoint is None:
-            # Made anew from the log, whatever they held. What they held tells what the log has lost.
+            # They are made anew from the log. Their old units name the messages that the log has lost.
             queues.clear()
             self._queue_files.close()
             if found is not None:
@@ -105,7 +105,7 @@ class QueueRecovery:
             self._segments,
             files=self._files,
             from_position=checkpoint.position if checkpoint is not None else 0,
-            # This much was synced, whatever became of the consume queues.
+            # This much of the log was synced, also where the consume queues are damaged.
             durable_upto=found.durable_upto if found is not None else 0,
             on_record=on_record,
             is_dead=lambda header: header.topic_number not in names,
@@ -123,7 +123,7 @@ class QueueRecovery:
         if checkpoint is not None:
             recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
         elif found is not None:
-            # What is lost was told now, and its positions may be given again.
+            # The loss is reported now, and its positions may be given again.
             self._remove_checkpoint()
             for number in reversed(known):
                 self._queue_files.remove_aside(self._directory_of(number))
@@ -133,7 +133,7 @@ class QueueRecovery:
         return RecoveredQueues(queues, recovered, counts["unknown"], checkpointed)
 
     def _set_aside(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
-        """The consume queues that a checkpoint tells of, of topics that exist, out of the way of those to be made.
+        """Set aside the consume queues that a checkpoint names, of topics that exist, before new ones are made.
         Raises OSError."""
         known: dict[int, ConsumeQueue] = {}
         for number, state in checkpoint.queues.items():
@@ -159,7 +159,7 @@ class QueueRecovery:
         )
 
     def _recover_key(self, header: RecordHeader, position: int) -> None:
-        """A record with a batch key was read. Raises StorageError."""
+        """Note the batch key of a record that was read. Raises StorageError."""
         keyed = KeyedRecord(
             header.topic_number,
             header.batch_key,
@@ -182,7 +182,7 @@ class QueueRecovery:
         self._batch_keys.put(keyed, digest)
 
     def _is_trusted(self, checkpoint: Checkpoint, names: Mapping[int, str], queues: dict[int, ConsumeQueue]) -> bool:
-        """Whether all that the checkpoint tells agrees with the log and the files; puts its queues into `queues`.
+        """Whether the checkpoint agrees with the log and the files; puts its queues into `queues`.
 
         Raises StorageError or OSError when something can't be read."""
         listed = self._segments.list
@@ -191,7 +191,7 @@ class QueueRecovery:
         used = (number for number, one in checkpoint.queues.items() if one.oldest_offset < one.end_offset)
         first = next((number for number in used if number in names), None)
         if first is not None and self._queue_files.has_aside(self._directory_of(first)):
-            return False  # all were being made anew: the first is set aside first, and comes back last
+            return False  # a start was making all of them anew: it sets the first aside first, and brings it back last
         for number, state in checkpoint.queues.items():
             if number not in names:
                 continue
@@ -199,7 +199,7 @@ class QueueRecovery:
             if queue.first_missing() is not None:
                 return False
             self._trim_to_holes(number, queue)
-            # Where it is cut is found by its units: the last one must hold before that, too.
+            # Its units tell where to cut it: so the last one must be right before the cut, too.
             is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
             is_cut = is_good and queue.cut_at(checkpoint.position, partial(self._confirms, number))
             if not is_cut or not self._agrees(number, queue):
@@ -208,8 +208,8 @@ class QueueRecovery:
         try:
             missing = list(missing_ranges(self._segments, checkpoint, self._files))
         except SegmentUnreadableError as exc:
-            # Reading all of the log would end at the same place.
-            logger.warning("it is not looked whether the log lacks something, since %s", exc)
+            # Reading the whole log would end at the same place.
+            logger.warning("lost messages of the log are not searched for, since %s", exc)
             missing = []
         for start, end in missing:
             for number, queue in queues.items():
@@ -220,11 +220,11 @@ class QueueRecovery:
         return True
 
     def _trim_to_holes(self, number: int, queue: ConsumeQueue) -> None:
-        """What was left out of a topic when holes were made is not there, whatever its files tell. Raises OSError."""
+        """Forget the messages that were in holes, also where a file still has their units. Raises OSError."""
         queue.trim(min(self._holes.oldest.get(number, 0), queue.end_offset))
 
     def _agrees(self, number: int, queue: ConsumeQueue) -> bool:
-        """Whether the first and the last unit are where the log says."""
+        """Whether the log confirms the first and the last unit."""
         last = queue.last_unit()
         first = queue.next_present(queue.oldest_offset)
         if last is None or first is None:
@@ -235,8 +235,8 @@ class QueueRecovery:
         )
 
     def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
-        """Whether the log has a topic's message at a place, as far as it can be read: made anew from a place that can't
-        be, a queue would know less."""
+        """Whether the log has a topic's message at a place; True where the log can't be read there: a queue made anew
+        would lack these units."""
         try:
             header = self._segments.read_record(*place).header
         except RecordLostError:

@@ -31,7 +31,7 @@ class SharedLog:
         deferred_budget: ByteBudget,
         on_reserve: Callable[[], None],
     ) -> None:
-        """recovered: what each channel, by number, had done before the start."""
+        """recovered: the progress of each channel before the start, by number."""
         self.files = files
         self.settings = settings
         self.log = log
@@ -46,7 +46,7 @@ class SharedLog:
         self._last_channel = max([0, *recovered])
 
     def take_recovered(self, number: int) -> ChannelProgress | None:
-        """What a channel had done before the start; None when it is new."""
+        """The progress of a channel before the start; None when it is new."""
         return self._recovered.pop(number, None)
 
     def take_channel_number(self) -> int:

@@ -1,15 +1,16 @@
-"""What one channel has done with its topic's messages: pure memory, the same live and when a journal is replayed.
+"""The progress of one channel: which offsets it delivered, deferred and settled. The same live and in a replay.
 
-Every offset below the floor is settled. From there to the cursor each has a byte in a page of 1,024: how many
-deliveries were made of it, or that it is settled (RabbitMQ's publish, deliver and ack marks, in one byte). Pages are
-made when first needed and dropped when the floor has passed them, so an idle channel costs almost nothing.
+It is pure memory. Every offset below the floor is settled. Each offset from the floor to the cursor has a byte in a
+page of 1,024: the number of its deliveries, or that it is settled (RabbitMQ's publish, deliver and ack marks, in one
+byte). Pages are made when first needed and dropped when the floor has passed them, so an idle channel costs almost
+nothing.
 """
 
 from collections.abc import Iterator
 
 PAGE_OFFSETS = 1_024
 SETTLED = 255
-# Deliveries that fit in the byte; of a message with more, the number is kept beside the pages.
+# Deliveries that fit in the byte; `many` has the number of a message with more.
 MADE_MAX = 253
 
 _MADE_ONE = bytes([1]) * PAGE_OFFSETS
@@ -19,8 +20,8 @@ Pages = dict[int, bytearray]
 
 
 class ChannelProgress:
-    """floor: all below is settled. cursor: none from here on was ever delivered or settled. deferred: offsets that
-    are not to be delivered before a time (Unix ns; 0: at once). epoch: how often the channel was sought."""
+    """floor: all below is settled. cursor: nothing from here on was ever delivered or settled. deferred: offset → the
+    time before which it is not delivered (Unix ns; 0: at once). epoch: how often the channel was rewound."""
 
     __slots__ = ("cursor", "deferred", "epoch", "floor", "many", "pages")
 
@@ -32,17 +33,17 @@ class ChannelProgress:
         self.many: dict[int, int] = {}  # deliveries made, where they are more than MADE_MAX
         self.deferred: dict[int, int] = {}
 
-    # What happens.
+    # Changes.
 
     def delivered(self, first: int, count: int, made: int) -> None:
-        """These offsets were sent; `made` counts their deliveries, this one included."""
+        """Note offsets as delivered; `made` counts their deliveries, this one included."""
         self._mark(first, count, made)
         if self.deferred:
             for offset in range(first, first + count):
                 self.deferred.pop(offset, None)
 
     def deferred_until(self, first: int, count: int, made: int, due_ns: int) -> None:
-        """These must not be delivered before `due_ns` (Unix; 0: at once), after `made` deliveries."""
+        """Note that offsets are not delivered before `due_ns` (Unix; 0: at once), after `made` deliveries."""
         if made:
             self._mark(first, count, made)
         for offset in range(max(first, self.floor), first + count):
@@ -50,13 +51,13 @@ class ChannelProgress:
                 self.deferred[offset] = due_ns
 
     def requeued(self, first: int, count: int) -> None:
-        """These wait again, at once."""
+        """Note that offsets wait again, at once."""
         if self.deferred:
             for offset in range(first, first + count):
                 self.deferred.pop(offset, None)
 
     def settled(self, first: int, count: int) -> None:
-        """These are done for good."""
+        """Settle offsets: they are never delivered again."""
         end = first + count
         known = len(self.deferred) + len(self.many)
         if known and count <= known:
@@ -76,7 +77,7 @@ class ChannelProgress:
             self._fill(first, end, _SETTLED_PAGE)
 
     def emptied(self, upto: int) -> None:
-        """All below `upto` is done for good."""
+        """Settle all below `upto`."""
         if upto > self.floor:
             self.cursor = max(self.cursor, upto)
             self.many = {offset: made for offset, made in self.many.items() if offset >= upto}
@@ -84,7 +85,7 @@ class ChannelProgress:
             self._raise_floor(upto)
 
     def sought(self, target: int, epoch: int) -> None:
-        """All below `target` is done, and all from there on comes as if for the first time."""
+        """Rewind: settle all below `target`, and forget all that is known from there on."""
         self.floor = self.cursor = target
         self.epoch = epoch
         self.pages.clear()
@@ -92,7 +93,7 @@ class ChannelProgress:
         self.deferred.clear()
 
     def cut(self, end: int) -> bool:
-        """Forget whatever lies at or beyond `end`, where the topic ends; returns whether there was anything."""
+        """Forget all at or beyond `end`, where the topic ends; returns whether there was anything."""
         if self.cursor <= end:
             return False
         for number in [number for number in self.pages if (number + 1) * PAGE_OFFSETS > end]:
@@ -136,7 +137,7 @@ class ChannelProgress:
             if page is None:
                 page = pages[number] = bytearray(PAGE_OFFSETS)
             if values is not _SETTLED_PAGE and page.find(SETTLED, at, stop) >= 0:
-                # A journal replayed over what came of it: settled stays settled.
+                # A journal is replayed over segments that have its entries already: settled stays settled.
                 for index in range(at, stop):
                     if page[index] != SETTLED:
                         page[index] = values[0]
@@ -145,7 +146,7 @@ class ChannelProgress:
             first += stop - at
 
     def _raise_floor(self, floor: int) -> None:
-        """Move the floor to `floor`, and on over what is settled behind it."""
+        """Move the floor to `floor`, and on over the settled offsets that follow."""
         pages = self.pages
         old_page = self.floor // PAGE_OFFSETS
         while pages:
@@ -175,7 +176,7 @@ class ChannelProgress:
         self.floor, self.cursor, self.epoch = other.floor, other.cursor, other.epoch
         self.pages, self.many, self.deferred = other.pages, other.many, other.deferred
 
-    # What is known.
+    # Questions.
 
     def copy(self) -> "ChannelProgress":
         """The same progress, for another thread to read."""
@@ -272,7 +273,7 @@ class ChannelProgress:
             yield begun, length
 
     def __eq__(self, other: object) -> bool:
-        """Whether both stand for the same progress, whatever pages they happen to have."""
+        """Whether both have the same progress, in the same pages or not."""
         if not isinstance(other, ChannelProgress):
             return NotImplemented
         return self._essence() == other._essence()

@@ -1,5 +1,5 @@
-"""The floors file: where each channel stands by the last merge, which index segments there are, and, after a clean
-stop, how long the journals are and how many messages each channel has left.
+"""The floors file: each channel's floor and cursor by the last merge, which index segments there are, and, after a
+clean stop, how long the journals are and how many messages each channel has left.
 
     log/progress/floors
 
@@ -8,20 +8,20 @@ stop, how long the journals are and how many messages each channel has left.
     | waiting u32 |
       28
     | channel u32 | floor u64 | cursor u64 | epoch u64 | …       channels
-    | channel u32 | index u32 | settled u32 | …                 segments: offsets that it tells to be settled
+    | channel u32 | index u32 | settled u32 | …                 segments: how many offsets it has as settled
     | number u64 | bytes u64 | …                                journals, as the clean stop left them
     | channel u32 | end u64 | waiting u64 | …                   messages below offset `end` that were not finished then
     | CRC u32 |
 
 Flag 1: written by a clean stop; without it there are no journals and nothing waits. Big-endian. `journal` is the number
-of the first journal that is to be replayed over this. The CRC-32C covers all before it. A segment that is listed is
-there, for it is removed only once a file without it is on the disk; one that is not listed may be there, left by a
-merge that did not end, and counts as well.
+of the first journal that a start replays over this. The CRC-32C covers all before it. A listed segment exists: it is
+removed only after a floors file without it is on the disk. A segment that is not listed may exist, left by a merge that
+did not end, and counts as well.
 
 Version 1 has a header of 24 bytes, | magic | version u8 | 3 zero | journal u64 | channels u32 | CRC u32 |, then the
 channels and nothing else; its CRC covers all other bytes. To change the format: the next version number, with magic,
-version and flags where they are and the CRC at the end; read every older version for ever. A version that is not known
-stops the start.
+version and flags where they are and the CRC at the end; read every older version for ever. An unknown version stops the
+start.
 """
 
 import struct
@@ -58,7 +58,7 @@ class CleanStop:
 @dataclass(frozen=True, slots=True)
 class Floors:
     """journal: the first to be replayed. channels: number → (floor, cursor, epoch). segments: (channel, index) →
-    offsets that it tells to be settled. lists_segments: whether that is all there are to be; version 1 did not tell."""
+    how many offsets it has as settled. lists_segments: whether all that must exist are listed; version 1 lists none."""
 
     journal: int
     channels: Mapping[int, tuple[int, int, int]]
@@ -92,7 +92,7 @@ def encode_floors(floors: Floors) -> bytes:
 
 
 def decode_floors(data: bytes, path: str = "") -> Floors | None:
-    """None when the bytes are not what was written. Raises StorageError for a version that is not known."""
+    """None when the bytes are not what was written. Raises StorageError for an unknown version."""
     content, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     holds = len(data) > _header_1.size and crc32c(content).to_bytes(_CRC_BYTES, "big") == crc
     if not holds or content[:4] != _MAGIC:

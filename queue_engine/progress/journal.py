@@ -1,14 +1,14 @@
-"""The progress journal: what all channels did, and its merges into index segments.
+"""The progress journal of all channels, and its merges into index segments.
 
 Entries are written before a delivery leaves, and at each turn's end.
 
-It is RabbitMQ's: entries go to the journal first; what was delivered and settled before the next merge never reaches a
-segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
+The design is RabbitMQ's: entries go to the journal first; messages that are delivered and settled before the next merge
+never reach a segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
 (`ProgressMerge`).
 
 A journal that met an error of the disk is never written or synced again: the system tells such an error once, and may
-have dropped the bytes. A new journal is begun instead that tells all that memory knows (`JournalFile.begin_with`);
-until it is on the disk, and while the next try is waited for, messages go on and their progress is in memory alone.
+have dropped the bytes. A new journal begins instead with a snapshot of memory (`JournalFile.begin_with`); until it is
+on the disk, messages go on and their progress is in memory alone.
 """
 
 import errno
@@ -41,11 +41,11 @@ RESERVE_NAME = "reserve"
 ENTRIES_MAX = 32_768
 MERGE_INTERVAL_NS = 30 * NS_PER_S
 MERGE_IDLE_NS = 2 * NS_PER_S
-# With the 100 ms between two ticks and the sync itself, what is noted is on the disk within 200 ms.
+# With the 100 ms between two ticks and the sync itself, each entry is on the disk within 200 ms.
 SYNC_WITHIN_NS = 50 * NS_PER_MS
 RETRY_NS = NS_PER_S
 RENEW_WAIT_MAX_NS = 30 * NS_PER_S
-# How often it is tried to read what could not be read at the start.
+# How often progress is read again that could not be read at the start.
 READ_AGAIN_NS = 10 * NS_PER_S
 # Given up when the disk is full, so that messages can still be finished, which is what makes room.
 RESERVE_BYTES = 4 << 20
@@ -61,8 +61,8 @@ Waiting = Mapping[int, tuple[int, int]]
 class ProgressJournal:
     """One for all channels of a log. Belongs to the engine's thread.
 
-    error: why progress is not on disk as it should be; None when it is. faults: what the disk did to it so far.
-    reserve: room on the disk for it, and for whatever else helps when there is no other.
+    error: why progress is not on disk as it should be; None when it is. faults: errors of the disk so far. reserve:
+    room on the disk for the journal, and for other writes that help when the disk is full.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ProgressJournal:
         reserve_bytes: int = RESERVE_BYTES,
         recover: Callable[[], RecoveredProgress] | None = None,
     ) -> None:
-        """recover: what there is on the disk, for when `open` was told that it can't be read; raises StorageError.
+        """recover: reads the progress on the disk again, where `open` got an error instead; raises StorageError.
         number: of the first journal to write; higher than that of any there is. worker: for merges. sync_worker: for
         syncs alone, so that none waits for a merge; None for the same."""
         self._directory = directory
@@ -86,7 +86,7 @@ class ProgressJournal:
         self._worker = worker
         self._sync_worker = sync_worker or worker
         self._next_number = number
-        self._file: JournalFile | None = None  # None: there is none that may be written to
+        self._file: JournalFile | None = None  # None: no journal may be written to
         self._entries: list[bytes] = []
         self.entry_count = 0  # since the last merge began
         self._channels: dict[int, ChannelProgress] = {}
@@ -94,7 +94,7 @@ class ProgressJournal:
         self._there = ProgressFiles(directory)
         self.unread = UnreadIndexes(directory, files)
         self._recover = recover
-        self._unread: StorageError | None = None  # why nothing could be read
+        self._unread: StorageError | None = None  # why the progress could not be read
         self._read_again_ns = 0
         self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
         self._unsynced_since_ns: int | None = None
@@ -115,8 +115,8 @@ class ProgressJournal:
     # Start and stop.
 
     def open(self, found: RecoveredProgress) -> None:
-        """Go on from what recovery found. A disk without room is none that ends the start, and neither is progress that
-        can't be read: then nothing is written, and it is read again now and then. Raises StorageError."""
+        """Go on from what recovery found. A full disk does not end the start, and neither does progress that can't be
+        read: then nothing is written, and it is read again every READ_AGAIN_NS. Raises StorageError."""
         if found.error is not None:
             self._stay_unread(found.channels, found.error)
             return
@@ -128,22 +128,21 @@ class ProgressJournal:
             self.unread.set_aside(found.unread, found.unread_reasons, self._there.on_disk)
             self.unread.removable.update(found.reread)
             for old in self._old_journals:
-                # What was accepted is made durable before anything is built on it.
+                # Accepted entries are made durable before anything is built on them.
                 self._sync_file(journal_path(self._directory, old))
             if self._old_journals:
-                # Their names, too: the next journal tells that they are there.
+                # Their names, too: the next journal states that they exist.
                 self._files.sync_directory(self._directory)
             self._open_file(found)
         except OSError as exc:
             raise self._failure(exc) from exc
-        # Those are to be merged, too, and so are floors that could not be written.
+        # They are merged, too, and so are floors that could not be written.
         self.entry_count = len(self._old_journals) + (self.error is not None)
         self._mark_all()
         self.reserve.keep()
 
     def read_unread(self, channel: int, progress: ChannelProgress) -> None:
-        """Add to a channel's progress what could not be read at the start, and can be now. Raises StorageError when it
-        still can't."""
+        """Add to a channel's progress what a start could not read. Raises StorageError while it can't be read."""
         if self._unread is not None:
             self._read_all()
         if self.unread.reason(channel) is not None:
@@ -158,13 +157,13 @@ class ProgressJournal:
         self.unread.note(dict.fromkeys(channels, error))
 
     def _read_all(self) -> None:
-        """Begin with what can be read by now. Raises StorageError when it still can't."""
+        """Begin with the progress on the disk. Raises StorageError while it can't be read."""
         assert self._recover is not None
         self._read_again_ns = self._clock.monotonic_ns() + READ_AGAIN_NS
         found = self._recover()
         for number, progress in found.channels.items():
             self._channels[number].become(progress)
-        # Beside those that recovery knows, there may be some that were made since.
+        # Channels may have been made since.
         found.channels = self._channels
         self._next_number = max(self._next_number, found.next_journal)
         self._entries.clear()
@@ -185,7 +184,7 @@ class ProgressJournal:
             self._files.close(fd)
 
     def _open_file(self, found: RecoveredProgress) -> None:
-        """Begin the first journal, and see to it that there are floors, of no clean stop. Raises OSError."""
+        """Begin the first journal; write floors where there are none, or those of a clean stop. Raises OSError."""
         try:
             self._with_reserve(lambda: self._begin_file(found.old_journals))
             floors = found.floors
@@ -197,7 +196,7 @@ class ProgressJournal:
             self.error = self._failure(exc)
 
     def _with_reserve(self, write: Callable[[], None]) -> None:
-        """Raises OSError, when there is no room also after the reserve was given up."""
+        """Write; when the disk is full, give up the reserve and write again. Raises OSError."""
         try:
             write()
         except OSError as exc:
@@ -212,8 +211,8 @@ class ProgressJournal:
         self._next_number += 1
 
     def _replace_floors(self, before: Floors | None = None, stop: CleanStop | None = None) -> None:
-        """Write down where channels are. The journals still apply. before: what there was, also of channels that are to
-        be forgotten. Raises OSError."""
+        """Write the floors of all channels. The journals still apply. before: the floors until now, which have channels
+        to be forgotten, too. Raises OSError."""
         assert self._file is not None
         there = self._there
         if there.floors_journal is None:
@@ -234,7 +233,7 @@ class ProgressJournal:
             self._dirty.setdefault(number, set()).update(known, index_contents(progress))
 
     def register(self, channel: int, progress: ChannelProgress) -> None:
-        """A channel that recovery did not know."""
+        """Add a channel that recovery did not find."""
         self._channels[channel] = progress
         self._dirty.setdefault(channel, set())
 
@@ -245,11 +244,11 @@ class ProgressJournal:
         self._dirty.setdefault(channel, set())
 
     def close(self, waiting: Waiting | None = None) -> None:
-        """Put everything on the disk, in this thread, and write down what there is for the next start to compare.
-        waiting: what each channel has left. Raises StorageError."""
+        """Put everything on the disk, in this thread, and write the floors of a clean stop, with which the next start
+        compares what it finds. waiting: what each channel has left. Raises StorageError."""
         if self._unread is not None:
             self._settle_awaiting(self._unread)
-            return  # nothing is written over what nobody could read
+            return  # files that could not be read are never overwritten
         self.error = None
         if self._file is None:
             self._renew_now()
@@ -271,7 +270,7 @@ class ProgressJournal:
             raise self.error
 
     def _write_stop(self, file: JournalFile, waiting: Waiting) -> None:
-        """Without it the next start can't tell damage as well, and that is all."""
+        """Without these floors the next start reports damage less exactly; nothing else depends on them."""
         journals = {number: upto for number, upto in self._old_journals.items() if upto} | {file.number: file.at}
         try:
             self._with_reserve(lambda: self._replace_floors(stop=CleanStop(journals, waiting)))
@@ -301,11 +300,11 @@ class ProgressJournal:
         self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
         self._note(SEEK, 0, channel, target, 0, epoch)
 
-    # Acts: noted first, and made in memory once that is on the disk.
+    # Acts: their entries are on the disk before memory changes.
 
     def prepare_empty(self, channels: Iterable[int], upto: int) -> Ticket:
-        """Note that channels are to be emptied up to an offset, all or none. The ticket is done when that is durable;
-        when it is rejected, nothing of it is written later: with OutcomeUnknownError it may be on the disk as yet."""
+        """Write that channels are emptied up to an offset, all or none. The ticket is done when that is durable. When
+        it is rejected, nothing of it is written later; with OutcomeUnknownError it may be on the disk already."""
 
         def note() -> None:
             # One block: a crash, or a disk that refuses, leaves all of them or none.
@@ -315,11 +314,11 @@ class ProgressJournal:
         return self._prepare(note)
 
     def prepare_seek(self, channel: int, target: int, epoch: int) -> Ticket:
-        """The same for moving a channel to an offset."""
+        """The same for rewinding a channel to an offset."""
         return self._prepare(lambda: self.seek(channel, target, epoch))
 
     def _prepare(self, note: Callable[[], None]) -> Ticket:
-        self.flush()  # what was noted before is not withdrawn with it
+        self.flush()  # entries before it are not withdrawn with it
         if self._file is None or self.error is not None or self._entries:
             return failed(self.error or self._failure(None))
         note()
@@ -339,7 +338,7 @@ class ProgressJournal:
             dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
 
     def flush(self) -> None:
-        """Write what was noted. Never fails: what the disk has no room for stays in memory and is tried again."""
+        """Write the entries. Never fails: entries that find no room on the disk stay in memory and are tried again."""
         if self._entries:
             self._write()
             self._sync_when_due(self._used_ns)
@@ -351,7 +350,7 @@ class ProgressJournal:
         file = self._file
         if file is None:
             if not self._is_renewing:
-                entries.clear()  # the next journal begins with all that memory knows
+                entries.clear()  # the next journal begins with a snapshot of memory
             return
         try:
             self._with_reserve(lambda: file.write(entries))
@@ -372,7 +371,7 @@ class ProgressJournal:
     # Syncs.
 
     def tick(self, now_ns: int) -> None:
-        """Sync and merge when it is time; try again what the disk had no room for, or failed at."""
+        """Sync and merge when it is time; try again what the disk refused."""
         if self._unread is not None:
             if now_ns >= self._read_again_ns:
                 with suppress(StorageError):
@@ -398,7 +397,7 @@ class ProgressJournal:
             self._start_sync()
 
     def synced(self) -> Ticket:
-        """Done when all that was noted so far is on the disk."""
+        """Done when all entries so far are on the disk."""
         self.flush()
         if self.error is not None:
             return failed(self.error)
@@ -425,12 +424,12 @@ class ProgressJournal:
                 file.is_named = True
                 file.synced_upto = max(file.synced_upto, upto)
             elif job.steps_done and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
-                # The directory was not even opened: nothing is lost, and it is tried again.
+                # The directory could not be opened, so no sync failed: nothing is lost, and it is tried again.
                 self.error = failure = self._failure(error)
                 self._unsynced_since_ns = self._unsynced_since_ns or self._clock.monotonic_ns()
             else:
                 self._break(error)
-            # A merge that came before may have failed to sync the journal that these tickets' entries are in.
+            # An earlier merge may have failed to sync the journal that has these tickets' entries.
             if self._file is not file:
                 failure = self.error or self._failure(error)
             for ticket in awaiting:
@@ -507,7 +506,7 @@ class ProgressJournal:
 
         job = BackgroundJob(
             lambda: self._files.sync_data(old.fd),
-            # Its name, and that of the new one: the floors are about to tell that it is there.
+            # Its name and that of the new one: the floors are about to state that it exists.
             lambda: self._files.sync_directory(self._directory),
             then=synced,
         )
@@ -532,13 +531,13 @@ class ProgressJournal:
         for channel, indexes in dirty.items():
             self._dirty.setdefault(channel, set()).update(indexes)
 
-    # Trouble.
+    # Errors of the disk: a new journal from memory.
 
     def _failure(self, error: Exception | None) -> StorageError:
         return StorageError(f"the progress of channels in {self._directory} can't be written: {error}")
 
     def _break(self, error: Exception) -> None:
-        """The journal met an error of the disk: what it holds there is unknown, so nothing more is written to it."""
+        """After an error of the disk the bytes of the journal there are unknown: nothing more is written to it."""
         logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
         self.faults.note(error, self._clock.time_ns())
         self.error = self._failure(error)
@@ -546,7 +545,7 @@ class ProgressJournal:
         self._settle_awaiting(self.error)
 
     def _let_go(self) -> None:
-        """There is no journal to write to until the next one is begun from memory."""
+        """Write to this journal no more; the next one begins from memory."""
         file, self._file = self._file, None
         if not self._is_renewing:
             self._entries.clear()
@@ -564,7 +563,7 @@ class ProgressJournal:
         self._renew(self._worker)
 
     def _renew(self, worker: Background) -> None:
-        """Have a new journal begun that tells all that memory knows."""
+        """Have the worker begin a new journal with a snapshot of memory."""
         number, directory = self._next_number, self._directory
         self._next_number += 1
         channels = [(channel, progress.copy()) for channel, progress in self._channels.items()]
@@ -577,7 +576,7 @@ class ProgressJournal:
             if begun:
                 self._renewed(begun[0])
                 return
-            # Its name may be there: it goes with the next merge.
+            # Its name may exist: the next merge removes it.
             self._old_journals[number] = 0
             self._renew_failed(error)
 

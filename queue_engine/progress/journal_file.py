@@ -1,4 +1,4 @@
-"""One file of the progress journal while it is written to."""
+"""One file of the progress journal, while entries are written to it."""
 
 import os
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ def journal_path(directory: str, number: int) -> str:
 
 
 class JournalFile:
-    """at: where the next block goes. synced_upto: all before it is known to be on the disk. is_named: the directory
-    knows the file durably."""
+    """at: where the next block goes. synced_upto: all before it is known to be on the disk. is_named: the file's name
+    in the directory is synced."""
 
     def __init__(self, number: int, fd: int, salt: int, at: int, files: Files) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class JournalFile:
         self.at = at
         self.synced_upto = 0
         self.is_named = False
-        self._marked_upto = 0  # what the file itself tells of `synced_upto`
+        self._marked_upto = 0  # the last `synced_upto` that the file itself states
         self._salt = salt
         self._files = files
 
@@ -61,8 +61,8 @@ class JournalFile:
     def begin_with(
         cls, directory: str, number: int, channels: Iterable[tuple[int, ChannelProgress]], files: Files
     ) -> "JournalFile":
-        """A new journal that tells all of these channels' progress, on the disk with its name: a crash leaves all of it
-        or nothing. Raises OSError; then whether it is there is not known, and its number is not to be used again."""
+        """A new journal with a snapshot of these channels' progress, synced with its name: a crash leaves all of it or
+        nothing. Raises OSError; then whether the file exists is unknown, and its number must not be used again."""
         path = journal_path(directory, number)
         salt = int.from_bytes(os.urandom(8), "big")
         fd = files.open(path + _TEMPORARY_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -81,7 +81,7 @@ class JournalFile:
         return made
 
     def write(self, entries: list[bytes]) -> None:
-        """Put a block behind the others. Raises OSError; then nothing of it counts."""
+        """Append a block. Raises OSError; then nothing of it counts."""
         if self.synced_upto > self._marked_upto:
             entries = [pack_known(self.number, self.synced_upto), *entries]
         block = encode_block(entries, number=self.number, salt=self._salt, at=self.at)

@@ -1,4 +1,4 @@
-"""The progress journal's bytes: what channels did, in the order they did it.
+"""The progress journal's bytes: deliveries, FINs and acts of all channels, in their order.
 
     log/progress/00000012.journal
 
@@ -10,14 +10,14 @@
                         0       1        2          4             8                  16          24
 
     op            first, count                 value
-    1 deliver     what was sent                made: deliveries with this one
-    2 ack         what is settled
-    3 requeue     what waits again
-    4 defer       what waits for a time        due, Unix ns, 0 at once; made: deliveries so far
+    1 deliver     offsets that were sent       made: deliveries with this one
+    2 ack         offsets that are settled
+    3 requeue     offsets that wait again
+    4 defer       offsets that are deferred    due, Unix ns, 0 at once; made: deliveries so far
     5 empty       all below first is settled
-    6 seek        first is the new place       epoch
+    6 seek        first is the new cursor      epoch
     7 known       journal number `first` was on the disk up to its byte `count` when this was written
-    8 snapshot    what stands before this, in this or any other file, is void: each channel follows anew
+    8 snapshot    all entries before it, in this or any other file, are void: each channel's progress follows
 
 7 and 8 have channel 0. Big-endian. The header's CRC-32C covers all before it, a block's covers the journal's number and
 salt, the block's place in the file (u64 each) and its entries. So each block is trusted or not by itself, and those
@@ -25,7 +25,7 @@ behind a damaged one are found: a block begins at a multiple of 8. A block that 
 or the floors of a clean stop, says that its place was on the disk; elsewhere it is a write that was not finished.
 
 To change the format: the next version number, with magic, version and CRC at the same places of the header; read every
-older version for ever. A version that is not known stops the start.
+older version for ever. An unknown version stops the start.
 """
 
 import struct
@@ -83,10 +83,9 @@ def encode_block(entries: list[bytes], *, number: int, salt: int, at: int) -> by
 
 @dataclass(slots=True)
 class JournalContent:
-    """A journal's content. entries: of all blocks that hold, in order. first_hole: where the first block stands
-    that does not hold, the journal's end when all do, 0 when not even the header holds. hole_bytes: of blocks that do
-    not hold and have one behind them that does. end: behind the last block that holds. salt: as the header tells.
-    is_header_whole: whether that holds."""
+    """A journal's content. entries: of all valid blocks, in order. first_hole: where the first damaged block begins;
+    the journal's end when all are valid, 0 when the header is damaged. hole_bytes: of damaged blocks before a valid
+    one. end: behind the last valid block. salt: of the header. is_header_whole: whether the header is valid."""
 
     entries: list[Entry] = field(default_factory=list)
     first_hole: int = 0
@@ -101,8 +100,8 @@ class JournalContent:
 
 
 def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
-    """What journal `number` tells, whose file at `path` holds `data`. Raises StorageError for a version that is not
-    known."""
+    """The content of journal `number`, whose file at `path` has the bytes `data`. Raises StorageError for an unknown
+    version."""
     content = JournalContent()
     header = data[: HEADER_BYTES - 4]
     if len(header) < HEADER_BYTES - 4:
@@ -114,7 +113,7 @@ def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
     content.is_header_whole = holds and (magic, its_number) == (_MAGIC, number)
     if content.is_header_whole:
         content.first_hole = HEADER_BYTES
-    # Where the header is damaged, blocks that hold bear out its salt.
+    # Where the header is damaged, valid blocks confirm its salt.
     at = HEADER_BYTES
     while at + BLOCK_HEADER_BYTES <= len(data):
         size = _block_at(data, at, number, content.salt)
@@ -135,7 +134,7 @@ def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
 
 
 def _block_at(data: bytes, at: int, number: int, salt: int) -> int:
-    """The bytes of entries in the block at `at`, 0 when none holds there."""
+    """The bytes of entries in the block at `at`, 0 when there is no valid one."""
     size: int
     size, crc = _block_header.unpack_from(data, at)
     start = at + BLOCK_HEADER_BYTES
@@ -145,7 +144,7 @@ def _block_at(data: bytes, at: int, number: int, salt: int) -> int:
 
 
 def _next_block(data: bytes, at: int, number: int, salt: int) -> int | None:
-    """Where the next block stands that holds."""
+    """Where the next valid block begins."""
     for place in range(at, len(data) - BLOCK_HEADER_BYTES - ENTRY_BYTES + 1, BLOCK_HEADER_BYTES):
         if _block_at(data, place, number, salt):
             return place
@@ -153,7 +152,7 @@ def _next_block(data: bytes, at: int, number: int, salt: int) -> int | None:
 
 
 def known_upto(entries: Iterable[Entry]) -> dict[int, int]:
-    """Journal number → the byte up to which it was on the disk, as far as these entries tell."""
+    """Journal number → the byte up to which it was on the disk, by these entries."""
     known: dict[int, int] = {}
     for entry in entries:
         if entry.op == KNOWN:
@@ -166,7 +165,7 @@ def pack_known(number: int, upto: int) -> bytes:
 
 
 def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[bytes]:
-    """The entries that make every channel's progress what it is, whatever stood before."""
+    """The entries that set every channel's progress, replayed over any other."""
     yield pack_entry(SNAPSHOT, 0, 0, 0, 0, 0)
     for channel, progress in channels:
         floor, cursor = progress.floor, progress.cursor

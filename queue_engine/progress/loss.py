@@ -1,8 +1,8 @@
 """What damage to channels' progress costs: how many finished messages each channel delivers again.
 
-A clean stop wrote down how many messages each channel had left. What is more now is delivered again, to the message.
-After any other end that number is unknown: then it is at most what the damaged segment told to be finished,
-or, where the journal or the floors are damaged, at most what the channel has left now.
+A clean stop writes down how many messages each channel has left. If a start finds more, it delivers exactly the
+difference again. After any other end that number is unknown: then it is at most what the damaged segment had as
+finished, or, where the journal or the floors are damaged, at most what the channel has left now.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from queue_engine.storage.recovery_report import ProgressLoss
 
 @dataclass(frozen=True, slots=True)
 class ChannelPlace:
-    """A channel as people know it, and the consume queue of its topic."""
+    """A channel by its names, and the consume queue of its topic."""
 
     topic: str
     channel: str
@@ -40,10 +40,10 @@ def progress_losses(found: RecoveredProgress, places: Mapping[int, ChannelPlace]
     """The channels that deliver finished messages again, most first. places: by channel number."""
     losses: list[ProgressLoss] = []
     if found.error is not None:
-        return losses  # they deliver nothing yet
+        return losses  # all channels are fenced
     for number, progress in found.channels.items():
         if number in found.unread:
-            continue  # it delivers nothing yet
+            continue  # it is fenced
         place = places[number]
         left = found.stop.waiting.get(number) if found.stop is not None else None
         if left is not None:

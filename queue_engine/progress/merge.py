@@ -1,9 +1,9 @@
 """One merge: puts the journals' entries into floors and index segments, then removes the journals.
 
-In this order, so that a crash at any step leaves what can be read: changed segments replaced, floors replaced, the old
-journals removed, segments without content removed. Where the new floors lie above what old segments tell, they are
-replaced first, with the old journals still to be applied. Replaying a journal over what came of it changes nothing, so
-a merge may end anywhere and be done again.
+The order lets a start read what a crash leaves at any step: changed segments replaced, floors replaced, the old
+journals removed, segments without content removed. Where the new floors lie above offsets of old segments, the floors
+are replaced first, with the old journals still to be applied. Replaying a journal over a merge of it changes nothing,
+so a merge may end anywhere and be done again.
 """
 
 import os
@@ -30,7 +30,7 @@ Dirty = dict[int, set[int]]
 
 @dataclass(slots=True)
 class ProgressFiles:
-    """What there is beside the journals. on_disk: index segments that may be there. listed: (channel, index) → offsets
+    """The files beside the journals. on_disk: index segments that may exist. listed: (channel, index) → offsets
     settled, as the floors on the disk list them. floors_journal: the first journal that is to be applied to those
     floors; None without floors."""
 
@@ -47,7 +47,7 @@ class ProgressFiles:
 class ProgressMerge:
     """Composed on the engine's thread, `run` by the worker, settled on the engine's thread again.
 
-    dirty: what changed since the last merge. gone: channels that are not there any more.
+    dirty: what changed since the last merge. gone: deleted channels.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class ProgressMerge:
         files: Files,
         removable: frozenset[str] = frozenset(),
     ) -> None:
-        """old_journals: what they tell is in `channels`; they are on the disk before `run`. removable: paths of files
-        that tell nothing beyond that."""
+        """old_journals: their entries are in `channels`; they are on the disk before `run`. removable: paths of files
+        that this merge makes needless."""
         self.removable = removable
         self.dirty = dirty
         self.old_journals = old_journals
@@ -79,12 +79,12 @@ class ProgressMerge:
         self._find_changes(channels)
 
     def _find_changes(self, channels: Mapping[int, ChannelProgress]) -> None:
-        """The segments to write, and those to remove, as of now."""
+        """Find the segments to write, and those to remove, as of now."""
         written, removed = self._written, self._removed
         for channel, indexes in self.dirty.items():
             progress = channels.get(channel)
             if not indexes and progress is not None:
-                continue  # nothing was done to it
+                continue  # unchanged
             on_disk = self._there.on_disk.get(channel, set())
             contents = {} if progress is None else index_contents(progress)
             for index in sorted(indexes & contents.keys()):
@@ -93,13 +93,13 @@ class ProgressMerge:
             for index in sorted(on_disk - contents.keys()):
                 removed.append((channel, index))
                 if progress is not None and (index + 1) * INDEX_OFFSETS > progress.floor:
-                    # Above the floor an old segment would speak for messages that are to come again.
+                    # An old segment above the floor would settle messages that are to be delivered again.
                     written.append((channel, index, IndexContent({}, {}, {})))
         for place in removed:
             self._listed.pop(place, None)
 
     def run(self) -> None:
-        """Raises OSError; then the old journals are there, and another merge does this one's work, too."""
+        """Raises OSError; then the old journals stay, and the next merge does this one's work, too."""
         there, files = self._there, self._files
         if self._written:
             self._write_floors_first()
@@ -118,11 +118,11 @@ class ProgressMerge:
         files.sync_directory(there.directory)
 
     def settle(self, *, is_done: bool) -> None:
-        """`run` has ended, well or not: note which files there are now."""
+        """After `run`, successful or not: note which files exist now."""
         there = self._there
         there.floors_journal = self._floors_journal
         for channel, index, _ in self._written:
-            # Also when it failed: they may be there, and the next merge must replace or remove them.
+            # Also after a failure: they may exist, and the next merge must replace or remove them.
             there.on_disk.setdefault(channel, set()).add(index)
         if self._floors_journal == self._new_journal:
             there.listed = self._listed
@@ -133,8 +133,8 @@ class ProgressMerge:
                 there.on_disk.pop(channel, None)
 
     def _write_floors_first(self) -> None:
-        """Segments tell nothing of what lies below the new floors, so a crash must not find them with older floors.
-        The journals that are being merged still apply."""
+        """The new segments have nothing below the new floors, so a crash must not leave them with the older floors.
+        The journals of this merge still apply."""
         self._replace_floors(self._base_journal, self._there.listed)
 
     def _replace_floors(self, journal: int, listed: dict[tuple[int, int], int]) -> None:

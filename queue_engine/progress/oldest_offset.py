@@ -1,8 +1,8 @@
 """Which message of a channel of the log has been unfinished for longest.
 
-Offsets ascend with publish times, so among messages that were never deferred it is the first that is not settled. The
-age of one that was deferred runs from the time it was due. Those became due in that order: they stand in a line.
-Each look goes on where the last one ended, so the cost is that of what was finished since.
+Offsets ascend with publish times, so among messages that were never deferred the first that is not settled is the
+oldest. The age of a deferred message runs from its due time; these messages stand in a line, in the order of due times.
+Each look goes on where the last one ended, so it costs as much as was finished since.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from queue_engine.vocabulary.clock import NS_PER_S
 JOINED_NS = NS_PER_S
 # One look passes at most so many deferred messages; a later look goes on from there.
 PASSED_MAX = 10_000
-# The line is gone through when it has so many entries, and twice as many as were left the last time.
+# Finished entries are removed when the line has so many, and twice as many as the last removal left.
 LINE_MIN = 1_024
 
 
 class Offsets(Protocol):
-    """What is needed of a topic."""
+    """The topic, as far as the age of messages depends on it."""
 
     @property
     def released(self) -> int: ...
@@ -31,15 +31,16 @@ class Offsets(Protocol):
 
 
 class OldestOffset:
-    """Of one channel. Due times are Unix ns."""
+    """Finds the oldest unfinished message of one channel. Due times are Unix ns."""
 
     def __init__(self, topic: Offsets, progress: ChannelProgress) -> None:
         self._topic = topic
         self._progress = progress
-        self._at = 0  # all before it is settled, or was deferred
+        self._at = 0  # every offset before it is settled, or was deferred
         self._line: deque[tuple[int, int, int]] = deque()  # (due, first offset, count), in the order of due times
         self._line_max = LINE_MIN
-        # When those were due that nothing else tells of: delivered after a deferral by REQ, or released by an operator.
+        # Due times that neither the progress nor the topic has: of messages delivered after a REQ with a delay, or
+        # released by an operator.
         self.since: dict[int, int] = {}
 
     def forget_all(self) -> None:
@@ -49,11 +50,11 @@ class OldestOffset:
         self.since.clear()
 
     def begin(self, now_ns: int) -> None:
-        """Learn what was deferred before, of a channel that was opened or moved. now_ns: Unix."""
+        """Start over, for a channel that was opened or rewound, with what was deferred before. now_ns: Unix."""
         self.forget_all()
         progress = self._progress
         known = dict(self._topic.deferred_between(progress.floor, self._topic.released))
-        # Delivered though it is not due: an operator had released it.
+        # Delivered before its due time: an operator released it.
         early = [offset for offset, due_ns in known.items() if due_ns > now_ns and progress.made_at(offset)]
         self.since.update(dict.fromkeys((offset for offset in early if offset not in progress.deferred), 0))
         known |= {offset: due_ns for offset, due_ns in progress.deferred.items() if offset >= progress.floor}
@@ -62,10 +63,10 @@ class OldestOffset:
             if not progress.is_settled(offset):
                 self.became_due(offset, 1, due_ns)
 
-    # What happens.
+    # Changes.
 
     def became_due(self, first: int, count: int, due_ns: int) -> None:
-        """They were deferred until then, and wait now. Call it in the order of due times."""
+        """Note that deferred offsets wait since `due_ns`. Calls come in the order of due times."""
         line = self._line
         if line:
             last_due, last_first, last_count = line[-1]
@@ -78,13 +79,13 @@ class OldestOffset:
             self._line_max = max(LINE_MIN, 2 * len(self._line))
 
     def released_early(self, first: int, count: int, now_ns: int) -> None:
-        """An operator released them before they were due: they are due now."""
+        """Note that an operator released deferred offsets: they are due now."""
         self.since.update(dict.fromkeys(range(first, first + count), now_ns))
         self.became_due(first, count, now_ns)
 
     def delivered(self, first: int, count: int) -> None:
-        """They are about to be noted as delivered, which forgets until when they were deferred. Nothing to do while
-        nothing is deferred."""
+        """Keep the due times of offsets that are about to be delivered, since the progress forgets them then. Needed
+        only while something is deferred."""
         deferred = self._progress.deferred
         for offset in range(first, first + count):
             due_ns = deferred.get(offset)
@@ -92,7 +93,7 @@ class OldestOffset:
                 self.since[offset] = due_ns
 
     def forget(self, first: int, count: int) -> None:
-        """They are settled, or deferred anew. Nothing to do while `since` is empty."""
+        """Forget the due times of offsets that are settled, or deferred again. Needed only while `since` has any."""
         since = self.since
         if count <= len(since):
             for offset in range(first, first + count):
@@ -101,12 +102,12 @@ class OldestOffset:
             for offset in [offset for offset in since if first <= offset < first + count]:
                 del since[offset]
 
-    # What is known.
+    # Questions.
 
     def first_never_deferred(self) -> int | None:
         """The first offset that is not settled and was never deferred; None when there is none.
 
-        Raises StorageError; LookupError when so many were deferred that the next look has to go on.
+        Raises StorageError; LookupError after PASSED_MAX deferred messages: the next look goes on behind them.
         """
         topic, progress = self._topic, self._progress
         at, end = self._at, topic.released
@@ -127,7 +128,7 @@ class OldestOffset:
         raise LookupError("more were deferred than one look passes")
 
     def oldest_due_ns(self) -> int | None:
-        """When that message was due that has been unfinished for longest since then."""
+        """The earliest due time of the unfinished messages that were deferred and are due; None when there is none."""
         line = self._line
         while line:
             entry = self._unfinished_part(line[0])
@@ -138,7 +139,7 @@ class OldestOffset:
         return None
 
     def _unfinished_part(self, entry: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """What of an entry of the line is neither settled nor deferred anew, from the first such offset on."""
+        """An entry from its first offset on that is neither settled nor deferred again; None when all are."""
         entry_due_ns, first, count = entry
         end = first + count
         at = self._progress.first_unsettled(first, end)
@@ -150,12 +151,12 @@ class OldestOffset:
         return None
 
     def _due_of(self, offset: int) -> int | None:
-        """Until when a message is or was deferred; None for one whose age runs from its publication."""
+        """The due time of a message that is or was deferred; None when its age runs from its publication."""
         due_ns = self.since.get(offset)
         if due_ns is None:
             due_ns = self._progress.deferred.get(offset)
         if due_ns is None:
             published = self._topic.deferred_between(offset, offset + 1)
             return published[0][1] if published else None
-        # 0: released early, and nobody knows when.
+        # 0: an operator released it, and the time of that is unknown.
         return due_ns or None

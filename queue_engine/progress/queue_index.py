@@ -1,4 +1,4 @@
-"""Queue index segments: what every channel had done when the progress journal was merged.
+"""Queue index segments: the progress of every channel by the last merge of the progress journal.
 
     log/progress/CHANNEL/00000007.index      offsets 7 × 16,384 up to 8 × 16,384 of channel number CHANNEL
 
@@ -9,10 +9,10 @@
     many:      | offset u64 | deliveries made u16 |
     deferred:  | offset u64 | due i64, Unix ns, 0 at once |
 
-A start looks for newer versions in the floors file before it changes anything: who raises the version here raises that,
-too. Big-endian. The CRC is CRC-32C over all other bytes of the file. A segment that the floors (`floors.py`) don't list
-and that is absent says that nothing of it was delivered or settled; one that is settled altogether is removed only
-after the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) To change the format: the next
+A start looks for newer versions in the floors file before it changes anything: a new version here raises that of the
+floors, too. Big-endian. The CRC is CRC-32C over all other bytes of the file. An absent segment that the floors
+(`floors.py`) don't list means that nothing of it was delivered or settled; a wholly settled one is removed only after
+the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) To change the format: the next
 version number, with magic, version and CRC where they are; read every older version for ever.
 """
 
@@ -41,7 +41,7 @@ _SIZE_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class IndexContent:
-    """What one index segment holds: pages by their number within the channel."""
+    """The content of one index segment: pages by their number within the channel."""
 
     pages: dict[int, bytes]
     many: dict[int, int]
@@ -49,12 +49,12 @@ class IndexContent:
 
     @property
     def settled_count(self) -> int:
-        """How many offsets it tells to be settled."""
+        """How many offsets are settled."""
         return sum(page.count(SETTLED) for page in self.pages.values())
 
 
 def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
-    """A copy of all that a channel's index segments have to hold, by index number."""
+    """A copy of the content that a channel's index segments must have, by index number."""
     floor = progress.floor
     contents: dict[int, IndexContent] = {}
 
@@ -87,8 +87,8 @@ def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
 
 
 def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
-    """What an index segment holds; None when its bytes are not what was written for this channel and index. Raises
-    StorageError for a version that is not known."""
+    """An index segment's content; None when its bytes are not what was written for this channel and index. Raises
+    StorageError for an unknown version."""
     at = _index_header.size + 4
     if len(data) < at:
         return None
@@ -118,7 +118,7 @@ def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
 
 
 def add_to(progress: ChannelProgress, content: IndexContent) -> None:
-    """Give a channel what one of its index segments holds."""
+    """Add the content of one index segment to a channel's progress."""
     for number, page in content.pages.items():
         if (number + 1) * PAGE_OFFSETS > progress.floor:
             progress.pages[number] = bytearray(page)
@@ -144,7 +144,7 @@ def indexes_on_disk(directory: str, channel: int, files: Files) -> list[int]:
 
 
 def names_in(directory: str, files: Files) -> list[str]:
-    """The names in a directory, none when there is no such. Raises StorageError."""
+    """The names in a directory, none when it does not exist. Raises StorageError."""
     try:
         return files.listdir(directory)
     except FileNotFoundError:

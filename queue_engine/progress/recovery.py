@@ -1,9 +1,8 @@
-"""What channels had done, from floors, index segments and the journals that were not merged yet; and what of that is
-damaged.
+"""Progress after a start: read from floors, index segments and the journals that were not merged; and its damage.
 
-What was on the disk once is known by the floors of a clean stop (every journal's length), by the `known` entries of
-journals, and by the floors' list of segments. A place that was, and does not hold, is damage; any other is a write that
-was not finished when the process or the machine ended.
+The floors of a clean stop (every journal's length), the `known` entries of journals, and the floors' list of segments
+state which bytes were on the disk. Invalid bytes at such a place are damage; anywhere else they are a write that was
+not finished when the process or the machine ended.
 """
 
 import logging
@@ -34,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProgressDamage:
-    """A file of progress that is not what it was. channel: whose it is, 0 for all channels'. settled_max: of that
-    channel's messages, how many at most were known to be finished by it alone; None when nobody can tell."""
+    """A damaged file of progress. channel: whose it is, 0 for all channels'. settled_max: how many finished messages of
+    that channel only this file had, at most; None when that is unknown."""
 
     path: str
     reason: str
@@ -46,11 +45,11 @@ class ProgressDamage:
 @dataclass(slots=True)
 class RecoveredProgress:
     """channels: by number, all that were asked for. on_disk: their index segments. listed: (channel, index) → offsets
-    settled, of those that the floors list and that hold. old_journals: number → its first bytes that hold without a
-    hole. dropped: entries that went beyond a topic's end, or belong to no channel. damages: what only those files knew
-    is delivered again. stop: what a clean stop wrote, when the last one was. unread: by channel, index segments that
-    can't be read, and why; what is set aside of them already. reread: of those, what could be read now. error: why
-    nothing of it could be read; then channels stand where they began."""
+    settled, of those that the floors list and that are valid. old_journals: number → its first bytes that are valid
+    without a hole. dropped: entries that went beyond a topic's end, or belong to no channel. damages: messages that
+    only these files had as finished are delivered again. stop: what a clean stop wrote, where the last stop was one.
+    unread: by channel, index segments that can't be read, set aside already or not. reread: paths of those set aside
+    that are needless now. error: why no progress could be read; then channels are where they began."""
 
     channels: dict[int, ChannelProgress] = field(default_factory=dict)
     on_disk: dict[int, set[int]] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class RecoveredProgress:
     error: StorageError | None = None
 
     def forget_unread(self, channel: int) -> None:
-        """What could not be read of a channel is void."""
+        """Drop what could not be read of a channel: it is void."""
         aside = [path for path in self.unread.pop(channel, {}) if is_aside(path)]
         self.unread_reasons.pop(channel, None)
         self.reread += aside
@@ -79,14 +78,14 @@ class RecoveredProgress:
 
 
 def progress_or_error(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> RecoveredProgress:
-    """As `recover_progress`; what can't be read is told by `error`. Raises NewerFormatError, and
-    StorageError for what is no fault of the disk."""
+    """As `recover_progress`; `error` has why a file can't be read. Raises NewerFormatError, and StorageError for an
+    error that is no fault of the disk."""
     try:
         return recover_progress(directory, files, wanted)
     except StorageError as exc:
         if isinstance(exc, NewerFormatError) or is_no_fault_of_disk(exc):
             raise
-        logger.error("channels of the log stop, since their progress can't be read: %s", exc)
+        logger.error("all channels of the log are fenced, since their progress can't be read: %s", exc)
         channels = {number: ChannelProgress(start) for number, (start, _) in wanted.items()}
         return RecoveredProgress(channels, error=exc)
 
@@ -94,8 +93,8 @@ def progress_or_error(directory: str, files: Files, wanted: Mapping[int, tuple[i
 def recover_progress(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> RecoveredProgress:
     """The progress of the channels in `wanted`: number → (offset it began at, its topic's recovered end).
 
-    Reads only: doing it again gives the same. Raises StorageError when a file can't be read, or is of a version that is
-    not known.
+    Reads only: doing it again gives the same. Raises StorageError when a file can't be read, or has an unknown
+    version.
     """
     found = RecoveredProgress()
     floors = found.floors = _read_floors(directory, files, wanted, found)
@@ -132,8 +131,8 @@ def _read_floors(
 
 
 def _are_floors_missing(directory: str, files: Files, wanted: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether there were floors once: a merge that removes journal 1 writes them first, and so does one that writes
-    segments; and a channel whose topic has messages is not of a directory that is new."""
+    """Whether there must be floors: a merge writes them before it removes journal 1 and before it writes segments, and
+    a channel whose topic has messages is not in a new directory."""
     if any(indexes_on_disk(directory, number, files) for number in wanted):
         return True
     journals = _journals(directory, files)
@@ -184,7 +183,7 @@ def _read_segments(
 def _read_or_note(
     path: str, number: int, index: int, found: RecoveredProgress, read: Callable[[str], bytes]
 ) -> IndexContent | Literal[False] | None:
-    """What an index segment holds; None when it is damaged. False when it can't be read, which is noted."""
+    """An index segment's content; None when it is damaged. False when it can't be read, which is noted."""
     try:
         data = read(path)
     except StorageError as exc:
@@ -213,13 +212,13 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
     if floors is not None:
         stop = floors.stop
         if stop is not None and (not numbers or numbers[-1] <= max([0, *stop.journals])):
-            # Else it is of an earlier stop, and a journal was begun since.
+            # Otherwise it is of an earlier stop, and a journal was begun since.
             found.stop = stop
             known.update(stop.journals)
         if floors.lists_segments:
             known.setdefault(floors.journal, 0)
     first = 0 if floors is None else floors.journal
-    # A snapshot makes void what was before it, damage included.
+    # A snapshot makes void all before it, damage included.
     snapshots = [number for number in numbers if contents[number].is_snapshot]
     last_snapshot = max([0, *snapshots])
     if last_snapshot >= max(first, 1):
@@ -239,14 +238,14 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
             if channel is not None:
                 apply(entry, channel)
                 if entry.op == SEEK:
-                    # It begins anew there: what its segments tell is void, and what came since is in the journals.
+                    # The channel was rewound: its segments are void, and its progress since is in the journals.
                     found.forget_unread(entry.channel)
             elif entry.op < KNOWN:
                 found.dropped += 1
 
 
 def _damage_of(content: JournalContent | None, known: int | None, size: int) -> str:
-    """What is wrong with a journal that was on the disk up to byte `known`; "" for nothing."""
+    """The damage to a journal that was on the disk up to byte `known`; "" for none."""
     if content is None:
         return "it is missing"
     if known is None:

@@ -2,8 +2,8 @@
 
     log/progress/CHANNEL/00000007.index.unread0       as 00000007.index was, when a start could not read it
 
-The channel's progress lacks what the file has, so the channel is fenced: it would deliver finished messages. What the
-channel does meanwhile goes to the journal, and to a segment of the old name. Once the file can be read, its content is
+The channel's progress lacks what the file has, so the channel is fenced: it would deliver finished messages. Entries of
+the channel go to the journal meanwhile, and to a segment of the old name. Once the file can be read, its content is
 added to the progress, and the merge that writes it removes the file.
 """
 
@@ -22,7 +22,7 @@ Unread = dict[str, int]
 
 
 def unread_on_disk(directory: str, channel: int, files: Files) -> Unread:
-    """What an earlier start set aside of a channel. Raises StorageError."""
+    """The files that an earlier start set aside of a channel. Raises StorageError."""
     found: Unread = {}
     for name in names_in(index_directory(directory, channel), files):
         stem, is_unread, _ = name.partition(_UNREAD)
@@ -32,7 +32,7 @@ def unread_on_disk(directory: str, channel: int, files: Files) -> Unread:
 
 
 def is_aside(path: str) -> bool:
-    """Whether this is the name of one that was set aside."""
+    """Whether this is the name of an index segment that was set aside."""
     return _UNREAD in os.path.basename(path)
 
 
@@ -47,7 +47,7 @@ def _renamed(path: str, files: Files) -> str:
 
 
 def read_unread(path: str, files: Files) -> bytes:
-    """The file's bytes, none when somebody removed it. Raises StorageError."""
+    """The file's bytes, none when it was removed. Raises StorageError."""
     try:
         return files.read_whole(path, 1 << 30) or b""
     except OSError as exc:
@@ -58,7 +58,7 @@ def read_unread(path: str, files: Files) -> bytes:
 
 
 def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
-    """Give a channel what it did not know; what it knows is newer."""
+    """Add to a channel's progress what it lacks; what it has is newer."""
     for number, page in sorted(content.pages.items()):
         first = number * PAGE_OFFSETS
         at = 0
@@ -84,7 +84,7 @@ def _made(content: IndexContent, offset: int) -> int:
 
 
 class UnreadIndexes:
-    """Those of all channels of one log. Belongs to the engine's thread.
+    """All unread index segments of one log. Belongs to the engine's thread.
 
     removable: paths of files that the next merge makes needless.
     """
@@ -110,7 +110,7 @@ class UnreadIndexes:
                     on_disk[channel].discard(index)
 
     def note(self, reasons: Mapping[int, StorageError]) -> None:
-        """The progress of exactly these channels is unknown."""
+        """Note that the progress of exactly these channels is unknown."""
         self._reasons = dict(reasons)
 
     def reason(self, channel: int) -> StorageError | None:
@@ -118,8 +118,7 @@ class UnreadIndexes:
         return self._reasons.get(channel)
 
     def read_again(self, channel: int, progress: ChannelProgress) -> set[int]:
-        """Add what can be read by now; returns the segments that are to be written. Raises StorageError when something
-        still can't be read."""
+        """Add what can be read by now; returns the segments to write. Raises StorageError while one can't be read."""
         added: set[int] = set()
         for path, index in list(self._unread.get(channel, {}).items()):
             content = decode_index(read_unread(path, self._files), channel, index)
@@ -132,6 +131,6 @@ class UnreadIndexes:
         return added
 
     def forget(self, channel: int) -> None:
-        """The channel is gone, or was moved: what they tell is of no use any more."""
+        """Forget a channel that was deleted or rewound: its old progress is void."""
         self.removable.update(self._unread.pop(channel, {}))
         self._reasons.pop(channel, None)

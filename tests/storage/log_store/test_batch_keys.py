@@ -513,7 +513,7 @@ def test_no_segment_goes_whose_keys_the_file_has_not(tmp_path: Path) -> None:
     assert len(bench.log.segments.list) > 3
     assert bench.log.segments.list[0].position == 0
     assert bench.log.batch_keys.first_unwritten_position == 128
-    assert bench.log.space.punchable() == []
+    assert bench.log.retention.punchable() == []
     bench.files.heal()
     for _ in range(3):
         bench.checkpoint()

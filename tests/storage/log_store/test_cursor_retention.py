@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.log_store.cursor_retention import UNTOLD_TICKS
+from queue_engine.log_store.cursor_retention import POSTPONED_TICKS
 from queue_engine.log_store.log_store import LogOpening
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
@@ -226,7 +226,7 @@ def test_while_its_place_can_not_be_told_nothing_is_given_up(
         assert told == [
             "cursor beyond its limit not moved topic=t cursor=archive why=the record of offset 0 is not found"
         ]
-    for _ in range(UNTOLD_TICKS):
+    for _ in range(POSTPONED_TICKS):
         limited.tick()
     assert limited.cursor.offset > 0
 
@@ -241,7 +241,7 @@ def test_what_once_could_not_be_told_and_fits_is_not_given_up(limited: CursorBen
         limited.log.cursors.move(limited.cursor, 100)
         assert limited.topic.cursor_lag_bytes(limited.cursor) > LIMIT_BYTES
         limited.tick()
-    for _ in range(UNTOLD_TICKS):
+    for _ in range(POSTPONED_TICKS):
         limited.tick()
     assert limited.gaps() == []
 

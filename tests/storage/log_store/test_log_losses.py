@@ -228,7 +228,7 @@ def killed_at_each_step(bench: LossBench) -> Iterator[LogOpening]:
         bench.log.journal.tick(bench.clock.monotonic_ns())
         bench.files.dies_after = after
         try:
-            count = bench.log.space.remove_unneeded()
+            count = bench.log.retention.remove_unneeded()
             assert count > 3
         except ProcessDiedError:
             is_over = False
@@ -256,7 +256,7 @@ def test_on_a_full_disk_segments_go_all_the_same(bench: LossBench) -> None:
     for topic in (bench.topic, bench.other):
         topic.empty()
     bench.files.fail("create", errno.ENOSPC, count=1_000)
-    assert bench.log.space.remove_unneeded() == before - 1
+    assert bench.log.retention.remove_unneeded() == before - 1
     assert len(bench.segments()) == 1
     assert not (bench.path / "log" / "checkpoint").exists()
     bench.kill()

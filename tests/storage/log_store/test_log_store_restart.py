@@ -130,7 +130,7 @@ def test_messages_that_are_gone_are_no_depth_though_a_power_cut_undid_their_sett
     channel.settle(run.ids)
     assert len(list(everything(channel))) == 47
     bench.log.end_turn()
-    assert bench.log.space.remove_unneeded() > 1
+    assert bench.log.retention.remove_unneeded() > 1
     bench.kill()
     shutil.rmtree(tmp_path / "log" / "progress")
     shutil.copytree(tmp_path / "progress", tmp_path / "log" / "progress")

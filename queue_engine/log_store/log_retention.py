@@ -1,4 +1,4 @@
-"""The log's space: removes segments that are not needed, and punches holes into those of which little is."""
+"""Removes segments that nothing needs and retention does not keep, and punches holes into those with few messages."""
 
 import contextlib
 import logging
@@ -17,8 +17,8 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 logger = logging.getLogger(__name__)
 
 
-class LogSpace:
-    """Looks after the segments of one log. Belongs to the engine's thread. topics: all of the log, by number."""
+class LogRetention:
+    """Removes and punches segments of one log. Belongs to the engine's thread. topics: all of the log, by number."""
 
     def __init__(
         self, log_files: LogFiles, settings: LogSettings, log: CommitLog, topics: Mapping[int, LogTopicStore]
@@ -35,28 +35,28 @@ class LogSpace:
         self._topics = topics
         self._retention_ns = settings.retention_ms * NS_PER_MS
         self._retention_bytes = settings.retention_bytes
-        self.is_frozen = False  # somebody copies segments: nothing is given back of those that stay
+        self.is_frozen = False  # a backup copies segments: no holes are punched
         self._puncher = HolePuncher(log_files, topics)
 
     def tick(self, now_ns: int) -> int:
         """Remove and punch what is due; returns how many segments were removed. now_ns: monotonic. Raises StorageError
-        when what is needed can't be told."""
+        when a consume queue can't be read."""
         removed = 0 if self._puncher.is_punching else self.remove_unneeded()
         if not self.is_frozen and self._puncher.is_due(now_ns):
             self._puncher.look(self.punchable(), now_ns, is_full=self._log.is_full)
         return removed
 
     def remove_unneeded(self) -> int:
-        """Remove the oldest segments as far as no topic and no channel needs them; returns how many.
+        """Remove the oldest segments that nothing needs and retention does not keep; returns how many.
 
         Raises StorageError when a consume queue can't be read; then nothing is removed.
         """
-        # What the log alone knows goes on to the file of batch keys first.
+        # Batch keys that only the log has go to their file first.
         unwritten = self._batch_keys.first_unwritten_position
         first_open = self._log.first_open_position
         needed = first_open if unwritten is None else min(unwritten, first_open)
         if not any(one.is_sealed and one.next_position <= needed for one in self._segments.list):
-            return 0  # whatever the topics need: their files are not asked
+            return 0  # no segment could go, so the topics' files are not read
         for topic in self._topics.values():
             needed = min(needed, topic.needed_position(needed))
         removed = [one for one in self._segments.list if one.is_sealed and one.next_position <= needed]
@@ -65,7 +65,7 @@ class LogSpace:
             return 0
         end = removed[-1].next_position
         if not all(topic.needs_nothing_before(end) for topic in self._topics.values()):
-            # A unit of a consume queue is wrong: what it led to is no reason to let anything go.
+            # A unit of a consume queue is wrong: nothing is removed by it.
             return 0
         for topic in self._topics.values():
             topic.forget_before(removed[-1].next_position)
@@ -77,27 +77,27 @@ class LogSpace:
         oldest_offsets = {number: topic.oldest_offset for number, topic in self._topics.items()}
 
         def job() -> None:
-            # First: a start that misses them must know why.
+            # First: a start that finds them missing must know why.
             untold = tell_first_position(self._files, directory, first_position, oldest_offsets)
             for segment in removed:
                 # One after the other: a power cut leaves no gap between them, which would look like a loss.
                 self._files.unlink(segment.path)
                 self._files.sync_directory(self._segments.directory)
             if untold is not None:
-                # Now there may be room. A start that finds no segment at all must know that this is right.
+                # Now there may be room. A start that finds no segment at all must know that none was lost.
                 with contextlib.suppress(OSError):
                     self._files.replace(os.path.join(directory, CHECKPOINT_NAME), untold)
 
         def done(error: Exception | None) -> None:
             if error is not None:
-                # They are found again, and removed again, after the next start.
+                # The next start finds them again, and removes them again.
                 logger.warning("segments not removed count=%d error=%s", len(removed), error)
 
         self._worker.submit(job, done)
         return len(removed)
 
     def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
-        """Of the oldest segments, those that are too old or too many."""
+        """The oldest segments that retention does not keep: too old, or beyond its bytes."""
         if not (self._retention_ns or self._retention_bytes):
             return unneeded
         size = sum([one.end - one.position for one in self._segments.list if one.is_sealed])
@@ -129,5 +129,5 @@ class LogSpace:
         return self._past_retention(complete)
 
     def _written_ns(self, segment: SegmentInfo) -> int:
-        # A start does not read what lies before the checkpoint.
+        # A start does not read records before the checkpoint, so it does not know their times.
         return segment.last_time_ns or self._files.modified_ns(segment.path) or 0

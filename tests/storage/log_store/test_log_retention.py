@@ -45,10 +45,10 @@ def test_until_its_file_says_so_a_lease_keeps_what_it_kept_before_it_was_moved(t
     bench.files.fail("rename", errno.ENOSPC, count=100)
     lease, ticket = bench.log.leases.take("reader", 1, bench.topic.end_offset, 60_000)
     assert (lease.offset, ticket.error is not None) == (50, True)
-    assert bench.log.space.remove_unneeded() == 0
+    assert bench.log.retention.remove_unneeded() == 0
     bench.files.heal()
     bench.log.leases.take("reader", 1, bench.topic.end_offset, 60_000)
-    assert bench.log.space.remove_unneeded() > 3
+    assert bench.log.retention.remove_unneeded() > 3
 
 
 def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> 
         bench.publish(b"%d" % number * 100)
     list(everything(channel))
     bench.clock.advance(ms=10_000)
-    assert bench.log.space.remove_unneeded() == 0
+    assert bench.log.retention.remove_unneeded() == 0
     channel.seek(0)
     assert channel.depth == 50
     list(everything(channel))
     bench.clock.advance(ms=1)
-    assert bench.log.space.remove_unneeded() > 3
+    assert bench.log.retention.remove_unneeded() > 3
     assert bench.topic.oldest_offset > 0
 
 
@@ -73,10 +73,10 @@ def test_what_is_finished_is_kept_until_it_is_too_much(tmp_path: Path) -> None:
     for number in range(50):
         bench.publish(b"%d" % number * 100)
     list(everything(channel))
-    assert bench.log.space.remove_unneeded() > 0
+    assert bench.log.retention.remove_unneeded() > 0
     sealed = [one for one in bench.log.segments.list if one.is_sealed]
     assert 5_000 < sum(one.end - one.position for one in sealed) <= 10_000
-    assert bench.log.space.remove_unneeded() == 0
+    assert bench.log.retention.remove_unneeded() == 0
 
 
 def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) ->
         bench.publish(b"%d" % number * 100)
     assert len(bench.log.segments.list) > 5
     assert len(list(everything(fast))) == 50
-    assert bench.log.space.remove_unneeded() == 0
+    assert bench.log.retention.remove_unneeded() == 0
     run = take(slow, 25)
     slow.settle(run.ids[:20])
-    removed = bench.log.space.remove_unneeded()
+    removed = bench.log.retention.remove_unneeded()
     assert removed >= 1
     assert len(list((tmp_path / "log" / "segments").iterdir())) == len(bench.log.segments.list)
     oldest = bench.topic.oldest_offset
@@ -104,7 +104,7 @@ def test_segments_go_when_the_slowest_channel_has_passed_them(tmp_path: Path) ->
     assert [int(one[:2]) for one in everything(fast)][:1] == [oldest]
     slow.give_back(run, run.ids[20:], counted=True)
     assert len(list(everything(slow))) == 30
-    assert bench.log.space.remove_unneeded() > 0
+    assert bench.log.retention.remove_unneeded() > 0
     bench.log.end_turn()
     bench.restart({7: 0, 8: 0})
     slow = bench.topic.open_channel("slow", 8)
@@ -117,9 +117,9 @@ def test_a_topic_without_channels_and_a_paused_one_hold_what_waits(tmp_path: Pat
     bench = Bench(tmp_path, segment_bytes=4_096)
     for _ in range(30):
         bench.publish(b"x" * 300)
-    assert bench.log.space.remove_unneeded() == 0
+    assert bench.log.retention.remove_unneeded() == 0
     bench.topic.empty()
-    assert bench.log.space.remove_unneeded() > 0
+    assert bench.log.retention.remove_unneeded() > 0
     assert bench.topic.depth == 0
 
 
@@ -129,7 +129,7 @@ def test_a_deleted_topic_holds_nothing(tmp_path: Path) -> None:
     for _ in range(30):
         bench.publish(b"x" * 300)
     bench.topic.delete()
-    assert bench.log.space.remove_unneeded() > 1
+    assert bench.log.retention.remove_unneeded() > 1
     assert len(bench.log.segments.list) <= 2, "the one written to, and the one made ahead"
 
 
