@@ -4,11 +4,23 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from admin_console.accounts.throttle import throttle
 from tests.support import storage_kinds
 from tests.support.disks import left_open
+
+# Every run tries the same examples, however long one takes: a run that fails has changed something.
+# `--hypothesis-profile=default` tries others.
+hypothesis.settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

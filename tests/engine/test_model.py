@@ -551,9 +551,6 @@ class LogMachine(EngineMachine):
 _SETTINGS = settings(
     max_examples=25,
     stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 TestDiskQueueAgainstTheModel = DiskQueueMachine.TestCase

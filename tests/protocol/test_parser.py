@@ -492,7 +492,7 @@ def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(scripts, st.lists(st.integers(0, 10**6), max_size=12))
 @pytest.mark.slow(reason="reads random scripts at many splits")
 def test_any_script_at_any_splits_reads_as_the_plain_parser_reads_it(script: bytes, cuts: list[int]) -> None:
@@ -505,7 +505,7 @@ def test_any_script_at_any_splits_reads_as_the_plain_parser_reads_it(script: byt
     assert (found_left > 0) <= (len(left) > 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=5))
 def test_random_bytes_raise_nothing_but_protocol_errors(data: bytes, cuts: list[int]) -> None:
     found, error, _ = outcome(pieces_of(data, cuts))

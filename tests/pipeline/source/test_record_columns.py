@@ -181,7 +181,7 @@ def log_of(records: Sequence[tuple[int, list[tuple[bytes, bytes, int]], bool, bo
     return log
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(RECORD, min_size=1, max_size=12), st.integers(1, 20), st.integers(20, 600), st.data())
 @pytest.mark.slow(reason="decodes thousands of records")
 def test_every_row_is_what_decode_record_says(
@@ -204,7 +204,7 @@ def test_every_row_is_what_decode_record_says(
         assert missing == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(RECORD, min_size=1, max_size=8), st.lists(st.integers(0, 1 << 20), min_size=1, max_size=4))
 @pytest.mark.slow(reason="decodes thousands of records")
 def test_whatever_is_damaged_nothing_altered_comes_and_the_rest_is_accounted_for(

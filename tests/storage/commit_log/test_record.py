@@ -63,7 +63,7 @@ def bodies_of(run: Run) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=20), st.booleans(), st.booleans(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_was_encoded_comes_back(bodies: list[bytes], has_due: bool, has_keys: bool, data: st.DataObject) -> None:
     dues = [TIME_NS + index if index % 2 else 0 for index in range(len(bodies))] if has_due else None
     keys = [b"k" * (index % 4) for index in range(len(bodies))] if has_keys else None

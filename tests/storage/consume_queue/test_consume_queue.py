@@ -361,7 +361,7 @@ class ConsumeQueueMachine(RuleBasedStateMachine):
             assert present == expected or (expected is None and present is None)
 
 
-ConsumeQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+ConsumeQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestConsumeQueueMachine = ConsumeQueueMachine.TestCase
 
 

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -129,7 +129,5 @@ class DiskQueueAgainstList(RuleBasedStateMachine):
             assert self.folder.bad_names == []
 
 
-DiskQueueAgainstList.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+DiskQueueAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestDiskQueueAgainstList = DiskQueueAgainstList.TestCase

@@ -151,5 +151,5 @@ class ProgressMachine(RuleBasedStateMachine):
         assert progress.cursor >= max([floor, *(offset + 1 for offset in (*self.settled, *self.made))])
 
 
-ProgressMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+ProgressMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestProgressMachine = ProgressMachine.TestCase

@@ -584,5 +584,5 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.bench.recover().channels == self.bench.channels
 
 
-JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestJournalMachine = JournalMachine.TestCase
