@@ -1,5 +1,5 @@
-"""Slow disk work leaves the engine's thread. Each `Background` does its jobs in order and answers through the loop; the
-engine has three (`Backgrounds`)."""
+"""Threads for slow disk work. Each `Background` runs its jobs in order and reports their ends on the engine's thread,
+through its loop; the engine has three (`Backgrounds`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ class Background(Protocol):
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         """Run `job` later on the background's thread; then `done(error or None)` on the engine's thread.
 
-        Jobs run in the order they were given. A job touches only what it was given and what it guards by a
-        lock; `done` may touch anything of the engine's.
+        Jobs run in the order of `submit`. A job touches only its own objects and those guarded by a lock; `done` may
+        touch anything of the engine's.
         """
         ...
 
 
 class InlineBackground:
-    """Does the job at once, in the caller's thread: for start, stop and tests."""
+    """Runs each job at once, in the caller's thread: for start, stop and tests."""
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         try:
@@ -32,8 +32,8 @@ class InlineBackground:
 
 @dataclass(frozen=True, slots=True)
 class Backgrounds:
-    """The threads beside the engine's. disk: for slow disk work. sync: for the log's syncs alone. progress: for
-    those of channels' progress."""
+    """The threads beside the engine's. disk: slow disk work. sync: the log's syncs alone. progress: the syncs of
+    channels' progress."""
 
     disk: Background
     sync: Background
@@ -41,5 +41,5 @@ class Backgrounds:
 
     @classmethod
     def of(cls, one: Background) -> "Backgrounds":
-        """One that does the work of all."""
+        """All three as one background."""
         return cls(one, one, one)

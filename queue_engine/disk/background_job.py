@@ -1,4 +1,4 @@
-"""Slow work in steps, done once: by the background, or by the engine's thread when it can't wait any longer."""
+"""Slow work in steps, done once: by a background, or by the engine's thread when it can't wait any longer."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,10 +7,11 @@ from queue_engine.disk.background import Background
 
 
 class BackgroundJob:
-    """Steps that a background does in their order, and that the engine's thread may do, or call off, itself.
+    """Steps that a background does in order. The engine's thread may do them instead, or call them off.
 
-    Whoever comes second waits for the end of the first. So a stop needs no answer of a thread, and never works
-    beside it. steps_done: how many succeeded; after an error it tells which one failed.
+    Only one thread does them; another that calls `run`, `finish` or `call_off` meanwhile waits for its end. So a stop
+    needs no answer from the background, and never works beside it. steps_done: how many steps succeeded; after an error
+    it is the index of the step that failed.
     """
 
     def __init__(
@@ -30,17 +31,17 @@ class BackgroundJob:
         return self._steps is None
 
     def start(self, background: Background) -> None:
-        """Have the background do it, and call `then`."""
+        """Have the background do the steps, and call `then`."""
         background.submit(self.run, self.ended)
 
     def ended(self, error: Exception | None) -> None:
-        """Call `then`, unless that was done before or the job was called off. For the engine's thread."""
+        """Call `then`, unless it was called before or the job was called off. On the engine's thread."""
         then, self._then = self._then, None
         if then is not None:
             then(error)
 
     def run(self) -> None:
-        """Do the steps unless that has happened. Raises what a step raised, whoever did it."""
+        """Do the steps, unless they were done or called off. Raises a step's error, also when another thread did it."""
         with self._lock:
             if self._steps is not None:
                 try:
@@ -55,7 +56,7 @@ class BackgroundJob:
             raise self.error
 
     def finish(self) -> Exception | None:
-        """Do the steps now, or wait for their end; returns what one raised. `then` is not called."""
+        """Do the steps now, or wait for their end; returns a step's error, or None. `then` is not called."""
         try:
             self.run()
         except Exception as exc:
@@ -63,6 +64,6 @@ class BackgroundJob:
         return None
 
     def call_off(self) -> None:
-        """From here on nobody does it; when somebody is at it, wait for the end."""
+        """End the job: no thread begins it from here on. A thread that is at it is waited for."""
         with self._lock:
             self._steps = self._then = None

@@ -26,19 +26,19 @@ class CopiedFile:
 def copy_files(
     source: str, target: str, files: Sequence[tuple[str, int | None]], advanced: Callable[[int], None]
 ) -> list[CopiedFile]:
-    """Copy files, each with its length (None: all of it), from one directory to another, permissions as they are.
+    """Copy files, each with its length (None: all of it), from one directory to another, permissions included.
 
-    advanced: told of every file's bytes as they are copied, by one thread at a time. Raises StorageError, naming the
+    advanced: called with each number of bytes copied, by one thread at a time. Raises StorageError, which names the
     file.
     """
     lock = threading.Lock()
 
-    def told(count: int) -> None:
+    def report(count: int) -> None:
         with lock:
             advanced(count)
 
     def copy(file: tuple[str, int | None]) -> CopiedFile:
-        return _copy(source, target, *file, told)
+        return _copy(source, target, *file, report)
 
     # Syncs that come together cost the disk little more than one.
     with ThreadPoolExecutor(THREADS) as threads:
@@ -57,7 +57,7 @@ def _copy(source: str, target: str, path: str, length: int | None, advanced: Cal
                 while left > size:
                     data = reading.read(min(STEP_BYTES, left - size))
                     if not data:
-                        raise StorageError(f"{path} has {size} bytes and {left} were told: the backup is not complete")
+                        raise StorageError(f"{path} has {size} bytes, not the {left} noted: the backup is not complete")
                     writing.write(data)
                     crc = crc32c(data, crc)
                     size += len(data)
@@ -73,8 +73,7 @@ def _copy(source: str, target: str, path: str, length: int | None, advanced: Cal
 
 
 def check_files(target: str, files: Sequence[CopiedFile], advanced: Callable[[int], None]) -> None:
-    """Read files of a backup and compare them with what is known of them. Raises StorageError for the first that is
-    not as it was."""
+    """Read files of a backup and compare lengths and checksums. Raises StorageError for the first that differs."""
     for file in files:
         size, crc = 0, 0
         try:
@@ -90,7 +89,7 @@ def check_files(target: str, files: Sequence[CopiedFile], advanced: Callable[[in
 
 
 def sync_directories(target: str) -> None:
-    """Make the names of everything in `target` durable. Raises OSError."""
+    """Sync `target` and all directories in it, which makes the files' names durable. Raises OSError."""
     for folder, _, _ in os.walk(target):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,11 +1,11 @@
-"""The files of a data directory as of one moment: which of them a backup needs, and how they are kept meanwhile.
+"""The files of a data directory at one moment: which of them a backup needs, and how they are kept until it ends.
 
-A file that only grows, or is only ever replaced as a whole, gets a second name (a hard link) in the staging directory,
-and its length is noted: what is appended later is not copied. The few that are written in their midst are small, and
-are read at once. Consume queues and checkpoints are derived from the log, and made anew by the start.
+A file that only grows, or is only replaced as a whole, gets a second name (a hard link) in the staging directory, and
+its length is noted: bytes appended later are not copied. The few files that are written in their midst are small, and
+are read at once. Consume queues and checkpoints are derived from the log; a start rebuilds them.
 
-    DATA/backup-staging/ID.request            there while somebody wants it; whoever wants it touches it now and then
-    DATA/backup-staging/ID.error              one sentence: why it can't be had
+    DATA/backup-staging/ID.request            a backup command's request; the command touches it while it runs
+    DATA/backup-staging/ID.error              one sentence: why there is no backup
     DATA/backup-staging/ID/files/…            the files, by their paths in the data directory
     DATA/backup-staging/ID/files.json         written last: {"version": 1, "files": [[path, length], …]}
 
@@ -29,12 +29,12 @@ VERSION = 1
 INCOMPLETE_NAME = "BACKUP-INCOMPLETE"
 COMPLETE_NAME = "backup.json"
 DATABASE_NAME = "console.sqlite3"
-# A file of ours that is read at once is no larger than this: the largest are the batch keys, 16 MB.
+# No file of Penstock that is read at once is larger than this: the largest are the batch keys, 16 MB.
 READ_BYTES_MAX = 64 << 20
 
 _NOT_KEPT = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME, "pipeline/scratch")
 _PIPELINE = "pipeline"
-# By the moment itself: the one has rules of its own, the others are derived, and a folder for each topic.
+# Left out of the walk at that moment: the pipeline has rules of its own; queues are derived, with a folder a topic.
 _NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues")
 _DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|checkpoint|progress/reserve)")
 _LINKED = re.compile(
@@ -45,11 +45,11 @@ _QUEUE_FILE = re.compile(r"[^/]*\.diskqueue\.[^/]*")
 
 
 def remove_left(directory: str) -> None:
-    """Remove what a process staged that is gone; nothing that is not ours."""
+    """Remove what an earlier process staged; other files stay."""
     try:
         names = os.listdir(os.path.join(directory, DIRECTORY))
     except OSError:
-        return  # there is none, as nearly always
+        return  # nothing was staged
     for name in names:
         place = os.path.join(directory, DIRECTORY, name)
         if _OURS.fullmatch(name) and os.path.isdir(place):
@@ -60,7 +60,7 @@ def remove_left(directory: str) -> None:
 
 
 def refuse_incomplete(directory: str) -> None:
-    """Raises StorageError when `directory` is a backup that never came to its end."""
+    """Raises StorageError when `directory` is a backup that was not finished."""
     if os.path.lexists(os.path.join(directory, INCOMPLETE_NAME)):
         raise StorageError(
             f"{directory} is a backup that was not finished ({INCOMPLETE_NAME} is in it): files are missing. "
@@ -71,8 +71,8 @@ def refuse_incomplete(directory: str) -> None:
 def wanted_files(directory: str, *, is_running: bool, below: str = "", left_out: tuple[str, ...] = ()) -> Iterator[str]:
     """The files that a backup of `directory` needs, as paths in it, the console's database left out.
 
-    is_running: a server changes them, so that derived files are left out, and disk queues, which are told by it.
-    below: look in this folder of it alone. left_out: folders that are not looked in.
+    is_running: a server changes the files: derived files are left out, and disk queues, whose files the server writes
+    for the backup. below: look in this folder of it alone. left_out: folders that are not looked in.
     """
     for folder, folders, names in os.walk(os.path.join(directory, below)):
         inside = os.path.relpath(folder, directory)
@@ -89,7 +89,7 @@ def wanted_files(directory: str, *, is_running: bool, below: str = "", left_out:
 
 
 class Staging:
-    """One staging directory: filled at one moment, while nothing else writes; then finished."""
+    """One staging directory: filled at one moment, while the engine rests; then finished."""
 
     def __init__(self, data_path: str, name: str) -> None:
         self._data_path = data_path
@@ -99,8 +99,8 @@ class Staging:
         os.makedirs(self.files_path, mode=0o700)
 
     def take(self, log_ends: Mapping[str, int]) -> None:
-        """Take all files as they are now, but for disk queues. log_ends: of each log, by its directory in the data
-        directory, the position behind what is to be kept. Raises OSError."""
+        """Take all files as they are now, but for disk queues. log_ends: by each log's directory in the data directory,
+        the position at which its copy ends. Raises OSError."""
         for path in wanted_files(self._data_path, is_running=True, left_out=_NOT_LOOKED_IN):
             self._take_one(path, log_ends)
         self._take_pipeline()
@@ -112,13 +112,13 @@ class Staging:
             if left > 0:
                 self.link(path, left)
         elif _LINKED.fullmatch(path) or os.lstat(os.path.join(self._data_path, path)).st_size > READ_BYTES_MAX:
-            self.link(path)  # a large one is somebody else's
+            self.link(path)  # a larger file is not one of Penstock's
         else:
             self._read_now(path)
 
     def _take_pipeline(self) -> None:
-        """The worker is a process of its own. Its files never change, but some replace others: tried again when they
-        were not the same before and after."""
+        """Take the pipeline's files. Its worker is a process of its own: its files never change, but some replace
+        others. So this is tried again when the listing differs before and after."""
         for _ in range(10):
             before = self._pipeline_listing()
             for path in before:
@@ -131,17 +131,17 @@ class Staging:
             for path in before:
                 if self._lengths.pop(path, None) is not None:
                     os.unlink(os.path.join(self.files_path, path))
-        raise OSError("the pipeline's files do not come to rest")
+        raise OSError("the pipeline's files changed during each of 10 tries")
 
     def _pipeline_listing(self) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         for path in wanted_files(self._data_path, is_running=True, below=_PIPELINE):
-            told = os.lstat(os.path.join(self._data_path, path))
-            found[path] = (told.st_ino, told.st_mtime_ns)
+            status = os.lstat(os.path.join(self._data_path, path))
+            found[path] = (status.st_ino, status.st_mtime_ns)
         return found
 
     def link(self, path: str, length_max: int | None = None) -> None:
-        """Give a file a second name here, and note how long it is, at most `length_max`. Raises OSError."""
+        """Give a file a second name here, and note its length, at most `length_max`. Raises OSError."""
         target = self._place(path)
         os.link(os.path.join(self._data_path, path), target, follow_symlinks=False)
         size = os.lstat(target).st_size
@@ -152,13 +152,13 @@ class Staging:
             self.write(path, source.read())
 
     def write(self, path: str, content: bytes) -> None:
-        """Make a file of its own. Raises OSError."""
+        """Write a file with this content, and note its length. Raises OSError."""
         with open(self._place(path), "wb", opener=_private) as target:
             target.write(content)
         self._lengths[path] = len(content)
 
     def part(self, path: str) -> None:
-        """Make a linked file a copy of its own, as long as was noted. Raises OSError."""
+        """Replace a linked file by a copy of its noted length. Raises OSError."""
         place = os.path.join(self.files_path, path)
         if os.lstat(place).st_nlink == 1:
             return
@@ -170,7 +170,7 @@ class Staging:
         os.rename(f"{place}.tmp", place)
 
     def note(self, path: str) -> None:
-        """A file was made in `files_path` by somebody else."""
+        """Note the length of a file that the caller has made in `files_path`."""
         self._lengths[path] = os.lstat(os.path.join(self.files_path, path)).st_size
 
     def _place(self, path: str) -> str:
@@ -179,7 +179,7 @@ class Staging:
         return place
 
     def finish(self) -> None:
-        """Everything is there: say so. Raises OSError."""
+        """Write the list of files: the staging directory is complete. Raises OSError."""
         path = os.path.join(self.directory, LIST_NAME)
         with open(f"{path}.tmp", "w", opener=_private) as target:
             json.dump({"version": VERSION, "files": sorted(self._lengths.items())}, target)

@@ -1,9 +1,9 @@
-"""A small file's content: one line of JSON and its checksum, so that it can be read by eye and damage is noticed.
+"""A small file's content: one line of JSON and its checksum. People can read it, and damage is noticed.
 
     {…} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
-What stands in the line, and its version, is said by the module that writes it.
+The module that writes such a file documents the line and its version.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ def encode_line(content: Mapping[str, Any]) -> bytes:
 
 
 def decode_versioned(data: bytes, path: str, version: int) -> dict[str, Any] | None:
-    """The same of the file at `path`, whose line says its format's version. Raises NewerFormatError when that is beyond
-    `version`, the newest that is known."""
+    """The line of the file at `path`; None when it is damaged or has no version. Raises NewerFormatError when its
+    version is beyond `version`, the newest that is known."""
     content = decode_line(data)
     if content is None or not isinstance(found := content.get("version"), int):
         return None
@@ -33,7 +33,7 @@ def decode_versioned(data: bytes, path: str, version: int) -> dict[str, Any] | N
 
 
 def decode_line(data: bytes) -> dict[str, Any] | None:
-    """What the file's bytes say; None when they are not what was written."""
+    """The line's content; None when the file is damaged."""
     line, _, check = data.partition(b"\n")
     if check != b"%08x\n" % crc32c(line):
         return None

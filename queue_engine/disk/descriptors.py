@@ -1,8 +1,8 @@
-"""Descriptors are few and queues are many: those that have waited longest give theirs back.
+"""A budget of descriptors for disk queues: when it is used up, the queue unused for longest closes its files.
 
-`ulimit -n` may be as low as 256 while thousands of disk queues are alive, each wanting one file to read and one
-to write. Whoever opens a file registers here; beyond a limit the oldest holder is asked to close what it can
-open again. Nothing is closed before it is synced.
+`ulimit -n` may be as low as 256 while thousands of disk queues are open, each with one file to read and one to write. A
+queue that opens a file registers here; beyond the limit the oldest holder closes files that it can open again. No file
+is closed before it is synced.
 """
 
 from typing import Protocol
@@ -11,16 +11,16 @@ from queue_engine.vocabulary.descriptor_shares import current_limit, files_share
 
 
 class DescriptorHolder(Protocol):
-    """What holds descriptors that it can open again."""
+    """Holds descriptors of files that it can open again."""
 
     def release_descriptors(self, *, is_forced: bool = False) -> bool:
-        """Close them; returns whether none is left. An unsynced one stays open, unless forced: then it is
+        """Close the descriptors; returns whether none is left. An unsynced file stays open, unless forced: then it is
         synced first, in this thread."""
         ...
 
 
 class DescriptorBudget:
-    """Who holds descriptors, at most `holder_max` at a time; belongs to the engine's thread."""
+    """The holders of descriptors, at most `holder_max` at a time. Belongs to the engine's thread."""
 
     def __init__(self, holder_max: int | None = None) -> None:
         """holder_max: by default half the disk queues' share, since each holder has two descriptors."""
@@ -34,7 +34,7 @@ class DescriptorBudget:
         """`holder` is about to open a file: make room for it."""
         self._holders.pop(holder, None)
         while len(self._holders) >= self.holder_max:
-            # A few are asked kindly, so that one unsynced file does not stop everybody; then one has to.
+            # The four oldest are asked first: one of them may have no unsynced file. Else the oldest is forced.
             for candidate in list(self._holders)[:4]:
                 if candidate.release_descriptors():
                     del self._holders[candidate]
@@ -50,18 +50,18 @@ class DescriptorBudget:
         self._holders.pop(holder, None)
 
     def release_all(self) -> None:
-        """The process has no descriptor left: close all that can be opened again."""
+        """Close all files that can be opened again, since the process has no descriptor left."""
         for holder in list(self._holders):
             if holder.release_descriptors():
                 del self._holders[holder]
 
     def begin_idle_pass(self) -> None:
-        """Have `close_idle` ask all that hold descriptors now."""
+        """Begin a pass: the next calls of `close_idle` go through all present holders."""
         self._unasked = list(self._holders)
 
     def close_idle(self, count_max: int) -> None:
-        """Let a few holders close what they can open again: what is in use is opened again, what is not stays
-        closed."""
+        """Have the next `count_max` holders of the pass close their files. Files in use are opened again soon, unused
+        ones stay closed."""
         asked, self._unasked = self._unasked[:count_max], self._unasked[count_max:]
         for holder in asked:
             if holder in self._holders and holder.release_descriptors():

@@ -1,7 +1,6 @@
 """One process owns a data directory: an flock on the directory itself, as nsqd takes it.
 
-nsqd and Penstock therefore exclude each other too, and nothing is left behind: the lock goes with the process,
-however it ends.
+So nsqd and Penstock exclude each other, too. The lock leaves no file: it ends with the process, also after a kill.
 """
 
 import errno
@@ -14,8 +13,8 @@ from queue_engine.vocabulary.errors import DirectoryLockedError, StorageError
 class DirectoryLock:
     """Holds the directory from construction to `release`.
 
-    Raises DirectoryLockedError when another process (or another lock in this one) holds it, naming its pid
-    where the system tells, and StorageError when the directory can't be opened or locked at all.
+    Raises DirectoryLockedError when another process (or another lock in this one) holds it, with its pid where the
+    system reports it, and StorageError when the directory can't be opened or locked at all.
     """
 
     def __init__(self, directory: str) -> None:
@@ -38,7 +37,7 @@ class DirectoryLock:
         self._fd: int | None = fd
 
     def release(self) -> None:
-        """Let others have the directory; a second call does nothing."""
+        """Unlock the directory; a second call does nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -51,10 +50,10 @@ class DirectoryLock:
 
 
 def _holder_pid(fd: int) -> int | None:
-    """The pid of the process that holds an flock on the file behind `fd`; None where it can't be known.
+    """The pid of the process that holds an flock on the file behind `fd`; None where the system does not report it.
 
     Read from /proc/locks, whose lines are `1: FLOCK  ADVISORY  WRITE 4711 fe:01:262145 0 EOF` with device
-    numbers in hex. A holder in another pid namespace shows as 0; systems without /proc tell nothing.
+    numbers in hex. A holder in another pid namespace shows as 0; other systems have no /proc.
     """
     stat = os.fstat(fd)
     place = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"

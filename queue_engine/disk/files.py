@@ -1,7 +1,7 @@
 """The one seam between the engine and the file system: every operation on a file is a method here.
 
-Tests put another `Files` in its place that fails the n-th call, writes short, or remembers what was done.
-All methods raise the plain OSError of the system; whoever knows what it means for the data translates it.
+Tests put another `Files` in its place that fails the n-th call, writes short, or records the calls. All methods raise
+the plain OSError of the system; callers turn it into an error of `vocabulary/errors.py`.
 """
 
 import ctypes
@@ -13,40 +13,40 @@ from bisect import bisect_left
 from queue_engine.disk.descriptors import DescriptorBudget
 from queue_engine.disk.no_follow import open_no_follow
 
-# fallocate(2) knows how to punch a hole; Python's os module does not.
+# fallocate(2) punches holes; Python's os module has no call for that.
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
 _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 _syncfs.argtypes = [ctypes.c_int]
 
-# No two writers of a process, on whichever thread, ever share a temporary name.
+# No two writers of a process share a temporary name, on any thread.
 _temporary_numbers = itertools.count()
 
 
 def temporary_name(path: str) -> str:
-    """A name beside `path` that nobody else in this process uses."""
+    """A name beside `path`, unique in this process."""
     return f"{path}.{next(_temporary_numbers)}.tmp"
 
 
 def is_no_fault_of_disk(error: BaseException) -> bool:
-    """Whether a file can't be read for another reason than a bad place: the process lacks descriptors or memory, or a
-    link stands there.
+    """Whether a file can't be read though its disk is sound: the process lacks descriptors or memory, or a symbolic
+    link stands in its place.
 
-    error: an OSError, or what was raised from one."""
+    error: an OSError, or an error raised from one."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ELOOP)
 
 
 class NameNotSyncedError(OSError):
-    """A file was replaced, and syncing its directory failed: a power cut may bring the old one back, or not."""
+    """A file was replaced, and syncing its directory failed: a power cut may bring the old file back."""
 
 
 class Files:
     """File operations by descriptor and by path. Descriptors are never inherited by child processes.
 
-    One instance serves the engine's thread and all threads that it hands work to. `budget` and the kept listing
-    belong to the engine's thread.
+    One instance serves the engine's thread and its backgrounds. `budget` and the kept listings belong to the engine's
+    thread.
     """
 
     def __init__(self, budget: DescriptorBudget | None = None) -> None:
@@ -59,7 +59,7 @@ class Files:
     # By path.
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor of `path`; a new file is readable and writable by its owner alone. A link is refused."""
+        """A descriptor of `path`; a new file is for its owner alone to read and write. Symbolic links are refused."""
         fd = open_no_follow(path, flags)
         if flags & os.O_CREAT:
             self._stamp = next(self._stamps)
@@ -81,12 +81,12 @@ class Files:
             return None
 
     def free_bytes(self, directory: str) -> int:
-        """What may still be written to the file system of `directory`; a quota is not seen."""
+        """Bytes free on the file system of `directory`, without regard to quotas."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
 
     def total_bytes(self, directory: str) -> int:
-        """What the file system of `directory` holds in all, used or free."""
+        """Size of the file system of `directory`."""
         found = os.statvfs(directory)
         return found.f_blocks * found.f_frsize
 
@@ -98,7 +98,7 @@ class Files:
             return None
 
     def make_directory(self, path: str) -> None:
-        """Make `path` a directory, its parents included, open to its owner alone; it may be one already."""
+        """Make the directory `path` with its parents, open to its owner alone, unless it is there."""
         if not os.path.isdir(path):
             os.makedirs(path, mode=0o700, exist_ok=True)
             self._stamp = next(self._stamps)
@@ -120,8 +120,8 @@ class Files:
             self.close(fd)
 
     def sync_file_system(self, directory: str) -> None:
-        """Make all that was written to the file system of `directory` durable, names included: dear once, and cheaper
-        than thousands of files one by one."""
+        """Sync the whole file system of `directory`, names included: cheaper than syncing thousands of files one by
+        one."""
         fd = self.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if _syncfs(fd) != 0:
@@ -151,11 +151,11 @@ class Files:
         os.fsync(fd)
 
     def sync_data(self, fd: int) -> None:
-        """Data to the disk, and of the metadata what reading it back needs: the size."""
+        """Data to the disk, and the metadata needed to read it back, such as the size."""
         os.fdatasync(fd)
 
     def punch_hole(self, fd: int, position: int, size: int) -> None:
-        """Give the disk back what lies in this range; it reads as zeros, and the file keeps its size."""
+        """Give the blocks of this range back to the disk; it reads as zeros, and the file keeps its size."""
         if _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, position, size) != 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
@@ -171,8 +171,8 @@ class Files:
     def names_starting_with(self, directory: str, prefix: str) -> list[str]:
         """The names in `directory` that start with `prefix`, sorted.
 
-        The listing is kept until something in the directory changes (through this object, or by its
-        modification time): thousands of queues are opened one behind the other at start.
+        The listing is kept until the directory changes (through this object, or by its modification time), since a
+        start opens thousands of queues of one directory.
         """
         stamp, modified_ns = self._stamp, os.stat(directory).st_mtime_ns
         kept = self._listings.get(directory)
@@ -199,7 +199,7 @@ class Files:
             self.close(fd)
 
     def write_synced(self, path: str, data: bytes) -> None:
-        """Make `path` a file of exactly `data`, on the disk but for its name. Nothing stays when it fails."""
+        """Make `path` a file of exactly `data`, and sync it, but not its name. A failure leaves no file."""
         fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             try:
@@ -212,8 +212,8 @@ class Files:
             raise
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `path` hold exactly `data`, durably, or leave it as it was: a reader or a crash sees the old
-        content or the new one, never a mixture. Raises OSError; NameNotSyncedError when readers see the new one."""
+        """Replace the content of `path` by `data`, durably, or leave it as it was: readers, also after a crash, get the
+        old content or the new one, never a mixture. Raises OSError; NameNotSyncedError when readers get the new one."""
         temporary = temporary_name(path)
         self.write_synced(temporary, data)
         try:
@@ -227,11 +227,11 @@ class Files:
             raise NameNotSyncedError(exc.errno, exc.strerror) from exc
 
     def write_all(self, fd: int, data: bytes | memoryview, position: int) -> None:
-        """Write all of `data`. Raises OSError; then part of it may be there."""
+        """Write all of `data`. Raises OSError; then part of it may be written."""
         written = self.write_at(fd, data, position)
         if written == len(data):
             return
-        # A short write: the next call goes on, or tells the reason.
+        # A short write: the next call goes on, or raises the reason.
         view = memoryview(data)
         while written < len(data):
             step = self.write_at(fd, view[written:], position + written)
@@ -240,14 +240,14 @@ class Files:
             written += step
 
     def close_quietly(self, fd: int) -> None:
-        """Close a descriptor whose data is synced, read only, or thrown away: an error has no consequence."""
+        """Close a descriptor whose data is synced, read only, or not needed: an error changes nothing."""
         try:
             self.close(fd)
         except OSError:
             pass
 
     def unlink_quietly(self, path: str) -> None:
-        """Remove what an error left; that error is the one to tell."""
+        """Remove what a failed write left; the caller raises the write's error, not one of this."""
         try:
             self.unlink(path)
         except OSError:

@@ -1,16 +1,16 @@
-"""Descriptors that are kept open for the next use, a few of them, and not for ever."""
+"""A cache of open descriptors: a few, by path, closed when unused for half a minute."""
 
 from collections import OrderedDict
 
 from queue_engine.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_S
 
-# Who keeps descriptors closes so often those that were not used meanwhile.
+# Owners call `close_idle` this often.
 IDLE_INTERVAL_NS = 30 * NS_PER_S
 
 
 class KeptDescriptors:
-    """Descriptors by path: those used last, at most `count_max`. Not guarded: one thread at a time."""
+    """The `count_max` descriptors used last, by path. Not locked: for one thread at a time."""
 
     def __init__(self, files: Files, count_max: int) -> None:
         self._files = files
@@ -31,13 +31,13 @@ class KeptDescriptors:
         return fd
 
     def close(self, path: str) -> None:
-        """Close that of `path`, if there is one."""
+        """Close the descriptor of `path`, if there is one."""
         fd = self._kept.pop(path, None)
         if fd is not None:
             self._files.close_quietly(fd)
 
     def close_idle(self) -> None:
-        """Close what was not used since the last call."""
+        """Close descriptors that were not used since the last call."""
         for path in [path for path in self._kept if path not in self._used]:
             self.close(path)
         self._used.clear()

@@ -1,7 +1,7 @@
-"""Opening the files of a data directory by their own names: a symbolic link in their place is refused, not followed.
+"""Opens the files of a data directory without following symbolic links: a link in a file's place is refused.
 
-Otherwise who may write in the directory, or in one beside it, could have the server read, cut or overwrite any file
-that it may. The data path itself and the directories in it may be links: that is how people move them to other disks.
+Otherwise a user who may write into the directory could have the server read, cut or overwrite any file that the server
+may. The data path itself and the directories in it may be links: that is how people move them to other disks.
 """
 
 import errno
@@ -12,7 +12,7 @@ CREATE_MODE = 0o600
 
 
 class LinkRefusedError(OSError):
-    """A symbolic link stands where a file of ours should be."""
+    """A symbolic link stands in the place of a file of the data directory."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -43,6 +43,6 @@ def read_no_follow(path: str | Path) -> bytes:
 
 
 def refuse_link(path: str | Path) -> None:
-    """For a file that a library opens by its name. Raises LinkRefusedError."""
+    """Check a file that a library will open by its name. Raises LinkRefusedError."""
     if os.path.islink(path):
         raise LinkRefusedError(os.fspath(path))

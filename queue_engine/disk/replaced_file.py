@@ -1,6 +1,6 @@
-"""A small file that is replaced as a whole by the worker, so that a crash leaves the old content or the new one.
+"""A small file that the worker replaces as a whole, so that a crash leaves the old content or the new one.
 
-Changes during a write share the next one.
+Changes that come during a write share the next write.
 """
 
 import logging
@@ -17,10 +17,10 @@ Composed = tuple[bytes, Callable[[], None]]
 
 
 class ReplacedFile:
-    """Belongs to the engine's thread.
+    """Writes one file. Belongs to the engine's thread.
 
-    compose: the content as of now, and what is to be called once exactly that is durable. error: why the file does not
-    say what it should; None when it does, or will with the write under way.
+    compose: returns the present content, and a callback for when exactly that is durable. error: why the file is out of
+    date; None when it is not, or a write under way will make it so.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ReplacedFile:
         worker: Background,
         on_refused: Callable[[], None] = lambda: None,
     ) -> None:
-        """on_refused: called when a write failed, before those who wait are told: what they did is to be undone."""
+        """on_refused: undoes the changes of a failed write; called before their tickets are rejected."""
         self._on_refused = on_refused
         self.path = path
         self.error: StorageError | None = None
@@ -41,10 +41,10 @@ class ReplacedFile:
         self._worker = worker
         self._is_writing = False
         self._is_changed = False
-        self._unwritten: list[Ticket] = []  # of what is not in the write under way
+        self._unwritten: list[Ticket] = []  # of changes that are not in the write under way
 
     def save(self) -> Ticket:
-        """The present state is to be written; the ticket is done when it is durable."""
+        """Write the present state; the ticket is done when it is durable."""
         self._is_changed = True
         ticket = Ticket()
         self._unwritten.append(ticket)
@@ -53,20 +53,20 @@ class ReplacedFile:
         return ticket
 
     def saved(self) -> Ticket:
-        """Done when all that was changed so far is durable; what could not be written is tried again."""
+        """A ticket that is done when all changes so far are durable; a failed write is tried again."""
         return self.save() if self._is_changed or self._is_writing else DONE
 
     def note_changed(self) -> None:
-        """The present state is to be written, at the next `retry` at the latest."""
+        """Note that the state has changed: the next `retry` writes it, or an earlier write."""
         self._is_changed = True
 
     def retry(self) -> None:
-        """Write what could not be written, or was only noted."""
+        """Write the state, if a write failed or a change was only noted."""
         if self._is_changed and not self._is_writing:
             self._write()
 
     def close(self) -> None:
-        """Write what is unwritten, in this thread. Raises OSError."""
+        """Write unwritten changes, in this thread. Raises OSError."""
         if self._is_changed:
             self._files.replace(self.path, self._compose()[0])
             self._is_changed = False

@@ -1,7 +1,7 @@
-"""Room on the disk that is set apart, and given up when the disk is full, for whatever helps to make room.
+"""Reserved room on the disk: a file of zeros, removed when the disk is full, for writes that help to make room.
 
-A file of zeros. What an earlier process set apart is found again and not written anew: on a full disk that would fail,
-and the room would be gone.
+A start finds the file of an earlier process and does not write it again: on a full disk that would fail, and the room
+would be lost.
 """
 
 import errno
@@ -14,7 +14,7 @@ from queue_engine.disk.files import Files
 class Reserve:
     """One file of `size` bytes; 0 for none. Belongs to the engine's thread.
 
-    is_allowed: whether it may be made now; not while the disk is full.
+    is_allowed: whether the file may be made now; not while the disk is full.
     """
 
     def __init__(self, path: str, size: int, *, files: Files, worker: Background) -> None:
@@ -27,11 +27,11 @@ class Reserve:
         self._is_making = False
 
     def find(self) -> None:
-        """Learn whether an earlier process left it. Raises OSError."""
+        """Find the file of an earlier process. Raises OSError."""
         self._is_there = bool(self._size) and self._files.size_of(self._path) == self._size
 
     def keep(self) -> None:
-        """Have the worker make it, unless it is there or the disk has not twice the room."""
+        """Have the worker make the file, unless it is there or less than twice its size is free."""
         if self._is_there or self._is_making or not self._size or not self.is_allowed:
             return
         self._is_making = True
@@ -43,14 +43,14 @@ class Reserve:
         self._worker.submit(self._make, done)
 
     def _make(self) -> None:
-        # To try and fail would take the last room from everybody else for a moment.
+        # A try that fails would take the last room from all other writers for a moment.
         free = self._files.free_bytes(os.path.dirname(self._path))
         if free < 2 * self._size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         self._files.write_synced(self._path, bytes(self._size))
 
     def give_up(self) -> bool:
-        """Whether there is more room now."""
+        """Remove the file; returns whether that freed room."""
         if not self._is_there:
             return False
         self._is_there = False

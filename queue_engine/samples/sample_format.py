@@ -1,4 +1,4 @@
-"""A sample: what the engine told of itself at one moment, and by how much its counters had grown since the one before.
+"""A sample: the engine's figures at one moment, and the growth of its counters since the sample before.
 
     | "PSMP" | version u8 = 1 | zlib of JSON |
 
@@ -17,12 +17,12 @@ Tables are columns: the nth entry of each belongs to the nth topic or channel, w
 topic is what waits at the topic itself, `waiting` that and what waits in its channels; its `in_flight`, `deferred` and
 `clients` are sums over its channels, and so are `finished`, `requeued`, `timeouts` and `disconnects`.
 
-A counter is its growth since the last sample of this process that was written, or since the process started; beside it
-stands X_total, what the engine counts itself: since the process started, by what exists now. What was deleted and made
-again (its number is another) grows from 0. Growth is never negative. `latency` is the growth of a channel's histogram
-(latency_buckets.py): its counts add up to `finished`. `sequence` rises by one with each sample, those included that
-could not be written; what they should have told is in the next. `cpu_ms` is the process's since its start, all threads;
-`log` counts since then, too.
+A counter is its growth since the last sample that this process wrote, or since the process started. Beside it stands
+X_total, the engine's own count since the process started, over the topics and channels that exist now. A topic or
+channel that was deleted and made again (with another number) grows from 0. Growth is never negative. `latency` is the
+growth of a channel's histogram (latency_buckets.py): its counts add up to `finished`. `sequence` rises by one with each
+sample, also with those that could not be written; the next sample has their growth. `cpu_ms` is the process's since its
+start, all threads; `log` counts since then, too.
 
 To change it: add keys, which old readers pass over; for another meaning the next version number, and go on reading the
 old one.
@@ -63,14 +63,14 @@ _CHANNEL_COUNTERS = {
     "disconnects": "disconnect_count",
 }
 _TOPIC_COUNTERS = {"messages": "message_count", "message_bytes": "message_bytes"}
-# What a topic counts by its channels.
+# Sums over a topic's channels.
 _SUMMED_GAUGES = ("in_flight", "deferred", "clients")
 _SUMMED_COUNTERS = ("finished", "requeued", "timeouts", "disconnects")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What the engine does not know itself. rss_bytes: memory in use. cpu_ms: of all threads, since the start."""
+    """Figures of the process and its disk. rss_bytes: memory in use. cpu_ms: of all threads, since the start."""
 
     rss_bytes: int
     cpu_ms: int
@@ -126,12 +126,12 @@ def _channels_of(topic: TopicStats | None) -> tuple[ChannelStats, ...]:
 
 
 def _same(now: Figures, then: Figures | None) -> Figures | None:
-    """The earlier figures of the same thing; None when what had its name was another."""
+    """The earlier figures of the same topic or channel; None when another one had its name."""
     return then if then is not None and then.number == now.number else None
 
 
 def _growth(now: Sequence[Any], then: Sequence[Any | None], value: Callable[[Any], int]) -> tuple[list[int], list[int]]:
-    """Growth and totals of a counter. One that fell began anew."""
+    """Growth and totals of a counter. A counter that fell began again at 0."""
     totals = [value(one) for one in now]
     before = [0 if one is None else value(one) for one in then]
     return [total - was if total >= was else total for total, was in zip(totals, before, strict=True)], totals
@@ -161,9 +161,9 @@ def _channel_table(
 
 def _grown_buckets(now: Mapping[int, int], then: Mapping[int, int]) -> list[int]:
     if now is then or not now:
-        return []  # nothing was finished, as in most channels at most times
+        return []  # no message was finished, the usual case
     if sum(now.values()) < sum(then.values()):
-        then = {}  # it began anew
+        then = {}  # the counters began again at 0
     grown = [(bucket, count - then.get(bucket, 0)) for bucket, count in now.items()]
     return [number for pair in sorted(grown) if pair[1] for number in pair]
 
@@ -196,12 +196,12 @@ def _topic_table(
 
 
 def encode_sample(sample: Sample) -> bytes:
-    """A message's body."""
+    """The sample as a message's body."""
     return MAGIC + bytes([VERSION]) + zlib.compress(orjson.dumps(sample), ZLIB_LEVEL)
 
 
 def decode_sample(body: bytes) -> Sample:
-    """The sample of a message's body. Raises CorruptError when it is none, or of a version that is not known."""
+    """The sample in a message's body. Raises CorruptError for other bytes and for an unknown version."""
     if body[:4] != MAGIC or len(body) < 5:
         raise CorruptError(f"a sample begins with {body[:4]!r} and not with {MAGIC!r}")
     if body[4] != VERSION:

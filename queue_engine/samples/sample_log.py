@@ -1,23 +1,22 @@
-"""Where samples are kept: a log of the server's own, beside that of the topics and never a burden to them.
+"""The samples' own log, beside the log of the topics; its errors and limits never affect the topics.
 
     DATA/samples/            segments of 16 MiB, consume queue and checkpoint, as in DATA/log (commit_log/README.md)
     DATA/samples/identity.json
         {"version": 1, "number": 1, "id_base": 81985529216486895, "reserved_offset": 1048576} LF
         CRC-32C of the line before, without its LF, as 8 hex digits LF
-    DATA/samples.bad-1       a directory that could not be used, set aside; nothing reads or removes it
+    DATA/samples.bad-1       a directory that could not be used, set aside; Penstock never reads or removes it
 
-Offset + `id_base` is a sample's id. Offsets below `reserved_offset` may have been given; it is exact after a clean
-stop. After any other the samples go on there, so that no reader meets an offset twice, also where a power cut took
-the end. To change the file: add keys, never give an old one another meaning, keep reading files without the new
-one.
+Offset + `id_base` is a sample's id. Offsets below `reserved_offset` may be in use; it is exact after a clean stop.
+After any other stop new samples begin at it, so that no reader gets an offset twice, also when a power cut lost the
+end. To change the file: add keys, never give an old one another meaning, keep reading files without the new one.
 
-The log syncs nothing but full segments (policy `os`): a kill loses no sample, a power cut some of the last ones. It is
-kept as long as it is young and small enough; whichever limit is passed first lets the oldest go, and nothing holds
-it back. Of what is too old but shares a file with what is not, only the bytes stay: it can't be read any more.
+The log syncs only full segments (policy `os`): a kill loses no sample, a power cut some of the last ones. Retention by
+age and by size removes the oldest samples, whatever readers have read. Samples that are too old but share a segment
+with newer ones stay on the disk and can't be read.
 
-No error of this log reaches anybody: `append` raises it to the sampler, which leaves the sample out, and a start that
-finds something it can't use sets it aside and begins anew. Only what a newer version of Penstock wrote stays in its
-place, unread; until that is back no samples are kept.
+No error of this log stops the server: `append` raises it to the sampler, which leaves the sample out, and a start sets
+aside files that it can't use and makes new ones. Only files of a newer version of Penstock stay in place, unread; until
+that version runs again no samples are kept.
 """
 
 import logging
@@ -54,17 +53,17 @@ VERSION = 1
 TOPIC_NUMBER = 1
 SEGMENT_BYTES = 16 << 20
 CACHE_BYTES = 1 << 20
-# What samples leave free on the disk: as much as the log of messages wants to go on after the disk was full.
+# Samples leave this much free on the disk: as much as the log of messages needs to go on after the disk was full.
 ROOM_BYTES_MIN = 2 * RESERVE_BYTES
-# Beside full segments there is the one that is written to, one that was full a moment ago, and the consume queue.
+# Room beside full segments: the segment being written, one that has just become full, and the consume queue.
 SEGMENTS_BESIDE = 3
-# How often a log that could not be opened is tried again, and samples that are too old are passed.
+# How often a log that could not be opened is tried again, and samples that are too old are trimmed.
 LOOK_INTERVAL_NS = 60 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells this log's offsets from those of another that had its place before."""
+    """Identifies this log, so that its offsets are not taken for those of an earlier log in the same place."""
 
     number: int
     id_base: int
@@ -72,9 +71,10 @@ class Identity:
 
 
 class SamplesLog:
-    """Keeps samples. Belongs to the engine's thread. Nothing but `append` raises.
+    """Keeps samples. Belongs to the engine's thread. Only `append` raises.
 
-    topic: what can be read, without channels; None while the log is not open. retention_bytes: all files together.
+    topic: the samples as a topic to read, without channels; None while the log is not open. retention_bytes: of all
+    files together.
     """
 
     def __init__(
@@ -102,34 +102,35 @@ class SamplesLog:
         self._store: LogTopicStore
         self._look_at_ns = 0
         self._is_closed = False
-        self._is_promising = False
-        self._is_promise_due = False
+        self._is_reserving = False
+        self._is_reserving_due = False
 
     @property
     def log(self) -> LogStore | None:
-        """What they are written to; None while there is none."""
+        """The log that samples are written to; None while it is not open."""
         return self._log
 
     # Start and stop.
 
     def open(self) -> None:
-        """Go on with what there is. What can't be used is set aside; a disk that refuses is tried again by `tick`."""
+        """Open the log, or make it. Files that can't be used are set aside; after an error of the disk `tick` tries
+        again."""
         self._look_at_ns = self._clock.monotonic_ns() + LOOK_INTERVAL_NS
         try:
             try:
                 self._open()
             except Exception as exc:
-                self._let_go()
+                self._close_failed()
                 if is_passing(exc) or isinstance(exc, NewerFormatError):
-                    raise  # what a newer version wrote stays as it is
+                    raise  # files of a newer version stay as they are
                 self._set_aside(exc)
                 self._open()
         except Exception as exc:
-            self._let_go()
+            self._close_failed()
             logger.warning("samples not kept for now directory=%s error=%s", self._directory, exc)
 
     def _open(self) -> None:
-        """Raises StorageError or OSError, or whatever strange bytes lead to."""
+        """Raises StorageError or OSError, or any error that damaged files lead to."""
         self._files.make_directory(self._directory)
         identity = self._read_identity()
         if identity is None:
@@ -158,15 +159,15 @@ class SamplesLog:
             backgrounds=Backgrounds.of(self._background),
         )
         opening = TopicOpening(SAMPLES_TOPIC, identity.number, identity.id_base, identity.reserved_offset)
-        opened = log.open([opening], on_reserve=self._promise)
+        opened = log.open([opening], on_reserve=self._reserve)
         self._store = opened.topics[identity.number]
         for damage in opened.log.damages:
             logger.warning("samples damaged position=%d size=%d: %s", damage.position, damage.size, damage.reason)
-        # Offsets are promised before they are given.
+        # Offsets are reserved on the disk before they are used.
         reserving = log.reserving()
         self._files.replace(self._identity_path, encode_identity(self._identity()))
         log.reserved(reserving)
-        self._pass_old()
+        self._trim_old()
         self.topic = Topic(
             SAMPLES_TOPIC,
             identity.number,
@@ -174,7 +175,7 @@ class SamplesLog:
             budgets=MemoryBudgets(Options()),
             workload=Workload(self._clock, NextTurn()),
             time_ns=self._clock.time_ns,
-            fences=Fences(self._clock.time_ns),  # no operator is asked: each sample tries again
+            fences=Fences(self._clock.time_ns),  # no operator is needed: each sample tries again
         )
 
     def _read_identity(self) -> Identity | None:
@@ -183,11 +184,11 @@ class SamplesLog:
         return None if data is None else decode_identity(data, self._identity_path)
 
     def _identity(self) -> Identity:
-        """As it is to be on the disk before any further offset is given."""
+        """The identity that must be on the disk before further offsets are used."""
         return Identity(self._store.number, self._store.id_base, self._store.positions().reserved_offset)
 
     def _set_aside(self, reason: Exception) -> None:
-        """Raises OSError."""
+        """Rename the directory, so that a new one can be made. Raises OSError."""
         number = 1
         while self._files.size_of(f"{self._directory}.bad-{number}") is not None:
             number += 1
@@ -195,8 +196,8 @@ class SamplesLog:
         self._files.sync_directory(self._data_path)
         logger.error("samples can't be used and are set aside as %s.bad-%d error=%s", DIRECTORY, number, reason)
 
-    def _let_go(self) -> None:
-        """What could not be opened as a whole is not kept open."""
+    def _close_failed(self) -> None:
+        """Close a log that could not be opened as a whole."""
         log, self._log, self.topic = self._log, None, None
         if log is not None:
             try:
@@ -205,7 +206,7 @@ class SamplesLog:
                 logger.warning("samples not closed directory=%s error=%s", self._directory, exc)
 
     def close(self) -> None:
-        """Put everything on the disk."""
+        """Sync and close the log."""
         self._is_closed = True
         log = self._log
         if log is None:
@@ -214,13 +215,13 @@ class SamplesLog:
             log.close()
             self._files.replace(self._identity_path, encode_identity(self._identity()))
         except Exception as exc:
-            # The next start is one as after a kill.
+            # The next start recovers the log as after a kill.
             logger.warning("samples not closed as they should be directory=%s error=%s", self._directory, exc)
 
     # While it works.
 
     def append(self, body: bytes) -> None:
-        """Write one sample; it survives the end of the process. Raises StorageError; then it was not taken."""
+        """Write one sample; it survives a kill. Raises StorageError; then it was not written."""
         log = self._log
         if log is None or self._is_closed:
             raise StorageError("the log of samples is not open")
@@ -236,10 +237,10 @@ class SamplesLog:
             raise StorageError("the sample was not written at once")
         if ticket.error is not None:
             raise ticket.error
-        self._store.empty()  # nobody is to have it: it is kept by retention alone
+        self._store.empty()  # no channel will deliver it: retention alone keeps it
 
     def tick(self, now_ns: int) -> None:
-        """Let go of what is past retention; open the log where that failed. now_ns: monotonic."""
+        """Remove samples past retention; try again to open the log. now_ns: monotonic."""
         if self._is_closed:
             return
         try:
@@ -256,32 +257,32 @@ class SamplesLog:
         if self._log is None:
             self.open()
             return
-        if self._is_promise_due:
-            self._promise()
-        self._pass_old()
+        if self._is_reserving_due:
+            self._reserve()
+        self._trim_old()
 
-    def _pass_old(self) -> None:
-        """Samples that are too old are there no more, though their file may be. Raises StorageError or OSError."""
+    def _trim_old(self) -> None:
+        """Trim samples that are too old, though their segment may stay. Raises StorageError or OSError."""
         store = self._store
         oldest_ns = self._clock.time_ns() - self._retention_ms * NS_PER_MS
         store.queue.trim(LogReader(store).offset_at(oldest_ns))
 
-    def _promise(self) -> None:
-        """Write down, away from this thread, that further offsets may be given."""
+    def _reserve(self) -> None:
+        """Reserve further offsets on the disk, by the worker."""
         log = self._log
-        if log is None or self._is_promising:
+        if log is None or self._is_reserving:
             return
-        self._is_promising, self._is_promise_due = True, False
+        self._is_reserving, self._is_reserving_due = True, False
         reserving = log.reserving()
         content = encode_identity(self._identity())
 
         def done(error: Exception | None) -> None:
-            self._is_promising = False
+            self._is_reserving = False
             if error is None:
                 log.reserved(reserving)
             else:
                 logger.warning("identity of the samples not written error=%s", error)
-                self._is_promise_due = True
+                self._is_reserving_due = True
 
         self._background.submit(lambda: self._files.replace(self._identity_path, content), done)
 
@@ -299,7 +300,7 @@ def encode_identity(identity: Identity) -> bytes:
 
 
 def decode_identity(data: bytes, path: str) -> Identity:
-    """The identity of the file's content. Raises CorruptError when it is not what was written, and NewerFormatError."""
+    """The identity in the file's content. Raises CorruptError when it is damaged, and NewerFormatError."""
     content = decode_versioned(data, path, VERSION)
     if content is None:
         raise CorruptError(f"{path} does not agree with its checksum")

@@ -1,6 +1,6 @@
-"""Takes samples: from a snapshot that was made anyway, encoded on the worker, written on the engine's thread.
+"""Takes samples: from the snapshots made for the pages, encoded on the worker, written on the engine's thread.
 
-What a sample could not tell, because it was not written, the next one tells: growth counts from the last that was.
+Growth counts from the last sample that was written. So the next sample has the growth of one that could not be.
 """
 
 import logging
@@ -27,7 +27,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sampler:
-    """Samples one engine. Belongs to its thread. Nothing here raises."""
+    """Samples one engine. Belongs to the engine's thread. No method raises."""
 
     def __init__(self, options: Options, *, clock: Clock, files: Files, background: Background) -> None:
         self._interval_ns = options.samples_interval_ms * NS_PER_MS
@@ -49,16 +49,16 @@ class Sampler:
         self._previous: EngineSnapshot | None = None  # of the last sample that was written
         self._job: BackgroundJob | None = None  # encodes a sample
         self._is_closed = False
-        self._left_out = 0  # samples since then
+        self._left_out = 0  # samples not written since then
 
     @property
     def topic(self) -> Topic | None:
-        """The samples, to be read; None while they are not kept."""
+        """The samples as a topic to read; None while they are not kept."""
         return self._log.topic
 
     @property
     def log(self) -> LogStore | None:
-        """What the samples are written to; None while they are not kept."""
+        """The log that samples are written to; None while they are not kept."""
         return self._log.log
 
     def open(self) -> None:
@@ -72,13 +72,13 @@ class Sampler:
             self._log.tick(now_ns)
 
     def offer(self, snapshot: EngineSnapshot) -> None:
-        """There is a new snapshot: it becomes a sample when it is time for one."""
+        """Make a new snapshot a sample, if the interval is over."""
         now_ns = self._clock.monotonic_ns()
         if not self._interval_ns or self._is_closed or now_ns < self._next_ns:
             return
         self._next_ns = max(self._next_ns + self._interval_ns, now_ns)
         if self._job is not None:
-            return  # the worker is behind: this one's growth is in the next
+            return  # the worker is behind: the next sample has this one's growth
         encoding = self._encode(snapshot)
 
         def done(error: Exception | None) -> None:
@@ -92,13 +92,13 @@ class Sampler:
         self._job.start(self._background)
 
     def close(self, snapshot: Callable[[], EngineSnapshot] | None) -> None:
-        """Write a last sample, so that nothing is missing of what this process did, and end. snapshot: makes one; None
-        for no sample."""
+        """Write a last sample, with the growth up to the stop, and close the log. snapshot: makes one; None for no
+        sample."""
         if not self._interval_ns or self._is_closed:
             return
         self._is_closed = True
         if self._job is not None:
-            self._job.call_off()  # the last sample has its growth, too
+            self._job.call_off()  # the last sample has its growth
         if self._log.topic is not None and snapshot is not None:
             try:
                 encoding = self._encode(snapshot())
@@ -166,7 +166,7 @@ class SampleEncoding:
 
 
 def process_figures(files: Files, data_path: str) -> ProcessFigures:
-    """What the process and its disk use now. Raises OSError."""
+    """The process's memory and processor time, and its disk's room. Raises OSError."""
     with open("/proc/self/statm", "rb") as statm:
         rss_bytes = int(statm.read().split()[1]) * _PAGE_BYTES
     return ProcessFigures(

@@ -47,7 +47,7 @@ def test_a_byte_that_is_not_as_it_was_written_is_found(source: Path, tmp_path: P
 
 
 def test_a_file_that_is_shorter_than_told_or_a_link_is_refused(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="has 3 bytes and 4 were told"):
+    with pytest.raises(StorageError, match="has 3 bytes, not the 4 noted"):
         copy_files(str(source), str(tmp_path / "one"), [("secret", 4)], lambda _: None)
     (source / "link").symlink_to(source / "secret")
     with pytest.raises(StorageError, match="link can't be copied"):
