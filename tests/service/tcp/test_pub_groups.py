@@ -36,7 +36,7 @@ def bodies_of(store: DelayedStore) -> list[list[bytes]]:
 
 
 def published_by_client(bench: Bench) -> list[tuple[tuple[str, int], ...]]:
-    return [client.pub_counts for client in bench.engine.figures.now().producers]
+    return [client.pub_counts for client in bench.engine.stats.now().producers]
 
 
 async def test_one_turn_of_many_clients_is_one_append_and_each_gets_its_ok(bench: Bench) -> None:
