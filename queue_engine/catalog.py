@@ -1,8 +1,8 @@
 """Which topics and channels there are: found by name, made when new, dropped, and told to topology.json.
 
-Creating, deleting and pausing come into force once topology.json says so on the disk (`topology/log.py`), and not at
-all when the disk refuses. Until then a new topic or channel can't be found, and an old one goes on as it was; a record
-in the log therefore never has a topic number that topology.json did not know first.
+Creating, deleting and pausing come into force once the change is on the disk (`topology/change_log.py`), and not at all
+when the disk refuses it. Until then a new topic or channel can't be found, and an old one goes on as it was; so the log
+never has a record of a topic number that topology.json did not know first.
 """
 
 import logging
@@ -22,7 +22,7 @@ from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
-from queue_engine.topology.log import TopologyLog
+from queue_engine.topology.change_log import ChangeLog
 from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
 from queue_engine.topology.topology import (
     Change,
@@ -97,7 +97,7 @@ class Catalog:
         self._workload = workload
         self._fences = fences
         self._open_store = open_store
-        self._log = TopologyLog(options.data_path, files, background)
+        self._log = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
         self._files = files
         self._unknown: list[int] = []  # topic numbers that the log has, and that are let go

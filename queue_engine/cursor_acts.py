@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_acts import END, START, Target
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
-from queue_engine.reading.log_reader import LogReader
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,

@@ -10,7 +10,7 @@ from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import HEALTHY, ClientStats, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.fencing import fencing
+from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.clock import Clock
@@ -73,7 +73,7 @@ class EngineStats:
         error = error or self._workload.error or self._fences.error or self._faults.error
         return HEALTHY if error is None else f"NOK - {error}"
 
-    @fencing
+    @fence_on_failure
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first. Raises TopicNotFoundError or
         ChannelNotFoundError."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
-from queue_engine.fencing import fencing
+from queue_engine.fence_on_failure import fence_on_failure
+from queue_engine.fetch.log_leases import Lease, leased_segments
+from queue_engine.fetch.log_reader import Frames, LogReader, MessagePage
+from queue_engine.fetch.record_reader import RecordReader, Records
 from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.reader_registry import Reader
-from queue_engine.reading.log_leases import Lease, leased_segments
-from queue_engine.reading.log_reader import Frames, LogReader, MessagePage
-from queue_engine.reading.record_reader import RecordReader, Records
 from queue_engine.samples.sampler import Sampler
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
@@ -156,13 +156,13 @@ class LogActs:
             time_offset=None if time_ns is None else reader.offset_at(time_ns),
         )
 
-    @fencing
+    @fence_on_failure
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """What a channel would deliver next, without consuming. Raises as `read_messages`."""
         store, backlog = channel_log(self._catalog.topic(topic), self._catalog.channel(topic, channel))
         return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
 
-    @fencing
+    @fence_on_failure
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         """What rewinding a channel would do. Raises as `read_messages`."""
         one = self._catalog.channel(topic, channel)

@@ -1,7 +1,7 @@
 """Acts on topics and channels of either storage kind, in the words of the audit list.
 
 Each returns what it did, and the ticket after which that is durable. Raises ClosedError, TopicNotFoundError or
-ChannelNotFoundError. What fails unexpectedly fences the topic or channel (`fencing.py`).
+ChannelNotFoundError. What fails unexpectedly fences the topic or channel (`fence_on_failure.py`).
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
-from queue_engine.fencing import fencing
+from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_acts import Target, channel_log, log_store_of, resolved
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
@@ -46,7 +46,7 @@ class TopicActs:
 
         return self._catalog.act(topic, act)
 
-    @fencing
+    @fence_on_failure
     def create_channel(self, topic: str, channel: str, *, start: Target | None = None) -> tuple[Outcome, Ticket]:
         """start: where a new channel of a log topic begins; as always when None: with what is published from now on,
         or with what waits at the topic when it is the first. Raises InvalidStorageError."""
@@ -59,19 +59,19 @@ class TopicActs:
 
         return self._catalog.act(topic, act)
 
-    @fencing
+    @fence_on_failure
     def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Drop a topic, its channels and all their messages; their consumers are disconnected."""
         catalog = self._catalog
         return catalog.act(topic, lambda outcome: catalog.delete_topic(catalog.topic(topic), outcome))
 
-    @fencing
+    @fence_on_failure
     def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Drop a channel with all it holds; its consumers are disconnected."""
         catalog = self._catalog
         return catalog.act(topic, lambda outcome: catalog.delete_channel(catalog.channel(topic, channel), outcome))
 
-    @fencing
+    @fence_on_failure
     def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
         """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
 
@@ -102,7 +102,7 @@ class TopicActs:
 
         return self._catalog.act(topic, act)
 
-    @fencing
+    @fence_on_failure
     def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Drop all that a channel holds: waiting, deferred and in flight."""
 
@@ -119,23 +119,23 @@ class TopicActs:
 
         return self._catalog.act(topic, act)
 
-    @fencing
+    @fence_on_failure
     def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the topic to its channels."""
         catalog = self._catalog
         return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=True))
 
-    @fencing
+    @fence_on_failure
     def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         catalog = self._catalog
         return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=False))
 
-    @fencing
+    @fence_on_failure
     def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Stop the flow from the channel to its consumers; what is in flight stays so."""
         return self._pause_channel(topic, channel, paused=True)
 
-    @fencing
+    @fence_on_failure
     def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         return self._pause_channel(topic, channel, paused=False)
 
@@ -145,7 +145,7 @@ class TopicActs:
             topic, lambda outcome: catalog.pause_channel(catalog.channel(topic, channel), outcome, paused=paused)
         )
 
-    @fencing
+    @fence_on_failure
     def rewind_channel(
         self, topic: str, channel: str, *, target: Target, keep_finished: bool = False
     ) -> tuple[Outcome, Ticket]:
@@ -177,7 +177,7 @@ class TopicActs:
 
         return self._catalog.act(topic, act)
 
-    @fencing
+    @fence_on_failure
     def requeue_channel(
         self, topic: str, channel: str, *, client_key: int | None = None, message_id: str | None = None
     ) -> tuple[Outcome, Ticket]:
@@ -188,21 +188,21 @@ class TopicActs:
         outcome = one.requeue_in_flight(client_key=client_key, message_id=encoded)
         return outcome, or_unknown(self.topics[topic].store.synced(), "messages were requeued, and syncing that failed")
 
-    @fencing
+    @fence_on_failure
     def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Let all deferred messages of a channel wait like the others now."""
         self._catalog.check_open()
         outcome = self._catalog.channel(topic, channel).release_deferred()
         return outcome, or_unknown(self.topics[topic].store.synced(), "messages were released, and syncing that failed")
 
-    @fencing
+    @fence_on_failure
     def retry_topic(self, topic: str) -> tuple[Outcome, Ticket]:
         """Let a fenced topic go on: publishes are taken, and what waits goes on to its channels. Raises FencedError
         when it fails again."""
         self._catalog.check_open()
         return self._retry(self._catalog.topic(topic), topic)
 
-    @fencing
+    @fence_on_failure
     def retry_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Let a fenced channel go on: what is not finished waits again, what was in flight included. Raises FencedError
         when it fails again."""

@@ -23,19 +23,19 @@ MAY_IMPORT = {
     "progress": "vocabulary disk storage consume_queue",
     "readers": "vocabulary disk",
     "log_store": "vocabulary disk storage commit_log consume_queue progress readers",
-    "reading": "vocabulary wire commit_log consume_queue readers log_store",
+    "fetch": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary disk storage",
     "delivery": "vocabulary wire storage",
     "topology": "vocabulary disk commit_log",
-    "samples": "vocabulary disk commit_log progress log_store reading delivery",
+    "samples": "vocabulary disk commit_log progress log_store fetch delivery",
     "engine": (
-        "vocabulary wire disk storage commit_log consume_queue readers log_store reading disk_queue delivery topology "
+        "vocabulary wire disk storage commit_log consume_queue readers log_store fetch disk_queue delivery topology "
         "samples"
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
-    "service.http": "vocabulary protocol wire storage readers reading delivery engine service.admission",
+    "service.http": "vocabulary protocol wire storage readers fetch delivery engine service.admission",
     "service": (
         "vocabulary disk commit_log disk_queue delivery engine service.admission service.loop service.tcp service.http"
     ),

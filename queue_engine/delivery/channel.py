@@ -67,7 +67,7 @@ class Channel:
         self.is_deleted = False
         self.fence: Fence | None = None
         self.consumers: dict[int, Consumer] = {}
-        self.scheduled_ns: int | None = None  # belongs to the DeadlineIndex
+        self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._latency = LatencyHistogram(time_ns)
         self._budgets = budgets
         self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)

@@ -6,7 +6,7 @@ Everything is noted when it happens and done once a turn, however often it was n
 import logging
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.deadlines import DeadlineIndex
+from queue_engine.delivery.channel_deadlines import ChannelDeadlines
 from queue_engine.delivery.topic import Topic
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
@@ -40,7 +40,7 @@ class Workload:
         self._stalled: dict[Topic | Channel, int] = {}
         self._failures: dict[Topic | Channel, StorageError] = {}
         self._waits_ns: dict[Topic | Channel, int] = {}
-        self._deadlines: DeadlineIndex[Channel] = DeadlineIndex()
+        self._deadlines: ChannelDeadlines[Channel] = ChannelDeadlines()
 
     @property
     def has_rest(self) -> bool:

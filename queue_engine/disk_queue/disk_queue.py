@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.counts import FileCounts
-from queue_engine.disk_queue.files import QueueFiles
+from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
 from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
 from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
@@ -61,7 +61,7 @@ class DiskQueue:
         self._recovery = Recovery(name, directory, files, options)
         state = self._recovered()
         self._fence = Fence()
-        self._own = QueueFiles(name, directory, files, self)
+        self._own = DiskQueueFiles(name, directory, files, self)
         self._counts = FileCounts(name, state.counts, lost=state.lost_count, found=state.found_count)
         self._writer = DiskQueueWriter(
             self._own,

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 
 from queue_engine.disk_queue.counts import FileCounts
-from queue_engine.disk_queue.files import QueueFiles
+from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
 from queue_engine.disk_queue.format import (
     LENGTH_BYTES,
     RECORD_SIZE_MAX,
@@ -33,7 +33,7 @@ class DiskQueueReader:
 
     def __init__(
         self,
-        own: QueueFiles,
+        own: DiskQueueFiles,
         writer: DiskQueueWriter,
         counts: FileCounts,
         options: DiskQueueOptions,

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from queue_engine.disk_queue.files import QueueFiles
+from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
 from queue_engine.disk_queue.sync import Fence, WrittenFile
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class DiskQueueWriter:
 
     def __init__(
         self,
-        own: QueueFiles,
+        own: DiskQueueFiles,
         fence: Fence,
         *,
         file: int,

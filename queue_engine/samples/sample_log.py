@@ -32,12 +32,12 @@ from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background, Backgrounds
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.progress.journal import RESERVE_BYTES
-from queue_engine.reading.log_reader import LogReader
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError, StorageError

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.engine import Engine
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_acts import log_store_of
-from queue_engine.reading.log_reader import LogReader
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from queue_engine.disk.background import InlineBackground
-from queue_engine.topology import log as topology_log
+from queue_engine.topology import change_log
+from queue_engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.log import RETRY_NS, TopologyLog
 from queue_engine.topology.topology import largest_msg_size_grown, numbers_reserved
 from queue_engine.vocabulary.errors import TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError
@@ -41,7 +41,7 @@ def test_it_notices_a_change_that_is_told_before_it_is_synced(monkeypatch: pytes
 
 
 def test_it_notices_an_unknown_outcome_that_is_told_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology_log, "OutcomeUnknownError", topology_log.TopologyError)
+    monkeypatch.setattr(change_log, "OutcomeUnknownError", change_log.TopologyError)
     with pytest.raises(PromiseBrokenError):
         explore(STATES, 1)
 
@@ -54,13 +54,13 @@ def test_the_first_start_after_an_upgrade_may_end_at_any_step() -> None:
     def judge(step: str) -> None:
         steps.append(step)
         for disk in (files.after_kill(), *(files.after_power_cut(rng) for _ in range(20))):
-            again = TopologyLog(DIRECTORY, disk, InlineBackground())
+            again = ChangeLog(DIRECTORY, disk, InlineBackground())
             again.read()
             again.begin([])
             assert names_on(disk) == before, step
 
     files.before_operation = judge
-    log = TopologyLog(DIRECTORY, files, InlineBackground())
+    log = ChangeLog(DIRECTORY, files, InlineBackground())
     log.read()
     log.begin([numbers_reserved(1_000)])
     assert len(before) == 2
@@ -71,7 +71,7 @@ def test_the_first_start_after_an_upgrade_may_end_at_any_step() -> None:
 def test_what_a_start_promises_is_on_the_disk_once_it_takes_it(nth: int) -> None:
     files = SimulatedFiles()
     files.make_directory(DIRECTORY)
-    log = TopologyLog(DIRECTORY, files, InlineBackground())
+    log = ChangeLog(DIRECTORY, files, InlineBackground())
     log.read()
     log.begin([])
     log.abandon()
@@ -83,7 +83,7 @@ def test_what_a_start_promises_is_on_the_disk_once_it_takes_it(nth: int) -> None
         if len(steps) == nth:
             raise OSError(errno.EIO, step)
 
-    log = TopologyLog(DIRECTORY, files, InlineBackground())
+    log = ChangeLog(DIRECTORY, files, InlineBackground())
     log.read()
     files.before_operation = refuse
     with pytest.raises(TopologyError):

@@ -17,8 +17,8 @@ import time
 from random import Random
 
 from queue_engine.disk.background import InlineBackground
+from queue_engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.log import RETRY_NS, TopologyLog
 from queue_engine.topology.topology import Change, TopicEntry, topic_created, topic_deleted
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
@@ -47,8 +47,8 @@ class TopologyScript:
         self.faults_in = -1  # operations until one fails; -1: none does
         self.log = self._open()
 
-    def _open(self) -> TopologyLog:
-        log = TopologyLog(DIRECTORY, self.files, InlineBackground())
+    def _open(self) -> ChangeLog:
+        log = ChangeLog(DIRECTORY, self.files, InlineBackground())
         log.read()
         return log
 
@@ -147,7 +147,7 @@ class TopologyScript:
         if found not in self.allowed:
             allowed = " or ".join(str(sorted(one)) for one in self.allowed)
             raise PromiseBrokenError(f"a start finds {sorted(found)}, and {allowed} is in force")
-        again = TopologyLog(DIRECTORY, disk, InlineBackground())
+        again = ChangeLog(DIRECTORY, disk, InlineBackground())
         again.read()
         again.begin([])
         if again.error is not None or names_on(disk) != found:

@@ -20,6 +20,9 @@ from typing import Any
 
 import orjson
 
+from queue_engine.fetch.log_leases import Lease
+from queue_engine.fetch.log_reader import Frames, MessagePage
+from queue_engine.fetch.record_reader import Records
 from queue_engine.log_acts import (
     END,
     LEASE_SEGMENTS_MAX,
@@ -33,9 +36,6 @@ from queue_engine.log_acts import (
     Target,
 )
 from queue_engine.readers.leases import LEASES_MAX, NAME_BYTES_MAX
-from queue_engine.reading.log_leases import Lease
-from queue_engine.reading.log_reader import Frames, MessagePage
-from queue_engine.reading.record_reader import Records
 from queue_engine.service.http.connection import JSON, Response
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.wire.lease import LeasedFiles, read_lease_names

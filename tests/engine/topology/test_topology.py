@@ -13,7 +13,7 @@ from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
-from queue_engine.topology import log as topology_log
+from queue_engine.topology import change_log
 from queue_engine.topology.files import encode_entry
 from queue_engine.topology.topology import FORMAT, Topology, parse_topology
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
@@ -558,7 +558,7 @@ def test_a_failed_sync_leaves_the_outcome_open_and_refuses_what_follows_until_th
 def test_many_changes_are_merged_while_it_runs_and_none_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topology_log, "MERGE_BYTES_MIN", 4_000)
+    monkeypatch.setattr(change_log, "MERGE_BYTES_MIN", 4_000)
     engine = open_engine(tmp_path)
     for number in range(100):
         assert engine.acts.create_topic(f"t{number}")[1].error is None

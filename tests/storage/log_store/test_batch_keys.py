@@ -11,6 +11,7 @@ import pytest
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
+from queue_engine.fetch.record_reader import RecordReader
 from queue_engine.log_store import batch_keys
 from queue_engine.log_store.batch_keys import (
     ENTRY_BYTES,
@@ -26,7 +27,6 @@ from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogOpening, LogStore
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.reading.record_reader import RecordReader
 from queue_engine.vocabulary.errors import BatchKeyConflictError, NewerFormatError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.storage.log_store.test_record_reader import decoded

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.cursor_retention import POSTPONED_TICKS
 from queue_engine.log_store.log_store import LogOpening
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
-from queue_engine.reading.log_reader import LogReader
 from tests.storage.log_store.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import Bench, everything

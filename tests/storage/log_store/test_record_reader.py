@@ -8,10 +8,10 @@ import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import Record, decode_record
+from queue_engine.fetch import record_reader
+from queue_engine.fetch.record_reader import RecordReader, Records
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.reading import record_reader
-from queue_engine.reading.record_reader import RecordReader, Records
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import WRONG_UNITS, Bench
 

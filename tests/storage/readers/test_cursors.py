@@ -9,6 +9,7 @@ import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.disk.background import Backgrounds, InlineBackground
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.log_store.log_topic import TopicOpening
@@ -25,7 +26,6 @@ from queue_engine.readers.cursors import (
     decode_cursors,
     encode_cursors,
 )
-from queue_engine.reading.log_reader import LogReader
 from queue_engine.vocabulary.errors import OutcomeUnknownError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

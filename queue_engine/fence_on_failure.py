@@ -18,7 +18,7 @@ class HasTopics(Protocol):
     def topics(self) -> Mapping[str, Topic]: ...
 
 
-def fencing(act: ActT) -> ActT:
+def fence_on_failure(act: ActT) -> ActT:
     """For methods of the engine whose first argument names a topic and the second, if it is called so, a channel.
 
     What the engine raises on purpose passes. Anything else fences the channel or topic, and FencedError is raised, or

@@ -27,7 +27,7 @@ MERGE_BYTES_MIN = 1 << 20
 _IDENTITY_BYTES = 16
 
 
-class TopologyLog:
+class ChangeLog:
     """The files of one data directory while the engine runs. Belongs to the engine's thread.
 
     state: what the disk has. error: why the newest write failed; None after one that did not.

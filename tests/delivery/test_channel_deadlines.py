@@ -1,6 +1,6 @@
 """Which channel comes up first, and what the index keeps for it."""
 
-from queue_engine.delivery.deadlines import DeadlineIndex
+from queue_engine.delivery.channel_deadlines import ChannelDeadlines
 
 
 class Scheduled:
@@ -15,7 +15,7 @@ class Scheduled:
 
 
 def test_the_earliest_come_first_and_no_more_than_asked_for() -> None:
-    index: DeadlineIndex[Scheduled] = DeadlineIndex()
+    index: ChannelDeadlines[Scheduled] = ChannelDeadlines()
     things = [Scheduled(deadline_ns) for deadline_ns in (30, 10, 20, 40)]
     for thing in things:
         index.note(thing)
@@ -25,7 +25,7 @@ def test_the_earliest_come_first_and_no_more_than_asked_for() -> None:
 
 
 def test_a_deadline_that_moved_back_is_not_due_and_not_forgotten() -> None:
-    index: DeadlineIndex[Scheduled] = DeadlineIndex()
+    index: ChannelDeadlines[Scheduled] = ChannelDeadlines()
     thing = Scheduled(10)
     index.note(thing)
     thing.deadline_ns = 50
@@ -34,7 +34,7 @@ def test_a_deadline_that_moved_back_is_not_due_and_not_forgotten() -> None:
 
 
 def test_what_was_forgotten_does_not_come_up_and_is_not_kept() -> None:
-    index: DeadlineIndex[Scheduled] = DeadlineIndex()
+    index: ChannelDeadlines[Scheduled] = ChannelDeadlines()
     stays = Scheduled(10)
     index.note(stays)
     for deadline_ns in range(1_000, 2_000):
@@ -47,7 +47,7 @@ def test_what_was_forgotten_does_not_come_up_and_is_not_kept() -> None:
 
 
 def test_a_deadline_that_comes_nearer_and_nearer_costs_no_more_than_one() -> None:
-    index: DeadlineIndex[Scheduled] = DeadlineIndex()
+    index: ChannelDeadlines[Scheduled] = ChannelDeadlines()
     thing = Scheduled(0)
     for deadline_ns in range(10_000, 0, -1):
         thing.deadline_ns = deadline_ns

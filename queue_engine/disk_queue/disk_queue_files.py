@@ -8,7 +8,7 @@ from queue_engine.disk.files import Files
 from queue_engine.disk_queue.format import data_file_name, names_of_queue
 
 
-class QueueFiles:
+class DiskQueueFiles:
     """What reader, writer and queue share. holder: who gives descriptors back when others need them."""
 
     def __init__(self, name: str, directory: str, files: Files, holder: DescriptorHolder) -> None:

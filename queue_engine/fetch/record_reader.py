@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from queue_engine.commit_log.record import HEADER_BYTES, RecordHeader, parse_header, parse_trailer
 from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.consume_queue.find_record import find_record
+from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.log_topic import LogTopic
-from queue_engine.reading.log_reader import LogReader
 from queue_engine.wire.records import RECORD_PLACE
 
 # One answer occupies the engine for as long as it takes to find so many.

@@ -18,7 +18,7 @@ _STALE_MIN = 64
 ChannelT = TypeVar("ChannelT", bound=HasDeadline)
 
 
-class DeadlineIndex(Generic[ChannelT]):
+class ChannelDeadlines(Generic[ChannelT]):
     """Channels by their earliest deadline (monotonic ns), in flight or deferred.
 
     An entry may be early, never late: a deadline that moved back or went away is found out when it comes up.

@@ -1,0 +1,1 @@
+"""Reads a topic of the log by offset, without consuming."""

@@ -1,1 +1,0 @@
-"""Reads a topic of the log without consuming."""
