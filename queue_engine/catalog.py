@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 
 from queue_engine.acts_in_turn import ActsInTurn
-from queue_engine.commit_log.survey import SurveyedTopic
 from queue_engine.consume_queue.set_aside import set_aside
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
@@ -23,7 +22,7 @@ from queue_engine.disk.files import Files
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
 from queue_engine.topology.change_log import ChangeLog
-from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
+from queue_engine.topology.log_guard import LogGuard
 from queue_engine.topology.topology import (
     Change,
     ChannelEntry,
@@ -32,18 +31,13 @@ from queue_engine.topology.topology import (
     channel_created,
     channel_deleted,
     channel_paused,
-    largest_msg_size_grown,
-    log_joined,
-    numbers_forgotten,
-    numbers_reserved,
-    numbers_unknown,
-    offsets_reserved,
     released_upto,
     topic_created,
     topic_deleted,
     topic_paused,
 )
-from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.topology_promises import TopologyPromises
+from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,
     ClosedError,
@@ -61,14 +55,6 @@ from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)
-
-# topology.json is ahead of the numbers that were given by at most so many.
-NUMBERS_AHEAD = 65_536
-# How often it is looked for deleted topics that the log has nothing of any more.
-FORGET_NS = 10 * NS_PER_S
-# How often it is looked whether the log has a segment by now, while topology.json does not say so.
-JOIN_NS = NS_PER_S
-JOIN_TOLD_NS = 60 * NS_PER_S  # the log is told so often at most that it can't be joined
 
 
 class Catalog:
@@ -93,36 +79,29 @@ class Catalog:
         self.is_closing = False
         self._options = options
         self._clock = clock
+        self._files = files
         self._stores = stores
         self._workload = workload
         self._fences = fences
         self._open_store = open_store
-        self._log = ChangeLog(options.data_path, files, background)
+        self._changes = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
-        self._files = files
-        self._unknown: list[int] = []  # topic numbers that the log has, and that are let go
-        self._gone_at: dict[int, int] = {}  # deleted number → position from which on the log has nothing of it
+        self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
         self._acts = ActsInTurn()
-        self._forget_ns = 0
-        self._join_ns = 0
-        self._join_told_ns = 0
-        self._is_reserving_due = False  # the disk refused it
         self._creating = 0  # topics that are on their way to the disk
-        self._next_number = 1
-        self._promised_number = 1  # that topology.json is ahead by
         self._sorted_names: list[str] | None = None
 
     @property
     def error(self) -> TopologyError | None:
         """Why topology.json could not be written last; None when it was."""
-        return self._log.error
+        return self._changes.error
 
     # Start and stop.
 
     def open(self) -> None:
         """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
         disk was changed."""
-        found = self._log.read()
+        found = self._changes.read()
         for warning in found.warnings:
             logger.warning("%s", warning)
         state = found.state
@@ -139,11 +118,9 @@ class Catalog:
             ) from exc
 
     def _open_with(self, state: Topology, source: str) -> None:
-        self._guard.check(state, source)
-        self._unknown = [topic.number for topic in self._unknown_topics(state)]
-        self._next_number = max([state.next_number, *(number + 1 for number in self._unknown)])
+        self._promises.check(state, source)
         self._stores.disk_queues.set_largest_msg_size(max(self._options.max_msg_size, state.largest_msg_size))
-        self._stores.open(list(state.topics.values()), on_reserve=self.reserve_offsets)
+        self._stores.open(list(state.topics.values()), on_reserve=self._promises.reserve_offsets)
         for entry in state.topics.values():
             topic = self._make_topic(entry.name, entry.number, entry.storage)
             self._add(topic)
@@ -152,64 +129,16 @@ class Catalog:
             if entry.paused:
                 topic.pause()
 
-    def _unknown_topics(self, state: Topology) -> list[SurveyedTopic]:
-        """Those whose messages the log has and nobody knows, when they may be let go. Raises UnknownTopicsError."""
-        unknown = self._guard.unknown(state)
-        if unknown and not self._options.drop_unknown_topics:
-            raise UnknownTopicsError(unknown, self._guard.directory)
-        for topic in unknown:
-            logger.warning("unknown topic let go (--drop-unknown-topics) %s", topic.sentence())
-        return unknown
-
     def begin(self) -> None:
         """Everything is open: promise what may be given from now on."""
-        # Larger messages may come than ever before, and whoever reads the queues later must know.
-        reserving = self._stores.reserving()
-        self._promised_number = self._next_number + NUMBERS_AHEAD
-        changes = [numbers_reserved(self._promised_number)]
-        if self._options.max_msg_size > self._log.state.largest_msg_size:
-            changes.append(largest_msg_size_grown(self._options.max_msg_size))
-        if reserving:
-            changes.append(offsets_reserved(reserving))
-        if self._unknown:
-            changes.append(numbers_unknown(self._unknown))
-        try:
-            self._log.begin(changes)
-        except TopologyError as exc:
-            # No room, perhaps: what there is can be consumed, and the write is tried again.
-            logger.error("topology not written error=%s", exc)
-            self._is_reserving_due = True
-        else:
-            self._stores.reserved(reserving)
-            self._stores.remove_unknown()
-            joined = self._join_log()
-            if joined:
-                self._log.append(*joined)
-
-    def _join_log(self) -> list[Change]:
-        """What is to be written once there is a log: that it carries the identity of this data directory."""
-        state = self._log.state
-        if (state.has_log and self._guard.is_joined) or not state.identity or self._stores.log is None:
-            return []
-        try:
-            if not self._guard.has_segments:
-                return []  # no room for one yet; a log that says whose it is has one
-            self._guard.join(state.identity)
-        except (OSError, StorageError) as exc:
-            # It is tried again with the next topic, each second, and at the next start.
-            now_ns = self._clock.monotonic_ns()
-            if now_ns >= self._join_told_ns:
-                self._join_told_ns = now_ns + JOIN_TOLD_NS
-                logger.warning("identity of the log not written error=%s", exc)
-            return []
-        return [] if state.has_log else [log_joined()]
+        self._promises.begin()
 
     def close(self) -> None:
         """Write what there is for the last time, with nothing ahead. Raises TopologyError."""
-        self._log.close(self._finish)
+        self._changes.close(self._finish)
 
     def _finish(self, state: Topology) -> None:
-        state.next_number = self._next_number
+        self._promises.finish(state)
         for topic in self.topics.values():
             entry = state.topics.get(topic.number)
             if entry is not None and entry.id_base:
@@ -218,36 +147,12 @@ class Catalog:
 
     def abandon(self) -> None:
         """Let go of what was opened, and change nothing."""
-        self._log.abandon()
+        self._changes.abandon()
 
     def tick(self, now_ns: int) -> None:
         """Try again what the disk refused. now_ns: monotonic."""
-        self._log.tick(now_ns)
-        if self._is_reserving_due and self._log.error is None:
-            self.reserve_offsets()
-        if now_ns >= self._join_ns and self._log.error is None:
-            self._join_ns = now_ns + JOIN_NS
-            joined = self._join_log()
-            if joined:
-                self._log.append(*joined)
-        if self._log.state.deleted and now_ns >= self._forget_ns:
-            self._forget_ns = now_ns + FORGET_NS
-            self._forget_deleted()
-
-    def _forget_deleted(self) -> None:
-        """Numbers of deleted topics are kept until the log can't have a record of them."""
-        log = self._stores.log
-        if log is None:
-            return
-        gone: list[int] = []
-        for number in self._log.state.deleted:
-            gone_at = self._gone_at.setdefault(number, log.unused_position)
-            if log.holds_nothing_of(number, before=gone_at):
-                gone.append(number)
-        if gone:
-            for number in gone:
-                del self._gone_at[number]
-            self._log.append(numbers_forgotten(gone))
+        self._changes.tick(now_ns)
+        self._promises.tick(now_ns)
 
     # What there is.
 
@@ -319,7 +224,7 @@ class Catalog:
         count = len(self.topics) + self._creating
         if count >= self._options.max_topics:
             raise LimitError(f"topic {name} is not created: {count} exist and the most is --max-topics")
-        topic = self._make_topic(name, self._take_number(), self._stores.kind_of(name, storage))
+        topic = self._make_topic(name, self._promises.take_number(), self._stores.kind_of(name, storage))
         if is_ephemeral(name):
             self._add(topic)
             return self.create_channel(topic, channel) if channel else DONE
@@ -332,15 +237,15 @@ class Catalog:
             reserved_offset=positions.reserved_offset,
             released=positions.released,
         )
-        changes = [*self._join_log(), topic_created(entry)]
+        changes = [*self._promises.join_log(), topic_created(entry)]
         number = 0
         if channel:
-            number = self._take_number()
+            number = self._promises.take_number()
             if not is_ephemeral(channel):
                 changes.append(channel_created(topic.number, ChannelEntry(channel, number=number)))
                 changes += _released(topic, None)
         self._creating += 1
-        created = self._log.append(*changes)
+        created = self._changes.append(*changes)
 
         def settled(done: Ticket) -> None:
             self._creating -= 1
@@ -367,7 +272,7 @@ class Catalog:
                 "and the most is --max-channels-per-topic"
             )
         topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
-        number = self._take_number()
+        number = self._promises.take_number()
         begins = topic.store.plan_channel(name, start)
         if is_ephemeral(name) or is_ephemeral(topic.name):
             topic.open_channel(name, number, begins)
@@ -375,7 +280,7 @@ class Catalog:
         changes = [channel_created(topic.number, ChannelEntry(name, number=number, start=begins))]
         if not topic.paused and not _has_lasting_channels(topic):
             changes += _released(topic, None)
-        created = self._log.append(*changes)
+        created = self._changes.append(*changes)
 
         def settled(done: Ticket) -> None:
             if done.error is None:
@@ -442,14 +347,6 @@ class Catalog:
         self.topics[topic.name] = topic
         self._sorted_names = None
 
-    def _take_number(self) -> int:
-        number = self._next_number
-        self._next_number += 1
-        if self._next_number > self._promised_number:
-            self._promised_number = self._next_number + NUMBERS_AHEAD
-            self._log.append(numbers_reserved(self._promised_number))
-        return number
-
     # What is paused.
 
     def pause_topic(self, topic: Topic, outcome: Outcome, *, paused: bool) -> Ticket:
@@ -472,7 +369,7 @@ class Catalog:
             topic.hold()  # how far it has come is what is written
         is_flowing = not paused and _has_lasting_channels(topic)
         released = None if is_flowing else topic.store.positions().released
-        ticket = self._log.append(topic_paused(topic.number, paused), *_released(topic, released))
+        ticket = self._changes.append(topic_paused(topic.number, paused), *_released(topic, released))
         ticket.when_done(lambda done: topic.resume() if done.error else in_force())
         return ticket
 
@@ -493,7 +390,7 @@ class Catalog:
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             in_force()
             return DONE
-        ticket = self._log.append(channel_paused(topic.number, channel.number, paused))
+        ticket = self._changes.append(channel_paused(topic.number, channel.number, paused))
         ticket.when_done(lambda done: None if done.error or channel.is_deleted else in_force())
         return ticket
 
@@ -509,7 +406,7 @@ class Catalog:
             outcome.add(self.drop(topic))
             return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
 
-        return after(self._log.append(topic_deleted(topic.number)), in_force)
+        return after(self._changes.append(topic_deleted(topic.number)), in_force)
 
     def drop(self, topic: Topic) -> Outcome:
         """Drop a topic, its channels and all their messages; topology.json does not name it any more."""
@@ -555,7 +452,7 @@ class Catalog:
             # From here on messages wait at the topic. How far it has come is what is written.
             topic.hold()
             changes += _released(topic, topic.store.positions().released)
-        written = self._log.append(*changes)
+        written = self._changes.append(*changes)
 
         written.when_done(lambda done: topic.resume() if done.error else None)
 
@@ -572,28 +469,12 @@ class Catalog:
         outcome = topic.delete_channel(name)
         if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
             # What its last channel had is not the next one's. If this is lost, the next one gets it.
-            self._log.append(*_released(topic, topic.store.positions().released))
+            self._changes.append(*_released(topic, topic.store.positions().released))
         return outcome
-
-    # topology.json.
 
     def released(self, topic: Topic, offset: int) -> Ticket:
         """A topic of the log that does not flow is to go on at `offset`; done when topology.json says so."""
-        return self._log.append(*_released(topic, offset))
-
-    def reserve_offsets(self) -> None:
-        """A topic of the log needs more of them."""
-        self._is_reserving_due = False
-        reserving = self._stores.reserving()
-
-        def settled(done: Ticket) -> None:
-            if done.error is None:
-                self._stores.reserved(reserving)
-            else:
-                self._is_reserving_due = True
-
-        if reserving:
-            self._log.append(offsets_reserved(reserving)).when_done(settled)
+        return self._changes.append(*_released(topic, offset))
 
 
 def _forgotten(topic: Topic) -> Ticket:

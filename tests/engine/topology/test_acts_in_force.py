@@ -179,7 +179,7 @@ def flowing(directory: Path, files: FaultyFiles, clock: ManualClock, *, is_held:
 
 
 def held_of(engine: Engine) -> HeldBackground:
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     return background
 
@@ -245,7 +245,7 @@ def test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is
 def test_until_it_is_on_the_disk_a_deleted_topic_goes_on_and_then_it_is_gone(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     client = Client(engine, "orders", "billing", ready=10)
     outcome, deleted = engine.acts.delete_topic("orders")
@@ -265,7 +265,7 @@ def test_until_it_is_on_the_disk_a_deleted_topic_goes_on_and_then_it_is_gone(tmp
 def test_who_subscribes_to_a_topic_that_is_being_deleted_gets_a_new_one(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     old = engine.catalog.topic("orders").number
     engine.acts.delete_topic("orders")
@@ -280,7 +280,7 @@ def test_who_subscribes_to_a_topic_that_is_being_deleted_gets_a_new_one(tmp_path
 def test_a_pause_and_its_end_come_in_the_order_they_were_asked_for(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     tickets = [
         act("orders")[1]
@@ -301,7 +301,7 @@ def test_what_is_published_while_a_pause_is_on_its_way_waits_for_it_and_is_not_l
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     files = FaultyFiles()
     engine = begin(tmp_path, files, ManualClock(), is_held=True)
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     background.finish()
     files.fail("write", errno.ENOSPC)
@@ -321,7 +321,7 @@ def test_what_is_published_while_a_pause_is_on_its_way_waits_for_it_and_is_not_l
 def test_a_channel_that_is_gone_refuses_what_waited_behind_its_deletion(tmp_path: Path) -> None:
     prepared(tmp_path, FaultyFiles(), ManualClock()).close()
     engine = begin(tmp_path, FaultyFiles(), ManualClock(), is_held=True)
-    background = engine.catalog._log._background
+    background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     engine.acts.delete_channel("orders", "billing")
     paused = engine.acts.pause_channel("orders", "billing")[1]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.catalog import NUMBERS_AHEAD
 from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
@@ -16,6 +15,7 @@ from queue_engine.service.runner import EngineRunner
 from queue_engine.topology import change_log
 from queue_engine.topology.files import encode_entry
 from queue_engine.topology.topology import FORMAT, Topology, parse_topology
+from queue_engine.topology_promises import NUMBERS_AHEAD
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
 from queue_engine.vocabulary.version import VERSION
 from tests.support.clock import ManualClock
