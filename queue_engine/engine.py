@@ -270,7 +270,9 @@ class Engine:
         """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
         next turn (`has_work`)."""
         try:
-            self.catalog.append_published()
+            self._workload.flush()
+            if self._stores.log is not None:
+                self._stores.log.commit()
             self._workload.turn(delivers=not self.catalog.is_closing)
         finally:
             # What is noted from here on is for the next turn. What was done is written, whatever failed.

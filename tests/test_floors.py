@@ -1,4 +1,4 @@
-"""Which package may import which: the floors of the house, as data, held to every import, those for types included."""
+"""Which package may import which: the layers as data, checked against every import, those for types included."""
 
 import ast
 import re
