@@ -48,7 +48,7 @@ class LogLosses:
         for jump in self.jumps:
             self._jumps_of.setdefault(jump.topic_number, []).append(jump)
 
-    def tell(self, damages: Sequence[Damage], names: Mapping[int, str]) -> list[Damage]:
+    def with_messages(self, damages: Sequence[Damage], names: Mapping[int, str]) -> list[Damage]:
         """The damages, with the messages that each of them cost. names: of topics by number; the others are deleted."""
         left = PLACES_MAX
         counted: list[Damage] = []
@@ -59,8 +59,8 @@ class LogLosses:
             else:
                 counted.append(one)
         # Missing files without a needed message: they were reported before, or were not needed.
-        told = [one for one in counted if one.lost != 0 or one.kept or not one.is_absent]
-        return [self._named(one, names) for one in told]
+        reported = [one for one in counted if one.lost != 0 or one.kept or not one.is_absent]
+        return [self._named(one, names) for one in reported]
 
     def _counted(self, damage: Damage, names: Mapping[int, str]) -> Damage:
         start, end = damage.position, damage.position + damage.size
@@ -78,10 +78,10 @@ class LogLosses:
     def _losses_of(self, number: int, start: int, end: int) -> list[LostMessages]:
         """The messages that a topic had in a range of the log."""
         losses: list[LostMessages] = []
-        told = 0
+        known_end = 0
         queue = self.known.get(number)
         if queue is not None:
-            told = queue.end_offset
+            known_end = queue.end_offset
             first = first_offset_at(queue, start)
             after = first_offset_at(queue, end)
             count = queue.count_between(first, after)
@@ -90,7 +90,7 @@ class LogLosses:
         for jump in self._jumps_of.get(number, ()):
             if not jump.position_before < start < end <= jump.position:
                 continue
-            first = max(jump.first_offset, told)
+            first = max(jump.first_offset, known_end)
             if first < jump.next_offset and self._is_one_life(jump):
                 losses.append(LostMessages(number, first, jump.next_offset, jump.next_offset - first))
         return losses

@@ -57,12 +57,12 @@ def set_aside(directory: str, files: Files, wanted: str, names: Mapping[int, str
         raise StorageError(f"--set-aside-segment {name}: {segments} has no such file; there is {_some(present)}")
     losses, unknown = _losses(directory, files, name, present, names)
     count = sum(loss.count for loss in losses)
-    report = "; ".join([*(loss.sentence() for loss in losses), *unknown]) or "no message that is known"
+    report = "; ".join([*(loss.sentence() for loss in losses), *unknown]) or "no known message"
     path = os.path.join(segments, name)
     if confirmed != str(count):
-        told = f"{confirmed} is not the number of messages; " if confirmed else ""
+        mismatch = f"{confirmed} is not the number of messages; " if confirmed else ""
         raise StorageError(
-            f"{told}without {path} these are lost: {report}. Nothing was changed. To lose them and start, say "
+            f"{mismatch}without {path} these are lost: {report}. Nothing was changed. To lose them and start, give "
             f"--set-aside-segment {name}:{count}; the file is then kept as {name}{SUFFIX}"
         )
     try:
@@ -82,7 +82,7 @@ def _losses(
     end = min(behind, default=1 << 62)
     checkpoint = _checkpoint(directory, files)
     if checkpoint is None:
-        return [], ["what it holds can't be told, since there is no checkpoint"]
+        return [], ["its messages are unknown, since there is no checkpoint"]
     losses: list[SegmentLoss] = []
     unknown: list[str] = []
     queue_files = QueueFiles(files)
@@ -104,7 +104,7 @@ def _losses(
                     raise StorageError(f"its consume queue ends at offset {missing}")
                 first, last = first_offset_at(queue, position), first_offset_at(queue, end)
             except StorageError as exc:
-                unknown.append(f"{names[number]}: it can't be told how many messages, since {exc}")
+                unknown.append(f"{names[number]}: the number of messages is unknown, since {exc}")
                 continue
             if count := queue.count_between(first, last):
                 losses.append(SegmentLoss(names[number], first, last, count))

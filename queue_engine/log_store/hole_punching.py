@@ -42,7 +42,7 @@ class HolePuncher:
         self._worker = log_files.worker
         self._topics = topics
         self._look_at_ns = 0
-        self._next_position = 0  # the look goes on from here
+        self._next_position = 0  # where the next look begins
         self.is_punching = False
 
     def is_due(self, now_ns: int) -> bool:
@@ -76,7 +76,7 @@ class HolePuncher:
                 continue
             first = topic.first_offset_at(segment.position, topic.needed_offset, topic.end_offset)
             if first > topic.needed_offset:
-                # Found by halves among units: the one before must be before the segment by the log's own word.
+                # Bisection of units found it: the log must confirm that the message before it lies before the segment.
                 before = topic.confirmed_record(first - 1) if topic.next_present(first - 1) == first - 1 else None
                 if before is None or before[0] >= segment.position:
                     return None

@@ -53,7 +53,7 @@ class LogBacklog:
         self.number = number
         self.progress = progress
         self.damaged_count = 0  # messages passed over because their bodies are lost
-        self.dropped_count = 0  # messages an ephemeral channel was too slow for
+        self.dropped_count = 0  # of an ephemeral channel that is too slow
         self._topic = topic
         self._journal = journal
         self._needed = RecordPosition()

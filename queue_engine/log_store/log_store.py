@@ -219,7 +219,7 @@ class LogStore:
         self._cursor_retention = CursorRetention(self.cursors, self._topics, self._shared.size)
         journal.reserve.find()
         log.open()
-        self._mind_the_reserve()
+        self._tick_reserve()
         journal.open(progress)
 
     def _recover_again(self) -> RecoveredProgress:
@@ -234,8 +234,8 @@ class LogStore:
         if self._files.size_of(path) and self._files.free_bytes(self._parts.progress_directory) < RECOVERY_BYTES:
             self._files.unlink_quietly(path)
 
-    def _mind_the_reserve(self) -> None:
-        """Give up the reserve while the disk is full: for FINs, emptying, deleting, and the console's files."""
+    def _tick_reserve(self) -> None:
+        """Give the reserve up while the disk is full: FINs, emptying, deleting and the console's files need room."""
         reserve = self.journal.reserve
         reserve.is_allowed = not self.log.is_full
         if self.log.is_full:
@@ -421,7 +421,7 @@ class LogStore:
         self.log.tick(now_ns)
 
     def _tick_journal(self, now_ns: int) -> None:
-        self._mind_the_reserve()
+        self._tick_reserve()
         self.journal.tick(now_ns)
 
     def _tick_queues(self, now_ns: int) -> None:

@@ -64,7 +64,7 @@ class LogTopic:
         frozen = queue.end_offset if opening.released is None else opening.released
         self.released = min(max(frozen, queue.oldest_offset), queue.end_offset)
         self.released_count = 0  # messages given to channels since the process started
-        self.damaged_count = 0  # messages that no channel can have, because their bodies are lost
+        self.damaged_count = 0  # messages whose bodies are lost, so that no channel delivers them
         self._shared = log
         self._log = log.log
         self._batches = log.files.batches
@@ -74,7 +74,7 @@ class LogTopic:
         self._read_again_at_ns = 0  # not before
         queue.read_again = self._read_queue_again
 
-    # Where its records are.
+    # Places of its records.
 
     @property
     def oldest_offset(self) -> int:
@@ -83,7 +83,7 @@ class LogTopic:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last message that is visible."""
+        """Behind the last visible message."""
         return self.queue.end_offset
 
     def needed_position_from(self, offset: int, end: int) -> int:
@@ -182,7 +182,7 @@ class LogTopic:
         return self.batch_at(offset) if is_near else None
 
     def _batch_in(self, offset: int, position: int, size: int) -> LoggedBatch | None:
-        """The batch at a place of the log; None when `offset` is not in there, or when it is lost."""
+        """The batch at a place of the log; None when it has not `offset`, or is lost."""
         batches = self._batches
         batch = batches.get(position)
         if batch is None:
@@ -216,7 +216,7 @@ class LogTopic:
         return self._log.visible_end if self._shared.settings.reads_unsynced else self._log.synced_end
 
     def lost_until(self, offset: int) -> int:
-        """Where the messages end that share the lost record of `offset`."""
+        """Behind the last message of the lost record of `offset`."""
         place = self.queue.locate(offset)
         end = offset + 1
         while end < self.queue.end_offset and place is not None and self.queue.locate(end) == place:
@@ -230,7 +230,7 @@ class LogTopic:
         return self.queue.count_between(first, end)
 
     def gaps_between(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Ranges (first, count) of these offsets that hold no message."""
+        """Ranges (first, count) of these offsets without a message."""
         found = [(max(gap, first), min(gap + count, end)) for gap, count in self.queue.gaps]
         return [(gap, gap_end - gap) for gap, gap_end in found if gap < gap_end]
 

@@ -51,7 +51,7 @@ class LogTopicStore(LogTopic):
         lost: Sequence[tuple[int, int]] = (),
     ) -> None:
         """topics: all of the log, by number; `delete` takes this one out. next_offset: of the next message, at or
-        behind the queue's end. reservation: what topology.json promises. lost: as of LogTopic."""
+        behind the queue's end. reservation: of offsets, in topology.json. lost: as of LogTopic."""
         super().__init__(opening, log, queue, lost)
         self.next_offset = next_offset
         self.reservation = reservation
@@ -102,7 +102,7 @@ class LogTopicStore(LogTopic):
         return position if unnoted is None else min(position, unnoted)
 
     def needs_nothing_before(self, position: int) -> bool:
-        """Whether all that is still needed lies at `position` or behind it, confirmed by the log. Raises
+        """Whether all needed records lie at `position` or behind it, confirmed by the log. Raises
         StorageError."""
         unnoted = self.first_unnoted_position
         if unnoted is not None and unnoted < position:
@@ -117,11 +117,11 @@ class LogTopicStore(LogTopic):
         return self._needed.bytes_from(self, self.needed_offset)
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
-        """How much of the log is kept for one of its cursors; other topics' share included."""
+        """How many bytes of the log one of its cursors keeps, other topics' share included."""
         return self._cursor_positions.setdefault(cursor.name, ConfirmedPosition()).bytes_from(self, cursor.offset)
 
     def forget_before(self, position: int) -> None:
-        """Forget the messages before `position`: the log is about to be removed up to there. Raises StorageError."""
+        """Forget the messages before `position`, before the log is removed up to there. Raises StorageError."""
         queue = self.queue
         first = self.first_offset_at(position, queue.oldest_offset, self.needed_offset)
         try:
@@ -240,7 +240,7 @@ class LogTopicStore(LogTopic):
         return position, size, ticket
 
     def _reserve_for(self, count: int) -> None:
-        """Few of the reserved offsets are left. Raises StorageError when there are not even `count`."""
+        """Reserve more offsets, since few are left. Raises StorageError when fewer than `count` are."""
         if self.reservation.ask(self.next_offset, self._clock.monotonic_ns()):
             self._shared.on_reserve()
         left = self.reservation.reserved_offset - self.next_offset
@@ -335,7 +335,7 @@ class LogTopicStore(LogTopic):
         self._planned_starts.pop(name, None)
 
     def open_channel(self, name: str, number: int = 0, start: int | None = None) -> LogBacklog:
-        """A channel whose number the log knows from before a restart goes on; a new one begins at `start`."""
+        """A channel of before the restart goes on with its progress, found by number; a new one begins at `start`."""
         shared, journal = self._shared, self._journal
         self._planned_starts.pop(name, None)
         progress = shared.take_recovered(number)
@@ -351,7 +351,7 @@ class LogTopicStore(LogTopic):
         return backlog
 
     def durable_channels(self) -> list[LogBacklog]:
-        """Those that outlive the process."""
+        """All but the ephemeral channels."""
         return [channel for name, channel in self._channels.items() if not is_ephemeral(name)]
 
     def delete_channel(self, name: str) -> None:

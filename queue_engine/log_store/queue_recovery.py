@@ -113,11 +113,11 @@ class QueueRecovery:
             first_position=found.first_position if found is not None else None,
         )
         losses = LogLosses(known, found.position if known and found is not None else 0, jumps, self._segments)
-        recovered.damages[:] = losses.tell(recovered.damages, names)
+        recovered.damages[:] = losses.with_messages(recovered.damages, names)
         if damaged_holes:
             recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
         if wanting:
-            kept = "the keys of batches are those that it still told, and those of the log's records"
+            kept = "batch keys come from its valid entries and the log's records"
             recovered.damages.append(Damage(0, 0, wanting, kept=kept))
         self._batch_keys.opened(wanting)
         if checkpoint is not None:

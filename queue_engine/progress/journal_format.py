@@ -21,8 +21,8 @@
 
 7 and 8 have channel 0. Big-endian. The header's CRC-32C covers all before it, a block's covers the journal's number and
 salt, the block's place in the file (u64 each) and its entries. So each block is trusted or not by itself, and those
-behind a damaged one are found: a block begins at a multiple of 8. A block that does not hold is damage where a `known`,
-or the floors of a clean stop, says that its place was on the disk; elsewhere it is a write that was not finished.
+behind a damaged one are found: a block begins at a multiple of 8. An invalid block is damage where a `known`, or the
+floors of a clean stop, states that its place was on the disk; elsewhere it is a write that was not finished.
 
 To change the format: the next version number, with magic, version and CRC at the same places of the header; read every
 older version for ever. An unknown version stops the start.

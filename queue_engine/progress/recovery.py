@@ -203,11 +203,11 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
     for number in numbers:
         path = journal_path(directory, number)
         data = read_file(files, path)
-        told = contents[number] = read_journal(data, number, path)
+        journal = contents[number] = read_journal(data, number, path)
         sizes[number] = len(data)
-        found.old_journals[number] = told.first_hole
+        found.old_journals[number] = journal.first_hole
         found.next_journal = max(found.next_journal, number + 1)
-        for one, upto in known_upto(told.entries).items():
+        for one, upto in known_upto(journal.entries).items():
             known[one] = max(known.get(one, 0), upto)
     if floors is not None:
         stop = floors.stop

@@ -1,1 +1,1 @@
-"""Who reads a topic of the log without consuming: holds and cursors."""
+"""Readers of a topic of the log that do not consume: leases and pipeline cursors."""

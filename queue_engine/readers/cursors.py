@@ -39,7 +39,7 @@ CURSORS_MAX = 10_000
 # The file keeps so many gaps of each cursor, and so many ended cursors: the newest.
 GAPS_MAX = 100
 ENDED_MAX = 1_000
-# Of the limit: from there on the cursor is warned of.
+# A cursor that keeps so much of its limit is warned of.
 WARN_PERCENT = 80
 
 # Why messages were given up.
@@ -72,7 +72,7 @@ class Cursor(Reader):
 
 @dataclass(frozen=True, slots=True)
 class EndedCursor:
-    """A cursor that is no more; it gave up what lies between its offset and `next_offset`."""
+    """A deleted cursor; it gave up the offsets from its own up to `next_offset`."""
 
     cursor: Cursor
     next_offset: int | None
@@ -83,8 +83,7 @@ class EndedCursor:
 class Cursors(ReaderRegistry[Cursor]):
     """All cursors of one log. Belongs to the engine's thread.
 
-    ended: those that are no more, the oldest first. limit_bytes: how much of the log one cursor may keep, 0 for no
-    limit.
+    ended: deleted cursors, the oldest first. limit_bytes: how much of the log one cursor may keep, 0 for no limit.
     """
 
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background, limit_bytes: int = 0) -> None:
@@ -98,15 +97,15 @@ class Cursors(ReaderRegistry[Cursor]):
         return self._current.get(topic_number, {}).get(name)
 
     def is_warned(self, lag_bytes: int) -> bool:
-        """Whether a cursor that keeps so much is near the limit, or beyond it."""
+        """Whether a cursor that keeps `lag_bytes` is near the limit, or beyond it."""
         return self.limit_bytes > 0 and lag_bytes * 100 > self.limit_bytes * WARN_PERCENT
 
     def saved(self) -> Ticket:
-        """Done when all that was done so far is durable."""
+        """Done when all acts so far are durable."""
         return self._file.saved()
 
     def create(self, topic: str, topic_number: int, id_base: int, name: str, offset: int) -> Ticket:
-        """A new cursor; there is none of that name. Raises LimitError when there are too many."""
+        """Make a cursor of a new name. Raises LimitError when there are too many."""
         if len(self) >= CURSORS_MAX:
             raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
         cursor = Cursor(name, topic_number, offset, topic=topic, id_base=id_base, created_ms=self._now_ms())
@@ -114,8 +113,7 @@ class Cursors(ReaderRegistry[Cursor]):
         return self._save_or(lambda: self._undo_put(None, cursor))
 
     def move(self, cursor: Cursor, offset: int) -> Ticket:
-        """Everything before `offset` is passed; nothing changes when more is already. The ticket is done when that is
-        durable."""
+        """Pass everything before `offset`; a cursor never goes back. The ticket is done when that is durable."""
         if offset <= cursor.offset:
             return self.saved()
         moved = replace(cursor, offset=offset)
@@ -123,11 +121,11 @@ class Cursors(ReaderRegistry[Cursor]):
         return self._save_or(lambda: self._undo_put(cursor, moved))
 
     def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
-        """Go on at `next_offset`; what lies before it becomes a gap."""
+        """Go on at `next_offset`; the offsets before it become a gap."""
         gap = CursorGap(cursor.offset, next_offset, reason, self._now_ms())
         gaps = list(cursor.gaps)
         if gaps and gaps[-1].next_offset == gap.first_offset and gaps[-1].reason == reason:
-            # The reader stands still, and more is given up with time.
+            # The reader does not move the cursor, so the last gap grows.
             gap = replace(gap, first_offset=gaps.pop().first_offset)
         self._put(replace(cursor, offset=next_offset, gaps=(*gaps, gap)[-GAPS_MAX:]))
         return self._file.save()
@@ -188,8 +186,7 @@ def encode_cursors(cursors: Iterable[Cursor], ended: Iterable[EndedCursor]) -> b
 
 
 def decode_cursors(data: bytes, path: str = CURSORS_NAME) -> tuple[list[Cursor], list[EndedCursor]] | None:
-    """The cursors of the file's content, and those that ended; None when it is not what was written. Raises
-    NewerFormatError."""
+    """The cursors of the file's content, and the ended ones; None when it is damaged. Raises NewerFormatError."""
     content = decode_versioned(data, path, VERSION)
     if content is None:
         return None

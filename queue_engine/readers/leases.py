@@ -116,7 +116,7 @@ def encode_leases(leases: Iterable[Reader]) -> bytes:
 
 
 def decode_leases(data: bytes, path: str = LEASES_NAME) -> list[Reader] | None:
-    """The leases of the file's content; None when it is not what was written. Raises NewerFormatError."""
+    """The leases of the file's content; None when it is damaged. Raises NewerFormatError."""
     content = decode_versioned(data, path, VERSION)
     if content is None:
         return None

@@ -63,7 +63,7 @@ class ReaderRegistry(ABC, Generic[R]):
         self._read_again_at_ns = 0
         self._gone: set[int] = set()  # topics that were deleted since the start
         self._current: ByTopic[R] = {}
-        # What the file on the disk may list: of the last write known to be complete, joined with those begun since.
+        # What the file on the disk may list: the last complete write, joined with those begun since.
         self._on_disk: ByTopic[R] = {}
         self._least: dict[int, int] = {}  # topic number → its `least_offset`, once looked up
 
@@ -154,7 +154,7 @@ class ReaderRegistry(ABC, Generic[R]):
 
     @abstractmethod
     def _restore(self, data: bytes, known: frozenset[int]) -> bool:
-        """Put those of the file's content whose topic is known; False when it is not what was written."""
+        """Put the readers of the file's content whose topic exists; False when it is damaged."""
 
     def _expiry_clock_ms(self) -> int:
         """Unix ms by the clock of the start: setting the clock since then ends no reader and prolongs none."""
@@ -169,7 +169,7 @@ class ReaderRegistry(ABC, Generic[R]):
                 )
                 self._remove(reader)
                 self._file.note_changed()
-        # Readers that have expired by the file, too, need nothing. Were their messages kept until the file can be
+        # Readers that have expired by the file, too, need nothing. If the log kept their messages until the file is
         # replaced, a full disk would stay full.
         for reader in _all_of(self._on_disk):
             if reader.expires_ms <= now_ms:
@@ -193,7 +193,7 @@ class ReaderRegistry(ABC, Generic[R]):
         return removed
 
     def _save_or(self, undo: Undo) -> Ticket:
-        """Write what was just done; `undo` takes it back when the disk refuses."""
+        """Write the file after an act; `undo` takes the act back when the disk refuses."""
         assert self.unread is None, "an unreadable file is never replaced"
         self._undos.append(undo)
         return self._file.save()

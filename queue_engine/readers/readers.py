@@ -1,4 +1,4 @@
-"""All who read a log's topics without consuming: leases and pipeline cursors as one."""
+"""All readers of a log: leases and pipeline cursors as one."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 
 class Readers:
-    """Those of one log. Belongs to the engine's thread."""
+    """All readers of one log. Belongs to the engine's thread."""
 
     def __init__(
         self, directory: str, *, files: Files, clock: Clock, worker: Background, cursor_limit_bytes: int
@@ -49,7 +49,7 @@ class Readers:
         self.cursors.forget_topic(topic_number, end_offset)
 
     def tick(self) -> None:
-        """End what has expired; write again, or read again, what the disk refused."""
+        """End expired readers; write again, or read again, the files that the disk refused."""
         for kind in self._kinds:
             kind.tick()
 
