@@ -62,7 +62,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "service/test_lost_segment.py": (LOG, "a disk queue has no segments"),
-    "service/http/test_log.py": (LOG, "a disk queue forgets what it handed out"),
+    "service/http/test_reads.py": (LOG, "a disk queue forgets what it handed out"),
     "service/http/test_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
         DISK_QUEUE,

@@ -1,11 +1,16 @@
-"""Acts on topics and channels over HTTP: nsqd's, moving a channel of the log, and letting what is fenced go on. All are
-audited."""
+"""Answers requests for acts on topics and channels: nsqd's, rewinding a channel of the log, and retrying after a fence.
+
+    POST /channel/create?topic=T&channel=C[&start=start|end | &start_time_ms=MS | &start_offset=N]
+    POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      rewinds the channel
+
+All acts are audited.
+"""
 
 from typing import Any
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
-from queue_engine.service.http import log as http_log
+from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import Query, parse_query
@@ -69,9 +74,8 @@ class ActRoutes:
             assert channel is not None
             details: dict[str, Any] = {}
             try:
-                start = http_log.target_of(query, offset="start_offset", time_ms="start_time_ms", word="start")
-            except http_log.QueryError as exc:
-                refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+                start = log_queries.target_of(query, offset="start_offset", time_ms="start_time_ms", word="start")
+            except Refusal as refusal:
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
             if action == "create_channel" and start is not None:
@@ -84,18 +88,17 @@ class ActRoutes:
             return
         topic, channel = query.get("topic", ""), query.get("channel", "")
         try:
-            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="to")
+            target = log_queries.target_of(query, offset="offset", time_ms="time_ms", word="to")
             if target is None:
-                raise http_log.QueryError("where to is missing: offset, time_ms or to=start|end")
+                raise log_queries.QueryError("where to is missing: offset, time_ms or to=start|end")
             preview = self._engine.log.seek_preview(topic, channel, target)
-        except http_log.QueryError as exc:
-            refusal = Refusal(400, "INVALID_REQUEST", str(exc))
+        except Refusal as refusal:
             self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
             return
         except PenstockError as exc:
             self._audit.refuse(head, "rewind_channel", topic, channel, act_refusal(exc), answer)
             return
-        done = http_log.seek_response(preview)
+        done = log_answers.seek_response(preview)
         self._act(head, "rewind_channel", topic, channel, answer, done, target=target)
 
     def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:

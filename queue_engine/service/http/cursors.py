@@ -20,11 +20,11 @@ from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
 from queue_engine.service.http.connection import JSON, Response
-from queue_engine.service.http.log import OFFSET_MAX, QueryError, target_of, whole_number
+from queue_engine.service.http.log_queries import OFFSET_MAX, QueryError, target_of, whole_number
+from queue_engine.service.http.query import Query
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.cursor import CursorStats, encode_cursor_list
 
-Query = dict[str, str]
 Details = dict[str, Any]
 # The answer once the ticket is done, and what the audit list then hears.
 Done = tuple[Response, Ticket, Outcome, Details]

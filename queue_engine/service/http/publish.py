@@ -1,6 +1,10 @@
-"""Publishing over HTTP: /pub and /mpub as nsqd has them, and /log/write (`write.py`).
+"""Answers requests that publish: /pub and /mpub as nsqd has them, and batches and single messages with a key.
 
-What was published is answered once it is as durable as it will be. Beyond nsqd: a binary /mpub must be exactly as
+    POST /pub?topic=T&key=KEY                                           KEY: 1 to 255 bytes of text
+    POST /log/write?topic=T&batch_key=K[&replayed=true][&number=N]      K: 32 hex digits, not all of them 0;
+                                                                        body and answer: `wire/batch.py`
+
+The answer comes once the messages are as durable as --sync makes them. Beyond nsqd: a binary /mpub must be exactly as
 long as its messages say.
 """
 
@@ -10,8 +14,7 @@ from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
 from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
-from queue_engine.service.http import log as http_log
-from queue_engine.service.http import write as http_write
+from queue_engine.service.http import log_queries
 from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, publish_refusal
@@ -44,10 +47,7 @@ class PublishRoutes:
         defer_ms = 0
         if "defer" in query:
             defer_ms = defer_ms_of(query["defer"], self._options.max_req_timeout_ms)
-        try:
-            key = http_write.message_key_of(query)
-        except http_log.QueryError as exc:
-            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        key = log_queries.message_key_of(query)
         if key is not None:
             self._answer_published(lambda: (_OK, self._publish_keyed(head, topic, body, key)), answer)
         else:
@@ -113,20 +113,20 @@ class PublishRoutes:
     def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         query = parse_query(head.raw_query)
         topic = publish_topic(query)
+        parameters = log_queries.write_query_of(query)
         try:
-            asked = http_write.write_query_of(query)
             bodies, keys = split_batch(body, self._options.max_msg_size)
-        except (http_log.QueryError, BatchFormatError) as exc:
+        except BatchFormatError as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
 
         def write() -> tuple[Response, Ticket]:
             written, ticket = self._engine.log.write_batch(
                 topic,
                 bodies,
-                batch_key=asked.batch_key,
+                batch_key=parameters.batch_key,
                 keys=keys,
-                is_replayed=asked.is_replayed,
-                number=asked.number,
+                is_replayed=parameters.is_replayed,
+                number=parameters.number,
             )
             return Response(200, written.encoded(), JSON), ticket
 
@@ -141,7 +141,7 @@ class PublishRoutes:
 
         try:
             there = DONE
-            if asked.number is None:
+            if parameters.number is None:
                 there = self._noted(head, topic, lambda: self._engine.log.topic_ready(topic))
         except PenstockError as exc:
             raise publish_refusal(exc) from exc

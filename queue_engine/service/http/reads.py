@@ -1,6 +1,15 @@
-"""Who reads topics of the log beside the channels, over HTTP: messages, records, leases and pipeline cursors.
+"""Answers requests that read a topic of the log without consuming: messages, records, leases and pipeline cursors.
 
-The paths are listed in `log.py` and `cursors.py`, which also read the queries and make the answers.
+    GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON
+    GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
+    GET  /log/records?topic=T&offset=N[&max_bytes=N]                            binary: `wire/records.py`
+    GET  /log/topic?topic=T[&time_ms=MS][&offset=N]                             JSON: `wire/topic_state.py`
+    POST /log/lease?topic=T&offset=N[&ttl_ms=MS][&segments=N]                   JSON: `wire/lease.py`
+    POST /log/lease?lease=L[&offset=N][&ttl_ms=MS][&segments=N]                 renews it, moves it
+    POST /log/renew[?ttl_ms=MS], names of leases as body, one a line            renews all of them, or none
+    POST /log/release?lease=L
+
+`rules.py` says which of them need the token; `cursors.py` has the paths of cursors.
 """
 
 from collections.abc import Callable
@@ -9,10 +18,10 @@ from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.service.http import cursors as http_cursors
-from queue_engine.service.http import log as http_log
+from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
-from queue_engine.service.http.log import OFFSET_MAX
+from queue_engine.service.http.log_queries import OFFSET_MAX
 from queue_engine.service.http.query import Query, parse_query, publish_topic
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
@@ -46,17 +55,17 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            count_max = http_log.limit_of(query)
-            target = http_log.target_of(query, offset="offset", time_ms="time_ms", word="from")
+            count_max = log_queries.limit_of(query)
+            target = log_queries.target_of(query, offset="offset", time_ms="time_ms", word="from")
             channel = query.get("channel", "")
             if channel and target is not None:
-                raise http_log.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
+                raise log_queries.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
             if channel:
                 page = self._engine.log.peek_channel(topic, channel, count_max)
             else:
                 page = self._engine.log.read_messages(topic, target or Target(word=START), count_max)
             self._tell_read(head, topic, channel, len(page.messages))
-            return http_log.page_response(page), DONE
+            return log_answers.page_response(page), DONE
 
         self._answer_read(head, answer, read)
 
@@ -65,10 +74,10 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
-            frames = self._engine.log.read_frames(topic, offset, http_log.bytes_of(query))
+            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
+            frames = self._engine.log.read_frames(topic, offset, log_queries.bytes_of(query))
             self._tell_read(head, topic, "", frames.count)
-            return http_log.frames_response(frames), DONE
+            return log_answers.frames_response(frames), DONE
 
         self._answer_read(head, answer, read)
 
@@ -77,17 +86,17 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX)
-            records = self._engine.log.read_records(topic, offset, http_log.records_bytes_of(query))
+            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
+            records = self._engine.log.read_records(topic, offset, log_queries.records_bytes_of(query))
             self._tell_read(head, topic, "", records.message_count)
-            return http_log.records_response(records), DONE
+            return log_answers.records_response(records), DONE
 
         self._answer_read(head, answer, read)
 
     def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            topic, time_ns = publish_topic(query), http_log.time_of(query)
-            from_offset = http_log.whole_number(query, "offset", 0, OFFSET_MAX)
+            topic, time_ns = publish_topic(query), log_queries.time_of(query)
+            from_offset = log_queries.whole_number(query, "offset", 0, OFFSET_MAX)
             state = self._engine.log.place(topic, time_ns, from_offset=from_offset)
             return Response(200, state.encoded(), JSON), DONE
 
@@ -97,8 +106,8 @@ class ReadRoutes:
         self._audit.require_room()
 
         def read(query: Query) -> _Read:
-            ttl_ms, segments_max = http_log.ttl_of(query), http_log.segments_of(query)
-            offset = http_log.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
+            ttl_ms, segments_max = log_queries.ttl_of(query), log_queries.segments_of(query)
+            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
             if "lease" in query:
                 lease, ticket = self._engine.log.renew_lease(
                     query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
@@ -106,16 +115,16 @@ class ReadRoutes:
             else:
                 topic = publish_topic(query)
                 if offset is None:
-                    raise http_log.QueryError("offset is missing")
+                    raise log_queries.QueryError("offset is missing")
                 lease, ticket = self._engine.log.lease(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
             self._tell_read(head, lease.topic, "", lease.message_count)
-            return http_log.lease_response(lease), ticket
+            return log_answers.lease_response(lease), ticket
 
         self._answer_read(head, answer, read)
 
     def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            return _EMPTY, self._engine.log.renew_leases(http_log.leases_of(body), ttl_ms=http_log.ttl_of(query))
+            return _EMPTY, self._engine.log.renew_leases(log_queries.leases_of(body), ttl_ms=log_queries.ttl_of(query))
 
         self._answer_read(head, answer, read)
 
@@ -152,8 +161,6 @@ class ReadRoutes:
         query = parse_query(head.raw_query)
         try:
             response, ticket = read(query)
-        except http_log.QueryError as exc:
-            raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
         except PenstockError as exc:
             raise act_refusal(exc) from exc
 
@@ -180,8 +187,8 @@ class ReadRoutes:
         def begun(act_id: str) -> None:
             try:
                 response, ticket, outcome, details = act(self._engine, query)
-            except http_log.QueryError as exc:
-                refuse(Refusal(400, "INVALID_REQUEST", str(exc)), act_id)
+            except Refusal as refusal:
+                refuse(refusal, act_id)
                 return
             except PenstockError as exc:
                 refuse(act_refusal(exc), act_id)
@@ -202,8 +209,8 @@ class ReadRoutes:
             self._audit.require_room()
         try:
             begins_or_ends = http_cursors.begins_or_ends(self._engine, action, query)
-        except http_log.QueryError as exc:
-            refuse(Refusal(400, "INVALID_REQUEST", str(exc)))
+        except Refusal as refusal:
+            refuse(refusal)
             return
         if begins_or_ends:
             self._audit.begin(head, action, *names, answer, begun)
