@@ -12,7 +12,7 @@
       email               keeps up
       sms                 4 a second at most
 
-The demo is a process of its own, so that the server's figures do not include its clients:
+The demo is a process of its own, so that the server's CPU time and memory do not include its clients':
 python -m queue_engine.client.demo FILE TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT. It ends when its stdin does, and so with
 the server, even if that is killed.
 """

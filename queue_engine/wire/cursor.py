@@ -60,6 +60,6 @@ def read_cursor_list(data: bytes) -> tuple[CursorStats, ...]:
     return tuple(_cursor(one) for one in orjson.loads(data)["cursors"])
 
 
-def _cursor(told: Mapping[str, Any]) -> CursorStats:
-    gaps = tuple(CursorGapStats(**fields_of(CursorGapStats, one)) for one in told["gaps"])
-    return CursorStats(**fields_of(CursorStats, told) | {"gaps": gaps})
+def _cursor(answer: Mapping[str, Any]) -> CursorStats:
+    gaps = tuple(CursorGapStats(**fields_of(CursorGapStats, one)) for one in answer["gaps"])
+    return CursorStats(**fields_of(CursorStats, answer) | {"gaps": gaps})

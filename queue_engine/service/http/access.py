@@ -1,8 +1,8 @@
-"""Who may talk to the HTTP API: nobody whom a web page in somebody's browser has sent.
+"""Refuses requests that web pages of other origins send through the operator's browser.
 
-The API has no log-in, as nsqd's has none; it listens on loopback. That keeps strangers out, but not a page
-that the operator's own browser shows: it may post to 127.0.0.1, or have its own name resolve to it. So a Host
-that is not one of ours is refused, and so is what a browser marks as coming from another place.
+The API has no log-in, as nsqd's has none, and listens on loopback by default. That keeps strangers out, but not a web
+page in the operator's browser: it may post to 127.0.0.1, or have its own name resolve to that address. So the check
+refuses a Host that is not a name of this server, and a request that the browser marks as coming from another origin.
 """
 
 import ipaddress
@@ -15,14 +15,14 @@ from queue_engine.service.http.refusals import Refusal
 
 
 class HostCheck:
-    """Which names this server answers to."""
+    """Checks a request's Host, Origin and Sec-Fetch-Site headers."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """names: beside the loopback ones and the host's own."""
+        """names: of this server, besides loopback names and the host's own name."""
         self._names = {name.lower().rstrip(".") for name in (*names, "localhost", socket.gethostname()) if name}
 
     def refusal(self, head: RequestHead) -> Refusal | None:
-        """Why a request must not pass; None for one that may."""
+        """The refusal of a request from elsewhere; None for a request that may pass."""
         host = None
         if head.host is not None:
             host = _host_of_authority(head.host)
@@ -37,7 +37,7 @@ class HostCheck:
             if name == b"origin" and not _is_same_origin(value, head.host):
                 shown = value.decode("ascii", "backslashreplace")
                 return Refusal(403, "FORBIDDEN_ORIGIN", f"requests from pages of {shown} are refused")
-            # A link from another port of this machine may be followed; it may not post.
+            # A page on another port of this machine may link here, but not post.
             if name == b"sec-fetch-site" and not (
                 value in (b"same-origin", b"none") or (value == b"same-site" and head.method == "GET")
             ):
@@ -51,16 +51,16 @@ class HostCheck:
             address = ipaddress.ip_address(host)
         except ValueError:
             return False
-        # A page can make its own name resolve to our address, but its browser then sends that name: the
-        # very address that the connection came to is no one else's.
+        # A page can make its own name resolve to our address, but its browser then sends that name as Host. The
+        # address that the connection came to is our own.
         return address.is_loopback or host == local_host
 
 
 def _host_of_authority(authority: bytes) -> str | None:
-    """The host of HOST, HOST:PORT or [HOST]:PORT in lower case; None when it is none of these."""
+    """The host of HOST, HOST:PORT or [HOST]:PORT in lower case; None for another form."""
     try:
         parts = urlsplit("//" + authority.decode("ascii"))
-        _ = parts.port  # raises when it is no number
+        _ = parts.port  # raises ValueError for a port that is no number
     except ValueError:
         return None
     if parts.username is not None or parts.path or parts.query or parts.fragment or not parts.hostname:

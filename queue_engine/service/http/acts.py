@@ -24,7 +24,7 @@ _EMPTY = Response(200, b"")
 
 
 class ActRoutes:
-    """Answers acts, once they are as durable as they will be."""
+    """Handles acts, and answers them when they are durable."""
 
     def __init__(self, engine: Engine, audit: HttpAudit) -> None:
         self._engine = engine
@@ -44,7 +44,7 @@ class ActRoutes:
         topic = query.get("topic")
         if topic is None:
             self._audit.refuse(head, action, "", "", Refusal(400, "MISSING_ARG_TOPIC"), answer)
-        # The others find no topic of such a name, and say that.
+        # The other acts answer TOPIC_NOT_FOUND to such a name.
         elif action in ("create_topic", "empty_topic") and not is_valid_name(topic):
             self._audit.refuse(head, action, topic, "", Refusal(400, "INVALID_TOPIC"), answer)
         elif action == "create_topic" and "storage" in query:
@@ -152,8 +152,8 @@ class ActRoutes:
             act("")
 
     def _changes_something(self, action: str, topic: str, channel: str) -> bool:
-        """False for what is to be created and there already. Raises PenstockError where there is nothing to act on: an
-        act that can't be done is no act that was begun."""
+        """Whether an act needs a row before it begins: creating what exists needs none. Raises PenstockError when the
+        other acts' topic or channel does not exist, so that no act begins that can't be done."""
         engine = self._engine
         if action == "create_topic":
             if is_reserved(topic):

@@ -1,9 +1,8 @@
-"""nsqd's HTTP API over the engine: the same paths, parameters, status codes and words.
+"""nsqd's HTTP API over the engine: the same paths, parameters, status codes and error codes.
 
-An error is `{"message": "WORD"}` with nsqd's word; where a limit was passed or the disk refused, a `detail`
-beside it says so in a sentence. Beyond nsqd: a request that names an unknown host or comes from a foreign page is
-refused (`access.py`). Here is which path goes where, and what only asks the server about itself; the rest is
-answered by `publish.py`, `acts.py` and `reads.py`.
+An error is `{"message": "CODE"}` with nsqd's code; some have a `detail` beside it, a sentence. Beyond nsqd, the API
+refuses requests from other origins (`access.py`). This module routes requests by path and answers those about the
+server itself; `publish.py`, `acts.py` and `reads.py` handle the others.
 """
 
 import asyncio
@@ -47,8 +46,8 @@ from queue_engine.vocabulary.version import VERSION
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000
-PATH_SHOWN_MAX = 80  # of a path that a stranger asks for
-MAX_DEFLATE_LEVEL = 6  # nsqd's default; compression itself is answered as off
+PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
+MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
 
 
 class HttpApi:
@@ -66,14 +65,12 @@ class HttpApi:
         bodies: PendingBodies | None = None,
         creations: Creations | None = None,
     ) -> None:
-        """addresses: the real TCP and HTTP ports. audit: told of every act, failures included.
+        """addresses: the real TCP and HTTP ports. audit: gets every act, failures included. notices: the console's
+        lines for /readyz.
 
-        notices: lines that /readyz adds, of what is beside the engine.
-
-        limits: other deadlines than the options'. refused: how many connections there may be, and who tells of those
-        beyond; by default as many as the options say. bodies: how much of unfinished bodies there may be, the TCP
-        side's included; by default it has none. creations: told of topics that are made by publishing; by default one
-        that tells `audit`.
+        Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
+        bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
+        creates.
         """
         self._engine = engine
         options = self._options = engine.options
@@ -105,7 +102,7 @@ class HttpApi:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Every path that is answered."""
+        """Every path with a handler."""
         return frozenset(self._handlers)
 
     @property
@@ -117,11 +114,11 @@ class HttpApi:
         return HttpConnection(self, self._connection_limits, self._connections, self._refused, self._bodies)
 
     def close_connections(self) -> None:
-        """Close every connection: now, or after the answer it waits for."""
+        """Close every connection: now, or after its pending answer."""
         for connection in list(self._connections):
             connection.close_when_idle()
 
-    # What a connection asks.
+    # RequestHandler: called by connections.
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
         foreign = self._host_check.refusal(head)
@@ -155,19 +152,19 @@ class HttpApi:
         size = "more" if head.content_length is None else f"{head.content_length} bytes"
         return error_response(413, word, f"the {thing} has {size} and the most is {limit} bytes")
 
-    # Asking.
+    # The server itself.
 
     def _ping(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         health = self._engine.stats.health
         answer(Response(200 if health == HEALTHY else 500, health.encode("utf-8", "replace"), nsq_version=False))
 
     def _live(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        """For a probe that restarts the process when it fails: that the loop comes to this is all there is to say."""
+        """For a probe that restarts the process when it fails: an answer shows that the loop runs."""
         answer(Response(200, b"OK", nsq_version=False))
 
     def _ready(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        """For a probe that keeps clients away when it fails. A disk that refuses publishes is no reason: consumers
-        empty it. So it stays ready, and says what is wrong behind the word."""
+        """For a probe that keeps clients away when it fails. The server stays ready while the disk refuses publishes,
+        because consumers empty it; the lines after OK name such problems."""
         if self._engine.is_closing:
             answer(Response(503, b"STOPPING", nsq_version=False))
             return
@@ -221,7 +218,7 @@ class HttpApi:
         loop = asyncio.get_running_loop()
 
         def step() -> None:
-            # Thousands of channels take a while: others have their turn between the slices.
+            # Thousands of channels take a while: other work has its turn between the slices.
             try:
                 try:
                     next(slices)
@@ -231,7 +228,7 @@ class HttpApi:
                     loop.call_soon(step)
                     return
             except Exception:
-                logger.exception("figures not made")
+                logger.exception("stats not made")
                 response = internal_error()
             answer(response)
 

@@ -1,5 +1,7 @@
-"""Every act that comes over HTTP is told of, those that were refused included. What changes something is done only once
-a row about it is kept."""
+"""Reports every act over HTTP to the audit list, refused ones included.
+
+An act that changes something begins only after the audit list has stored a row about it.
+"""
 
 import logging
 import uuid
@@ -19,10 +21,10 @@ _NO_ROOM = (
 
 
 class HttpAudit:
-    """Tells of acts."""
+    """Reports acts to the audit list, and asks it before an act."""
 
     def __init__(self, on_act: Callable[[ActRecord], None] | None, gate: ActGate | None = None) -> None:
-        """on_act: told of every act; None: nobody is. gate: asked before; None: every act may be done."""
+        """on_act: gets every act; None for no audit list. gate: stores a row before each act; None for no such row."""
         self._on_act = on_act
         self._gate = gate
 
@@ -40,18 +42,18 @@ class HttpAudit:
         answer: Answer,
         act_id: str = "",
     ) -> None:
-        """Answer the act with the refusal, and tell of it. act_id: of an act that was begun."""
+        """Answer an act with a refusal, and report it. act_id: of an act that has begun."""
         error = f"{refusal.word}: {refusal.detail}" if refusal.detail else refusal.word
         self.tell(ActRecord(action, topic, channel, head.remote_address, error, None, act_id=act_id))
         answer(refusal.response())
 
     @property
     def asks_first(self) -> bool:
-        """Whether an act may have to be refused for want of its row."""
+        """Whether an act needs a stored row before it begins."""
         return self._gate is not None
 
     def require_room(self) -> None:
-        """For what has one row, when it is over. Raises Refusal when that would be lost."""
+        """Check that there is room for a row which follows the request. Raises Refusal when there is none."""
         if self._gate is not None and not self._gate.has_room:
             raise not_audited()
 
@@ -64,7 +66,7 @@ class HttpAudit:
         answer: Answer,
         act: Callable[[str], None],
     ) -> None:
-        """Call `act` with the act's id once a row about it is kept, or answer that it is not done."""
+        """Store a row about the act, then call `act` with its id; refuse the request when the row can't be stored."""
         if self._gate is None:
             act("")
             return
@@ -77,7 +79,7 @@ class HttpAudit:
             try:
                 act(act_id)
             except Exception:
-                # The edge of the loop: a fault of ours costs this request, not the server.
+                # The loop's edge: a bug fails this request, not the server.
                 logger.exception("act failed action=%s topic=%s channel=%s", action, topic, channel)
                 answer(internal_error())
 

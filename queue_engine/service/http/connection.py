@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: bytes to requests, answers to bytes, limits on everything in between.
+"""One HTTP/1.1 connection: it parses requests, hands them to a handler, sends the answers, and keeps deadlines.
 
-h11 reads the protocol; this class gives it the socket and the deadlines. A request is read whole (its body is
-bounded before and while it comes), handed on, and answered when its `answer` is called, now or later; the next
-one is not read before that. Requests sent ahead wait their turn.
+h11 parses the protocol. The connection reads a request whole, its body within the limit that the handler gives, and
+hands it on. The handler calls `answer` at once or later; the connection reads the next request after that. Requests
+that a client sends ahead wait in the socket.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 HEAD_BYTES_MAX = 16 << 10
 # A refused request's body up to this size is read and dropped, so that the connection can go on.
 _DRAIN_BYTES_MAX = 64 << 10
-# Requests sent ahead are answered so many at a time, then others have their turn.
+# Requests of one connection that are answered in a row; then other connections have their turn.
 _REQUESTS_PER_TURN = 16
-# How long a client that was refused in mid-body may go on sending before the connection is cut: closing at
-# once would reset it, and the client might never read why.
+# A client that is refused in mid-body may go on sending for this long. Closing at once would reset the connection, and
+# the client might not read the refusal.
 _LINGER_MS = 2_000
-# So many refused connections at once hear why; the others are just closed.
+# Refused connections that get an answer at the same time; further ones are closed without one.
 _REFUSED_TOLD_MAX = 8
 _MIB = 1 << 20
 
@@ -60,7 +60,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back. nsq_version: whether to mark it as nsqd marks its answers of version 1."""
+    """An answer. nsq_version: whether it has nsqd's header X-NSQ-Content-Type."""
 
     status: int
     body: bytes
@@ -71,27 +71,27 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class BodyLimit:
-    """How many bytes of body a request may bring, and the answer when it brings more."""
+    """The largest body that a request may have, and the answer to a larger one."""
 
     bytes_max: int
     too_big: Response
 
 
-# What a request is answered with: called once, now or later, on the loop's thread.
+# Answers a request: called once, at once or later, on the loop's thread.
 Answer = Callable[[Response], None]
-# What answers the whole requests of a path.
+# Handles the requests of one path.
 Handler = Callable[[RequestHead, bytes, Answer], None]
 
 
 class RequestHandler(Protocol):
-    """What answers requests. Both methods run on the loop and return at once."""
+    """Handles a connection's requests. Both methods run on the loop and return at once."""
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
-        """The limit for the body, or a refusal without reading it."""
+        """The limit of the request's body, or a refusal before the body is read."""
         ...
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        """Act on a whole request; call `answer` once, now or later, on the loop's thread."""
+        """Handle a whole request; call `answer` once, at once or later, on the loop's thread."""
         ...
 
 
@@ -101,7 +101,7 @@ class ConnectionLimits:
 
     idle_timeout_ms: int  # between requests
     read_timeout_ms: int  # from a request's first byte to its head's last; the same again for each MiB of body begun
-    write_timeout_ms: int  # for the client to take what was answered
+    write_timeout_ms: int  # for the client to read an answer
 
 
 def error_response(status: int, word: str, detail: str = "", code: str = "") -> Response:
@@ -115,14 +115,14 @@ _CROWDED = error_response(
 
 
 def internal_error() -> Response:
-    """What is answered where something failed unexpectedly."""
+    """The answer to a request that failed with an unexpected error."""
     return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log says how")
 
 
 class _Phase(Enum):
-    """What the running deadline is for."""
+    """What the connection waits for until its deadline."""
 
-    NONE = "nothing: the answer is being made"
+    NONE = "nothing: there is no deadline"
     IDLE = "the next request's first byte"
     HEAD = "the end of a request's head"
     BODY = "the end of a request's body"
@@ -132,8 +132,8 @@ class _Phase(Enum):
 class HttpConnection(asyncio.Protocol):
     """The server's end of one connection.
 
-    connections: the set of all open ones; this one enters it when connected and leaves it when lost. refused: how many
-    there may be, and who is told of one more. bodies: how much of unfinished bodies there may be.
+    connections: the set of all open ones; this one adds itself when connected and removes itself when lost. refused:
+    the limit on connections, which counts those beyond it. bodies: the budget for unfinished bodies.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ class HttpConnection(asyncio.Protocol):
         self._connections = connections
         self._refused = refused
         self._bodies = bodies
-        self._has_asked_for_body = False  # and is reading it, or waits
-        self._is_body_waiting = False  # there is no room for the body that has begun
+        self._has_asked_for_body = False  # PendingBodies has, or queues, this body
+        self._is_body_waiting = False  # the body has begun and waits for room
         self.heard_ns = 0
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
@@ -160,18 +160,18 @@ class HttpConnection(asyncio.Protocol):
         self._remote_address = ""
         self._local_host = ""
         self._head: RequestHead | None = None  # the request being read or answered
-        self._wants_body = True  # not after HEAD, which is answered by the head alone
+        self._wants_body = True  # False for HEAD, whose answer is a head alone
         self._body = bytearray()
         self._body_limit: BodyLimit | None = None
         self._refusal: Response | None = None  # waits for the end of a body that is being dropped
-        self._is_answering = False  # a whole request was handed on and its answer is due
+        self._is_answering = False  # the handler has a request and has not answered it
         self._is_advancing = False
         self._is_write_paused = False
-        self._is_yielding = False  # others have their turn before the next request of this connection
-        self._is_closing = False  # after the answer that is due
-        self._is_discarding = False  # all was said; whatever still comes is dropped
+        self._is_yielding = False  # other connections have their turn before this one's next request
+        self._is_closing = False  # the connection closes after the next answer
+        self._is_discarding = False  # the last answer is sent; further input is dropped
 
-    # What the transport tells.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -188,7 +188,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse_one_too_many(self) -> None:
         self._refused.note()
         if len(self._refused.told) >= _REFUSED_TOLD_MAX:
-            self._abort()  # each that is told why holds a descriptor until it has read it
+            self._abort()  # an answer would hold a descriptor until the client has read it
             return
         self._refused.told.add(self)
         detail = f"{len(self._connections)} HTTP connections are open and the most is {self._refused.connections_max}"
@@ -213,7 +213,7 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         if self._is_discarding:
             return False
-        # A client may close its side once it has asked, and still wait for its answers.
+        # A client may close its side after its requests and still wait for the answers.
         self._http.receive_data(b"")
         self._advance()
         return self._is_waiting
@@ -231,9 +231,9 @@ class HttpConnection(asyncio.Protocol):
     # Reading.
 
     def _advance(self) -> None:
-        """Read what has come as far as it goes."""
+        """Parse and handle the input as far as possible."""
         if self._is_advancing:
-            return  # an answer given at once: the loop below goes on with the next request
+            return  # the handler answered at once: the loop below goes on with the next request
         self._is_advancing = True
         answered_max = _REQUESTS_PER_TURN
         try:
@@ -259,7 +259,7 @@ class HttpConnection(asyncio.Protocol):
         except h11.RemoteProtocolError as exc:
             self._refuse_connection(error_response(exc.error_status_hint, "INVALID_REQUEST", str(exc)))
         except Exception:
-            # A fault of ours costs this connection, not the server.
+            # A bug ends this connection, not the server.
             logger.exception("connection failed remote=%s", self._remote_address)
             self._refuse_connection(internal_error())
         finally:
@@ -279,7 +279,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether the next request must not be looked at yet."""
+        """Whether the next request has to wait."""
         return self._is_answering or self._is_write_paused or self._is_yielding or self._is_body_waiting
 
     def _advance_again(self) -> None:
@@ -291,14 +291,14 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing() or self._is_discarding:
             return
-        # What is sent ahead stays in the socket's buffer instead of ours.
+        # Requests that are sent ahead stay in the socket's buffer.
         if self._is_waiting and transport.is_reading():
             transport.pause_reading()
         elif not self._is_waiting and not transport.is_reading():
             transport.resume_reading()
 
     def _await_head(self) -> None:
-        # Entered once: more bytes of the same head gain no time.
+        # Entered once: further bytes of the same head do not extend the deadline.
         has_begun = bool(self._http.trailing_data[0])
         if self._phase is not _Phase.HEAD:
             self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
@@ -352,7 +352,7 @@ class HttpConnection(asyncio.Protocol):
             self._bodies.leave(self)
 
     def body_granted(self) -> None:
-        """There is room for the body that has begun: `BodyReader`."""
+        """There is room for the body that has begun. Called by PendingBodies (`BodyReader`)."""
         assert self._head is not None
         assert self._body_limit is not None
         self._is_body_waiting = False
@@ -362,7 +362,7 @@ class HttpConnection(asyncio.Protocol):
         self._advance()
 
     def body_stalled(self, limit_ms: int) -> None:
-        """Nothing comes of the body that others wait for: `BodyReader`."""
+        """The body does not come while others wait for room. Called by PendingBodies (`BodyReader`)."""
         self._reading_took_too_long()
 
     def _head_of(self, event: h11.Request) -> RequestHead | Response:
@@ -370,7 +370,7 @@ class HttpConnection(asyncio.Protocol):
         names = [name for name, _ in headers]
         is_chunked = b"transfer-encoding" in names
         if is_chunked and b"content-length" in names:
-            # Two answers to where the body ends: whoever stands between might read the other one.
+            # They may disagree on where the body ends, and a proxy may believe the other one.
             return error_response(400, "INVALID_REQUEST", "both Content-Length and Transfer-Encoding are given")
         host = next((value for name, value in headers if name == b"host"), None)
         target = event.target
@@ -412,7 +412,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._handler.finish(head, body, self._answer)
         except Exception:
-            # The edge of the loop: a fault of ours costs this request, not the server.
+            # The loop's edge: a bug fails this request, not the server.
             logger.exception("request failed method=%s path=%s remote=%s", head.method, head.path, head.remote_address)
             self._answer(internal_error())
 
@@ -420,7 +420,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _answer(self, response: Response) -> None:
         if not self._is_answering or self._transport is None:
-            return  # the client went away before its answer was there
+            return  # the client left before the answer
         self._is_answering = False
         self._respond(response)
         self._advance()
@@ -458,7 +458,7 @@ class HttpConnection(asyncio.Protocol):
     # Ending.
 
     def _refuse_connection(self, response: Response) -> None:
-        """Answer a request whose rest is not read, or can't be, and close."""
+        """Answer a request without reading the rest of it, and close."""
         self._head = None
         self._leave_body()
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -466,7 +466,7 @@ class HttpConnection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Nothing more is said; the client gets a moment to read it before the connection is cut."""
+        """Send nothing more, and give the client a moment to read the answer before the connection is cut."""
         self._is_discarding = True
         transport = self._transport
         if transport is None:
@@ -478,7 +478,7 @@ class HttpConnection(asyncio.Protocol):
         self._set_timer(_LINGER_MS, self._abort)
 
     def _close(self) -> None:
-        """Close once all is written; a client that does not take it is cut off."""
+        """Close when all is written, or at the write deadline."""
         self._is_discarding = True
         if self._transport is not None:
             self._transport.close()
@@ -489,7 +489,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close_when_idle(self) -> None:
-        """Close now, or after the answer that is due: the server stops, or somebody else needs the place."""
+        """Close now, or after the pending answer: the server stops, or another connection needs the place."""
         self._is_closing = True
         if self._head is None:
             self._close()
@@ -497,7 +497,7 @@ class HttpConnection(asyncio.Protocol):
     # Deadlines.
 
     def _enter(self, phase: _Phase, *, mib: int = 1) -> None:
-        """Begin a phase and its deadline; `mib`: how many read timeouts a body gets."""
+        """Begin a phase and its deadline. mib: the body's read timeouts."""
         if phase is _Phase.IDLE:
             self._refused.idle[self] = None
         elif self._phase is _Phase.IDLE:
@@ -524,7 +524,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _reading_took_too_long(self) -> None:
         if self._http.their_state is h11.IDLE and not self._http.trailing_data[0]:
-            self._close()  # it never asked anything
+            self._close()  # the client has sent nothing
             return
         detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"
         self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))

@@ -1,11 +1,11 @@
-"""The HTTP API's answers on pipeline cursors: readers of topics of the log, which keeps what they have not passed.
+"""Handles the requests about pipeline cursors: readers of a topic of the log, which keeps what they have not passed.
 
-    POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON; "created": false when it was there
-    POST /cursor/move?topic=T&cursor=C&number=N&offset=O                        JSON; never backwards
-    POST /cursor/delete?topic=T&cursor=C                                        JSON: what it gave up
-    GET  /cursor/list[?topic=T]                                                 JSON: "cursors", and those that "ended"
+    POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON: the cursor and "created"
+    POST /cursor/move?topic=T&cursor=C&number=N&offset=O                        JSON: the cursor; it never moves back
+    POST /cursor/delete?topic=T&cursor=C                                        JSON: "given_up", and its offsets
+    GET  /cursor/list[?topic=T]                                                 JSON: "cursors" and "ended"
 
-Who may read bodies may do this (`rules.py`). Every answer is given when what it tells is durable.
+`wire/cursor.py` draws a cursor. An answer comes when what it says is durable.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.cursor import CursorStats, encode_cursor_list
 
 Details = dict[str, Any]
-# The answer once the ticket is done, and what the audit list then hears.
+# The answer, the ticket that has to be done before it is sent, and the outcome and details for the audit list.
 Done = tuple[Response, Ticket, Outcome, Details]
 
 
 def create(engine: Engine, query: Query) -> Done:
-    """Raises QueryError or PenstockError, as all of these do."""
+    """Create a cursor. This and the next three raise QueryError or PenstockError."""
     topic, cursor = names_of(query)
     outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query))
     shown = {**asdict(engine.cursors.one(topic, cursor)), "created": outcome.created}
@@ -75,8 +75,7 @@ def _start_of(query: Query) -> Target:
 
 
 def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:
-    """Whether an act creates a cursor that is not there, or deletes one that is; others move one, or do nothing. Raises
-    QueryError."""
+    """Whether an act creates a cursor that does not exist, or deletes one that does. Raises QueryError."""
     if action not in ("create_cursor", "delete_cursor"):
         return False
     topic, cursor = names_of(query)
@@ -89,7 +88,7 @@ def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:
 
 
 def names_of(query: Query) -> tuple[str, str]:
-    """Topic and cursor. Raises QueryError when one is missing."""
+    """The names of topic and cursor. Raises QueryError when one is missing."""
     for name in ("topic", "cursor"):
         if not query.get(name):
             raise QueryError(f"{name} is missing")

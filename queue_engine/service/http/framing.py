@@ -1,4 +1,4 @@
-"""Framing that h11 takes and a proxy before it may read in another way: where a request ends would be in doubt."""
+"""Checks a request's framing, against request smuggling: h11 accepts requests that a proxy may end at another byte."""
 
 import h11
 
@@ -6,7 +6,7 @@ import h11
 def check_framing(event: object, read: bytes) -> None:
     """Raises h11.RemoteProtocolError for a line that ends with LF alone, and for a body in chunks of HTTP/1.0.
 
-    read: the bytes that h11 has made the event from, for a head and for the end of a body in chunks; else empty.
+    read: the bytes of the event, for a head and for the end of a body in chunks; otherwise empty.
     """
     if read.count(b"\n") != read.count(b"\r\n"):
         raise h11.RemoteProtocolError("a line ends with LF alone; lines end with CRLF")

@@ -1,6 +1,6 @@
-"""The engine's figures for Prometheus: `GET /metrics`, in its text format (version 0.0.4).
+"""Writes the engine's stats for Prometheus: `GET /metrics`, in its text format (version 0.0.4).
 
-Names end in their unit, and in `_total` where they only grow; they begin again at 0 with the process.
+Names end in their unit, and counters in `_total`; counters begin at 0 with the process.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Sample = tuple[str, float]  # labels with their braces, or "", and the value
 
-# figure of a topic → (name, type, help)
+# field of TopicStats → (name, type, help)
 _TOPIC = {
     "depth": ("penstock_topic_depth", "gauge", "Messages that wait at the topic itself"),
     "message_count": ("penstock_topic_messages_total", "counter", "Messages published"),
@@ -67,22 +67,22 @@ _LOG = {
 
 
 def metrics_text(snapshot: EngineSnapshot) -> bytes:
-    """All figures of a snapshot."""
+    """The whole answer."""
     lines: list[str] = []
     _add(lines, "penstock_up", "gauge", "1 while the engine is healthy", [("", float(snapshot.health == "OK"))])
     _add(lines, "penstock_connections", "gauge", "TCP connections", [("", snapshot.connection_count)])
     uptime_s = (snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S
     _add(lines, "penstock_uptime_seconds", "gauge", "Seconds since the start", [("", uptime_s)])
     topics = [(_labels(topic=topic.topic_name), topic) for topic in snapshot.topics]
-    for figure, (name, kind, text) in _TOPIC.items():
-        _add(lines, name, kind, text, _known(topics, figure))
+    for field, (name, kind, text) in _TOPIC.items():
+        _add(lines, name, kind, text, _samples(topics, field))
     channels = [
         (_labels(topic=topic.topic_name, channel=channel.channel_name), channel)
         for topic in snapshot.topics
         for channel in topic.channels
     ]
-    for figure, (name, kind, text) in _CHANNEL.items():
-        _add(lines, name, kind, text, _known(channels, figure))
+    for field, (name, kind, text) in _CHANNEL.items():
+        _add(lines, name, kind, text, _samples(channels, field))
     oldest = [
         (labels, max(snapshot.taken_at_ns - channel.oldest_ns, 0) / NS_PER_S)
         for labels, channel in channels
@@ -94,23 +94,23 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
         for topic in snapshot.topics
         for cursor in topic.cursors
     ]
-    for figure, (name, kind, text) in _CURSOR.items() if cursors else ():
-        _add(lines, name, kind, text, [(labels, float(getattr(cursor, figure))) for labels, cursor in cursors])
+    for field, (name, kind, text) in _CURSOR.items() if cursors else ():
+        _add(lines, name, kind, text, [(labels, float(getattr(cursor, field))) for labels, cursor in cursors])
     log = snapshot.log
     if log is not None:
-        for figure, (name, kind, text) in _LOG.items():
-            _add(lines, name, kind, text, [("", float(getattr(log, figure)))])
+        for field, (name, kind, text) in _LOG.items():
+            _add(lines, name, kind, text, [("", float(getattr(log, field)))])
         unsynced_s = log.oldest_unsynced_ms / 1000
         name, text = "penstock_log_oldest_unsynced_seconds", "Age of the oldest unsynced byte"
         _add(lines, name, "gauge", text, [("", unsynced_s)])
     return ("\n".join(lines) + "\n").encode()
 
 
-def _known(listed: Iterable[tuple[str, TopicStats | ChannelStats]], figure: str) -> list[_Sample]:
-    """A figure of each; those of which it can't be told are left out. A sentence counts as 1."""
-    found = [(labels, getattr(one, figure)) for labels, one in listed]
-    told = [(labels, bool(value) if isinstance(value, str) else value) for labels, value in found if value is not None]
-    return [(labels, float(value)) for labels, value in told]
+def _samples(listed: Iterable[tuple[str, TopicStats | ChannelStats]], field: str) -> list[_Sample]:
+    """One field of each topic or channel; unknown values (None) are left out. A sentence counts as 1."""
+    found = [(labels, getattr(one, field)) for labels, one in listed]
+    known = [(labels, bool(value) if isinstance(value, str) else value) for labels, value in found if value is not None]
+    return [(labels, float(value)) for labels, value in known]
 
 
 def _add(lines: list[str], name: str, kind: str, text: str, samples: Iterable[_Sample]) -> None:

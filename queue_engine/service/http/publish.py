@@ -27,7 +27,7 @@ _OK = Response(200, b"OK")
 
 
 class PublishRoutes:
-    """Answers whoever publishes."""
+    """Handles publishing, and answers when the messages are durable."""
 
     def __init__(self, engine: Engine, creations: Creations) -> None:
         self._engine = engine
@@ -57,7 +57,7 @@ class PublishRoutes:
         return self._noted(head, topic, lambda: self._engine.log.publish_keyed(topic, body, key))
 
     def _noted(self, head: RequestHead, topic: str, publish: Callable[[], Ticket]) -> Ticket:
-        """Publish; the audit list hears of a topic that is made by it."""
+        """Publish, and report a topic that this creates to the audit list."""
         missing = self._creations.missing(topic)
         ticket = publish()
         if missing:
@@ -67,7 +67,7 @@ class PublishRoutes:
     def _mpub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         query = parse_query(head.raw_query)
         topic = publish_topic(query)
-        # nsqd takes any value it does not know for true.
+        # nsqd takes an unknown value for true.
         is_binary = "binary" in query and BOOLEANS.get(query["binary"], True)
         bodies = self._split_binary(body) if is_binary else self._split_lines(body)
         self._publish(head, topic, bodies, 0, answer)
@@ -95,7 +95,7 @@ class PublishRoutes:
         engine = self._engine
 
         def publish() -> Ticket:
-            # Nothing but empty lines is no message, and still makes the topic, as in nsqd.
+            # A body of empty lines has no message, and still creates the topic, as in nsqd.
             return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.acts.create_topic(topic)[1]
 
         try:
@@ -140,12 +140,12 @@ class PublishRoutes:
                 answer(refusal.response())
 
         try:
-            there = DONE
+            is_there = DONE
             if parameters.number is None:
-                there = self._noted(head, topic, lambda: self._engine.log.topic_ready(topic))
+                is_there = self._noted(head, topic, lambda: self._engine.log.topic_ready(topic))
         except PenstockError as exc:
             raise publish_refusal(exc) from exc
-        there.when_done(ready)
+        is_there.when_done(ready)
 
     @staticmethod
     def _answer_published(publish: Callable[[], tuple[Response, Ticket]], answer: Answer) -> None:

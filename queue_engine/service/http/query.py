@@ -1,4 +1,4 @@
-"""What a request's query says, read as nsqd reads it."""
+"""Parses a request's query as nsqd does."""
 
 import re
 from urllib.parse import unquote_plus
@@ -14,7 +14,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
 
 def parse_query(raw: str) -> Query:
-    """The first value of each parameter. As Go reads them: a bad escape or a semicolon spoils the whole."""
+    """The first value of each parameter. Raises Refusal for a bad escape or a semicolon, as Go's parser does."""
     query: Query = {}
     for part in raw.split("&"):
         if ";" in part or _BAD_ESCAPE.search(part):

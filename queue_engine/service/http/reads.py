@@ -28,13 +28,13 @@ from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
-_Read = tuple[Response, Ticket]  # what is answered, once the ticket is done
+_Read = tuple[Response, Ticket]  # the answer, and the ticket that has to be done before it is sent
 
 _EMPTY = Response(200, b"")
 
 
 class ReadRoutes:
-    """Answers readers. Who may read was asked before (`rules.py`)."""
+    """Handles the requests of readers, after `rules.py` has checked the token."""
 
     def __init__(self, engine: Engine, audit: HttpAudit) -> None:
         self._engine = engine
@@ -64,7 +64,7 @@ class ReadRoutes:
                 page = self._engine.log.peek_channel(topic, channel, count_max)
             else:
                 page = self._engine.log.read_messages(topic, target or Target(word=START), count_max)
-            self._tell_read(head, topic, channel, len(page.messages))
+            self._report_read(head, topic, channel, len(page.messages))
             return log_answers.page_response(page), DONE
 
         self._answer_read(head, answer, read)
@@ -76,7 +76,7 @@ class ReadRoutes:
             topic = publish_topic(query)
             offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
             frames = self._engine.log.read_frames(topic, offset, log_queries.bytes_of(query))
-            self._tell_read(head, topic, "", frames.count)
+            self._report_read(head, topic, "", frames.count)
             return log_answers.frames_response(frames), DONE
 
         self._answer_read(head, answer, read)
@@ -88,7 +88,7 @@ class ReadRoutes:
             topic = publish_topic(query)
             offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
             records = self._engine.log.read_records(topic, offset, log_queries.records_bytes_of(query))
-            self._tell_read(head, topic, "", records.message_count)
+            self._report_read(head, topic, "", records.message_count)
             return log_answers.records_response(records), DONE
 
         self._answer_read(head, answer, read)
@@ -117,7 +117,7 @@ class ReadRoutes:
                 if offset is None:
                     raise log_queries.QueryError("offset is missing")
                 lease, ticket = self._engine.log.lease(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
-            self._tell_read(head, lease.topic, "", lease.message_count)
+            self._report_read(head, lease.topic, "", lease.message_count)
             return log_answers.lease_response(lease), ticket
 
         self._answer_read(head, answer, read)
@@ -157,7 +157,7 @@ class ReadRoutes:
         ticket.when_done(settled)
 
     def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
-        """What shows bodies, or where they are."""
+        """Call `read`, and answer when its ticket is done."""
         query = parse_query(head.raw_query)
         try:
             response, ticket = read(query)
@@ -169,14 +169,14 @@ class ReadRoutes:
 
         ticket.when_done(settled)
 
-    def _tell_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
+    def _report_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
         self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
 
     def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         act, action = http_cursors.ACTS[head.path], PATHS[head.path].action
         query = parse_query(head.raw_query)
         names = (query.get("topic", ""), query.get("cursor", ""))
-        is_audited = head.method == "POST"  # to list them changes nothing
+        is_audited = head.method == "POST"  # a list changes nothing
 
         def refuse(refusal: Refusal, act_id: str = "") -> None:
             if is_audited:
@@ -193,14 +193,14 @@ class ReadRoutes:
             except PenstockError as exc:
                 refuse(act_refusal(exc), act_id)
                 return
-            told = ActRecord(action, *names, head.remote_address, "", outcome, details=details, act_id=act_id)
+            record = ActRecord(action, *names, head.remote_address, "", outcome, details=details, act_id=act_id)
 
             def settled(done: Ticket) -> None:
                 if done.error is not None:
                     refuse(act_refusal(done.error), act_id)
                     return
                 if is_audited:
-                    self._audit.tell(told)
+                    self._audit.tell(record)
                 answer(response)
 
             ticket.when_done(settled)

@@ -1,4 +1,4 @@
-"""A request that is refused: nsqd's word and status for every error, and a sentence where one helps."""
+"""Refusals of requests: nsqd's error code and status for every error, and a sentence where it helps."""
 
 from queue_engine.service.http.connection import Response, error_response
 from queue_engine.vocabulary.errors import (
@@ -18,10 +18,10 @@ from queue_engine.vocabulary.errors import (
 
 
 class Refusal(Exception):
-    """A request is answered with an error; caught where requests are handled."""
+    """Ends a request with an error answer. `HttpApi.finish` catches it."""
 
     def __init__(self, status: int, word: str, detail: str = "", code: str = "") -> None:
-        """code: one that says more than the word, which it stands beside."""
+        """word: nsqd's error code, such as "INVALID_TOPIC". code: a finer one beside it."""
         super().__init__(word)
         self.status = status
         self.word = word
@@ -45,7 +45,7 @@ def publish_refusal(error: Exception) -> Refusal:
         return Refusal(400, error.code, str(error) if isinstance(error, ReservedTopicError) else "")
     if isinstance(error, ClosedError):
         return Refusal(503, "EXITING")
-    # nsqd says EXITING to this, too; but it is the disk that refuses, and the server stays.
+    # nsqd answers EXITING to this, too; but here the disk refuses, and the server goes on.
     return Refusal(503, "STORAGE_REFUSED", str(error))
 
 
@@ -57,8 +57,10 @@ def act_refusal(error: Exception) -> Refusal:
     if isinstance(error, TopicChangedError | FencedError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
-        told = InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
-        detail = str(error) if isinstance(error, told) else ""
+        explained = (
+            InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
+        )
+        detail = str(error) if isinstance(error, explained) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)
     if isinstance(error, OutcomeUnknownError):
         return Refusal(500, "OUTCOME_UNKNOWN", str(error))

@@ -1,7 +1,7 @@
-"""Who may ask for what over HTTP: one table of every path. What is not in it is not found.
+"""The table of every path: its method, whether it needs the token, and its name in the audit list.
 
-With `--http-token`, whatever reads a body or changes something needs it. What only tells figures stays open: nsqadmin,
-nsq_stat, probes and scrapers have no token to send.
+With `--http-token`, requests that read bodies or change something need the token. Requests for stats and probes stay
+open: nsqadmin, nsq_stat, probes and scrapers have no token to send. A path that is not in the table is answered 404.
 """
 
 import hmac
@@ -20,18 +20,18 @@ WORD = "TOKEN_REQUIRED"
 
 
 class Rule(Enum):
-    """What a request must bring."""
+    """What a request must have."""
 
     OPEN = "nothing"
     CHANGES = "the token, where there is one"
-    # As CHANGES; and over an address that is not loopback nobody is answered while there is no token.
+    # As CHANGES; and without a token the API answers them on loopback only.
     BODIES = "the token; on loopback only where there is one"
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """method: GET or POST. rule: what a request must bring. action: what the audit list calls it; "" where it hears of
-    nothing: publishing is no act, and would flood it."""
+    """method: GET or POST. rule: what a request must have. action: its name in the audit list; "" for requests
+    without a row there: publishing is no act, and would flood the list."""
 
     method: str
     rule: Rule
@@ -76,16 +76,16 @@ PATHS: Mapping[str, Path] = {
 
 
 class TokenCheck:
-    """Holds requests against the table, before any of their body is read."""
+    """Checks a request's token before its body is read."""
 
     def __init__(self, http_address: str, token: str, audit: HttpAudit) -> None:
-        """http_address: HOST:PORT that is listened on. token: "" for none."""
+        """http_address: the HOST:PORT on which the API listens. token: "" for none."""
         self._expected = b"Bearer " + token.encode() if token else b""
         self._is_loopback = _is_loopback(http_address.rpartition(":")[0].strip("[]"))
         self._audit = audit
 
     def refusal(self, head: RequestHead) -> Response | None:
-        """The answer to a request that must not pass, which the audit hears of; None for one that may."""
+        """The refusal of a request, which it reports to the audit list; None for a request that may pass."""
         complaint = self._complaint(head)
         if not complaint:
             return None
@@ -106,14 +106,14 @@ class TokenCheck:
             if rule is Rule.CHANGES or self._is_loopback:
                 return ""
             return "bodies are shown over this address only with a token: --http-token"
-        # In constant time: how long it takes tells nothing of how much was right.
+        # In constant time, so that the duration says nothing about the token.
         if hmac.compare_digest(head.header(b"authorization") or b"", self._expected):
             return ""
         return "the token is missing or wrong: Authorization: Bearer …"
 
 
 def names_of(head: RequestHead) -> tuple[str, str]:
-    """Topic, and channel or cursor, that a request names; "" where it names none."""
+    """The topic and the channel or cursor of a request; "" for one without."""
     try:
         query = parse_query(head.raw_query)
     except Refusal:

@@ -1,21 +1,21 @@
-"""The engine's figures as nsqd tells them: `/stats` in JSON and in text.
+"""Writes `/stats` in JSON and in text, as nsqd does.
 
-Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. What nsqd does
-not have stands beside its keys:
+Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. Beside its keys there
+are:
 
 - topic and channel: `oldest_age_ms` (of the oldest unfinished message: waiting, in flight, or deferred and due, then
-  since it is due; null for none, or unknown), `disk_bytes` (of its files, or the part of the log that is kept for it;
+  since it is due; null for none or unknown), `disk_bytes` (of its files, or the part of the log that is kept for it;
   null for unknown), `fenced` (why it stopped until an operator retries it), `unreadable` (what of it the disk can't
   read or write; retried by itself), `dropped_count` (messages of an ephemeral one for which there was no room)
 - topic alone: `storage`, `cursors`
 - channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
   messages wait)
 - client: `timeout_count`, `msg_timeout`
-- the whole: `connection_count`, and `log`: the figures of the log that topics of that kind share (`LogStats`), null
+- the whole: `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null
   where there is none
 
-What this server does not do (TLS, compression, sampling, zones, latency percentiles) has the value that nsqd
-gives when it is off.
+The fields of features that this server lacks (TLS, compression, sampling, zones, latency percentiles) have the values
+that nsqd gives when they are off.
 """
 
 import gc
@@ -36,7 +36,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-_LOG_FIGURES = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
+_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
@@ -44,14 +44,14 @@ _DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
 
 class CollectorPauses:
-    """How long the latest runs of Python's cyclic garbage collector took."""
+    """Measures the pauses of Python's cyclic garbage collector, and keeps the latest hundred."""
 
     def __init__(self) -> None:
         self._started_ns = 0
         self._pauses_ns: deque[int] = deque(maxlen=_PAUSES_KEPT)
 
     def watch(self) -> None:
-        """Begin to measure. One instance watches a process."""
+        """Begin to measure. A process needs one instance."""
         if self._note not in gc.callbacks:
             gc.callbacks.append(self._note)
 
@@ -62,7 +62,7 @@ class CollectorPauses:
             self._pauses_ns.append(time.perf_counter_ns() - self._started_ns)
 
     def percentile_usec(self, percent: int) -> int:
-        """The pause in microseconds that so many percent of the latest did not exceed; 0 when there was none."""
+        """A percentile of the latest pauses, in microseconds; 0 when there was none."""
         pauses = sorted(self._pauses_ns)
         return pauses[max(-(-len(pauses) * percent // 100) - 1, 0)] // 1000 if pauses else 0
 
@@ -71,10 +71,10 @@ COLLECTOR_PAUSES = CollectorPauses()
 
 
 def memory_stats() -> dict[str, int]:
-    """nsqd's memory figures, as near as Python has them.
+    """nsqd's memory stats, as far as Python has them.
 
-    In use is what the process holds in RAM; Python neither tells nor plans what it keeps idle, gave back or
-    will collect next: these are 0.
+    heap_in_use_bytes is the process's resident memory. Python has none for idle and released memory, nor for the
+    next collection: these are 0.
     """
     with open("/proc/self/statm", "rb") as statm:
         resident_pages = int(statm.read().split()[1])
@@ -92,14 +92,14 @@ def memory_stats() -> dict[str, int]:
 
 
 def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
-    """The connections that have published: to `topic`, or anything when it is ""."""
+    """The connections that have published to `topic`, or to any topic when it is ""."""
     if not topic:
         return list(snapshot.producers)
     return [client for client in snapshot.producers if any(name == topic for name, _ in client.pub_counts)]
 
 
 def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> bytes:
-    """The whole answer of `/stats?format=json`. topic: what was asked for, "" for all."""
+    """The whole answer of `/stats?format=json`. topic: the requested one, "" for all."""
     answer: dict[str, Any] = {
         "version": snapshot.version,
         "health": snapshot.health,
@@ -114,16 +114,16 @@ def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
     try:
         return orjson.dumps(answer)
     except TypeError:
-        # A client may call itself what no UTF-8 spells; the standard encoder escapes it.
+        # A client's name may have lone surrogates, which orjson refuses and the standard encoder escapes.
         return json.dumps(answer, separators=(",", ":")).encode()
 
 
 def _log(log: LogStats) -> dict[str, Any]:
-    figures = {name: getattr(log, name) for name in _LOG_FIGURES}
-    figures["holds"] = [asdict(one) for one in log.holds]
+    answer = {name: getattr(log, name) for name in _LOG_FIELDS}
+    answer["holds"] = [asdict(one) for one in log.holds]
     recovery = log.recovery
     if recovery is not None:
-        figures["recovery"] = {
+        answer["recovery"] = {
             "was_clean": recovery.was_clean,
             "took_ms": recovery.took_ms,
             "scanned_bytes": recovery.scanned_bytes,
@@ -134,7 +134,7 @@ def _log(log: LogStats) -> dict[str, Any]:
             "redelivered": [asdict(one) for one in recovery.progress_losses],
             "report": list(recovery.sentences()),
         }
-    return figures
+    return answer
 
 
 def _damage(damage: Damage) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _client(client: ClientStats, topic: str) -> dict[str, Any]:
 
 
 def _age_ms(published_at_ns: int | None, now_ns: int) -> int | None:
-    # The clock may have been set back since.
+    # The clock may have been set back meanwhile.
     return None if published_at_ns is None else max(now_ns - published_at_ns, 0) // NS_PER_MS
 
 
@@ -280,8 +280,9 @@ def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:
 
 
 def _client_text(client: ClientStats) -> str:
+    """A client's version, host and user agent, padded as nsqd does."""
     port = client.remote_address.rpartition(":")[2]
-    # Hostname and user agent are the client's own words: they must not begin a line of their own.
+    # The client chooses hostname and user agent: a newline in them must not begin a line.
     name = "".join(char if char.isprintable() else "?" for char in f"{client.hostname}:{port} {client.user_agent}")
     return f"{client.version} {name:<21}"
 
@@ -304,7 +305,7 @@ def _producer_text(client: ClientStats, topic: str, now_s: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as Go writes a duration: 1h2m3s, 12.5s."""
+    """A duration as Go writes it: 1h2m3s, 12.5s."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     text = f"{rest:.9f}".rstrip("0").rstrip(".") if isinstance(rest, float) else str(rest)
