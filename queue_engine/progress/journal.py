@@ -23,10 +23,11 @@ from queue_engine.disk.files import Files
 from queue_engine.disk.reserve import Reserve
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.faults import ProgressFaults
-from queue_engine.progress.floors import CleanStop, Floors, encode_floors
+from queue_engine.progress.floors import CleanStop
 from queue_engine.progress.journal_file import JournalFile, journal_path
 from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
-from queue_engine.progress.merge import Dirty, ProgressFiles, ProgressMerge
+from queue_engine.progress.merge import ProgressMerge
+from queue_engine.progress.progress_files import Indexes, ProgressFiles
 from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
 from queue_engine.progress.recovery import RecoveredProgress
 from queue_engine.progress.unread_index import UnreadIndexes
@@ -90,8 +91,8 @@ class ProgressJournal:
         self._entries: list[bytes] = []
         self.entry_count = 0  # since the last merge began
         self._channels: dict[int, ChannelProgress] = {}
-        self._dirty: Dirty = {}  # changed since the last merge
-        self._there = ProgressFiles(directory)
+        self._dirty: Indexes = {}  # changed since the last merge
+        self._progress_files = ProgressFiles(directory, files)
         self.unread = UnreadIndexes(directory, files)
         self._recover = recover
         self._unread: StorageError | None = None  # why the progress could not be read
@@ -122,10 +123,12 @@ class ProgressJournal:
             return
         self._channels = dict(found.channels)
         self._old_journals = dict(found.old_journals)
-        self._there = ProgressFiles(self._directory, found.on_disk, dict(found.listed), found.floors_journal)
+        self._progress_files = ProgressFiles(
+            self._directory, self._files, found.on_disk, dict(found.listed), found.floors_journal
+        )
         try:
             self._files.make_directory(self._directory)
-            self.unread.set_aside(found.unread, found.unread_reasons, self._there.on_disk)
+            self.unread.set_aside(found.unread, found.unread_reasons, self._progress_files.on_disk)
             self.unread.removable.update(found.reread)
             for old in self._old_journals:
                 # Accepted entries are made durable before anything is built on them.
@@ -189,7 +192,9 @@ class ProgressJournal:
             self._with_reserve(lambda: self._begin_file(found.old_journals))
             floors = found.floors
             if floors is None or floors.stop is not None or not floors.lists_segments:
-                self._with_reserve(lambda: self._replace_floors(floors))
+                self._with_reserve(
+                    lambda: self._progress_files.replace_floors(self._channels, self._first_journal, before=floors)
+                )
         except OSError as exc:
             if exc.errno not in _FULL:
                 raise
@@ -210,26 +215,14 @@ class ProgressJournal:
         self._file = JournalFile.begin(self._directory, self._next_number, holding, self._files)
         self._next_number += 1
 
-    def _replace_floors(self, before: Floors | None = None, stop: CleanStop | None = None) -> None:
-        """Write the floors of all channels. The journals still apply. before: the floors until now, which have channels
-        to be forgotten, too. Raises OSError."""
+    @property
+    def _first_journal(self) -> int:
         assert self._file is not None
-        there = self._there
-        if there.floors_journal is None:
-            journal = min([*self._old_journals, self._file.number])
-        else:
-            journal = there.floors_journal
-        channels = {number: (one.floor, one.cursor, one.epoch) for number, one in self._channels.items()}
-        listed = dict(there.listed)
-        if before is not None:
-            channels |= {number: one for number, one in before.channels.items() if number not in self._channels}
-            listed |= {place: count for place, count in before.segments.items() if place[0] not in self._channels}
-        self._files.replace(there.floors_path, encode_floors(Floors(journal, channels, listed, stop)))
-        there.floors_journal = journal
+        return min([*self._old_journals, self._file.number])
 
     def _mark_all(self) -> None:
         for number, progress in self._channels.items():
-            known = self._there.on_disk.get(number, ())
+            known = self._progress_files.on_disk.get(number, ())
             self._dirty.setdefault(number, set()).update(known, index_contents(progress))
 
     def register(self, channel: int, progress: ChannelProgress) -> None:
@@ -272,8 +265,11 @@ class ProgressJournal:
     def _write_stop(self, file: JournalFile, waiting: Waiting) -> None:
         """Without these floors the next start reports damage less exactly; nothing else depends on them."""
         journals = {number: upto for number, upto in self._old_journals.items() if upto} | {file.number: file.at}
+        stop = CleanStop(journals, waiting)
         try:
-            self._with_reserve(lambda: self._replace_floors(stop=CleanStop(journals, waiting)))
+            self._with_reserve(
+                lambda: self._progress_files.replace_floors(self._channels, self._first_journal, stop=stop)
+            )
         except OSError as exc:
             logger.warning("floors of the clean stop not written directory=%s error=%s", self._directory, exc)
 
@@ -293,11 +289,11 @@ class ProgressJournal:
         self._note(DEFER, made, channel, first, count, due_ns)
 
     def empty(self, channel: int, upto: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
+        self._dirty.setdefault(channel, set()).update(self._progress_files.on_disk.get(channel, ()))
         self._note(EMPTY, 0, channel, upto, 0, 0)
 
     def seek(self, channel: int, target: int, epoch: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._there.on_disk.get(channel, ()))
+        self._dirty.setdefault(channel, set()).update(self._progress_files.on_disk.get(channel, ()))
         self._note(SEEK, 0, channel, target, 0, epoch)
 
     # Acts: their entries are on the disk before memory changes.
@@ -478,12 +474,11 @@ class ProgressJournal:
         self._unsynced_since_ns = None
         awaiting, self._awaiting = self._awaiting, []
         merge = ProgressMerge(
-            self._there,
+            self._progress_files,
             self._channels,
             dirty,
             old_journals=tuple(self._old_journals),
             new_journal=self._file.number,
-            files=self._files,
             removable=frozenset(self.unread.removable),
         )
 
@@ -527,7 +522,7 @@ class ProgressJournal:
         if self._awaiting:
             self._start_sync()
 
-    def _note_dirty(self, dirty: Dirty) -> None:
+    def _note_dirty(self, dirty: Indexes) -> None:
         for channel, indexes in dirty.items():
             self._dirty.setdefault(channel, set()).update(indexes)
 

@@ -6,14 +6,12 @@ are replaced first, with the old journals still to be applied. Replaying a journ
 so a merge may end anywhere and be done again.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from queue_engine.disk.files import Files
 from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.floors import FLOORS_NAME, Floors, encode_floors
+from queue_engine.progress.floors import Floors, encode_floors
 from queue_engine.progress.journal_file import journal_path
+from queue_engine.progress.progress_files import Indexes, ProgressFiles
 from queue_engine.progress.queue_index import (
     INDEX_OFFSETS,
     IndexContent,
@@ -24,25 +22,6 @@ from queue_engine.progress.queue_index import (
     remove_directory,
 )
 
-Dirty = dict[int, set[int]]
-"""Channel → index segments."""
-
-
-@dataclass(slots=True)
-class ProgressFiles:
-    """The files beside the journals. on_disk: index segments that may exist. listed: (channel, index) → offsets
-    settled, as the floors on the disk list them. floors_journal: the first journal that is to be applied to those
-    floors; None without floors."""
-
-    directory: str
-    on_disk: Dirty = field(default_factory=dict)
-    listed: dict[tuple[int, int], int] = field(default_factory=dict)
-    floors_journal: int | None = None
-
-    @property
-    def floors_path(self) -> str:
-        return os.path.join(self.directory, FLOORS_NAME)
-
 
 class ProgressMerge:
     """Composed on the engine's thread, `run` by the worker, settled on the engine's thread again.
@@ -52,13 +31,12 @@ class ProgressMerge:
 
     def __init__(
         self,
-        there: ProgressFiles,
+        progress_files: ProgressFiles,
         channels: Mapping[int, ChannelProgress],
-        dirty: Dirty,
+        dirty: Indexes,
         *,
         old_journals: Sequence[int],
         new_journal: int,
-        files: Files,
         removable: frozenset[str] = frozenset(),
     ) -> None:
         """old_journals: their entries are in `channels`; they are on the disk before `run`. removable: paths of files
@@ -67,15 +45,15 @@ class ProgressMerge:
         self.dirty = dirty
         self.old_journals = old_journals
         self.gone = [number for number in dirty if number not in channels]
-        self._there = there
-        self._files = files
+        self._progress_files = progress_files
+        self._files = progress_files.files
         self._new_journal = new_journal
-        self._base_journal = old_journals[0] if there.floors_journal is None else there.floors_journal
-        self._floors_journal = there.floors_journal
+        self._base_journal = old_journals[0] if progress_files.floors_journal is None else progress_files.floors_journal
+        self._floors_journal = progress_files.floors_journal
         self._floors = {number: (one.floor, one.cursor, one.epoch) for number, one in channels.items()}
         self._written: list[tuple[int, int, IndexContent]] = []
         self._removed: list[tuple[int, int]] = []
-        self._listed = {place: count for place, count in there.listed.items() if place[0] in channels}
+        self._listed = {place: count for place, count in progress_files.listed.items() if place[0] in channels}
         self._find_changes(channels)
 
     def _find_changes(self, channels: Mapping[int, ChannelProgress]) -> None:
@@ -85,7 +63,7 @@ class ProgressMerge:
             progress = channels.get(channel)
             if not indexes and progress is not None:
                 continue  # unchanged
-            on_disk = self._there.on_disk.get(channel, set())
+            on_disk = self._progress_files.on_disk.get(channel, set())
             contents = {} if progress is None else index_contents(progress)
             for index in sorted(indexes & contents.keys()):
                 written.append((channel, index, contents[index]))
@@ -100,7 +78,7 @@ class ProgressMerge:
 
     def run(self) -> None:
         """Raises OSError; then the old journals stay, and the next merge does this one's work, too."""
-        there, files = self._there, self._files
+        directory, files = self._progress_files.directory, self._files
         if self._written:
             self._write_floors_first()
             self._floors_journal = self._base_journal
@@ -108,40 +86,40 @@ class ProgressMerge:
         self._replace_floors(self._new_journal, self._listed)
         self._floors_journal = self._new_journal
         for number in self.old_journals:
-            self._unlink(journal_path(there.directory, number))
+            self._unlink(journal_path(directory, number))
         for channel, index in self._removed:
-            self._unlink(index_path(there.directory, channel, index))
+            self._unlink(index_path(directory, channel, index))
         for path in self.removable:
             self._unlink(path)
         for channel in self.gone:
-            remove_directory(index_directory(there.directory, channel), files)
-        files.sync_directory(there.directory)
+            remove_directory(index_directory(directory, channel), files)
+        files.sync_directory(directory)
 
     def settle(self, *, is_done: bool) -> None:
         """After `run`, successful or not: note which files exist now."""
-        there = self._there
-        there.floors_journal = self._floors_journal
+        progress_files = self._progress_files
+        progress_files.floors_journal = self._floors_journal
         for channel, index, _ in self._written:
             # Also after a failure: they may exist, and the next merge must replace or remove them.
-            there.on_disk.setdefault(channel, set()).add(index)
+            progress_files.on_disk.setdefault(channel, set()).add(index)
         if self._floors_journal == self._new_journal:
-            there.listed = self._listed
+            progress_files.listed = self._listed
         if is_done:
             for channel, index in self._removed:
-                there.on_disk.get(channel, set()).discard(index)
+                progress_files.on_disk.get(channel, set()).discard(index)
             for channel in self.gone:
-                there.on_disk.pop(channel, None)
+                progress_files.on_disk.pop(channel, None)
 
     def _write_floors_first(self) -> None:
         """The new segments have nothing below the new floors, so a crash must not leave them with the older floors.
         The journals of this merge still apply."""
-        self._replace_floors(self._base_journal, self._there.listed)
+        self._replace_floors(self._base_journal, self._progress_files.listed)
 
     def _replace_floors(self, journal: int, listed: dict[tuple[int, int], int]) -> None:
-        self._files.replace(self._there.floors_path, encode_floors(Floors(journal, self._floors, listed)))
+        self._files.replace(self._progress_files.floors_path, encode_floors(Floors(journal, self._floors, listed)))
 
     def _write_segments(self, written: list[tuple[int, int, IndexContent]]) -> None:
-        directory, files = self._there.directory, self._files
+        directory, files = self._progress_files.directory, self._files
         known: set[int] = set()
         for channel, index, content in written:
             if channel not in known:
