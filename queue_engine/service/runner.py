@@ -41,15 +41,15 @@ from queue_engine.vocabulary.ticket import Ticket
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_INTERVAL_S = 1.0
-# With many topics figures are made less often: making them takes at most this share of the engine's time.
+# With many topics snapshots are made less often: they take at most this share of the engine's time.
 SNAPSHOT_SHARE_MAX = 0.25
-START_TIMEOUT_S = 600.0  # opening many large queues takes its time; being silent for ten minutes does not
+START_TIMEOUT_S = 600.0  # enough to open many large queues
 CLOSE_SESSIONS_TIMEOUT_S = 2.0
-# A disk that refuses at the stop is asked again after this long.
+# When the disk refuses at the stop, it is tried again after this long.
 STOP_RETRY_S = 0.5
-# Queues are synced by so many threads at the stop: syncs that come together cost the disk little more than one.
+# At the stop so many threads sync disk queues: syncs at the same time cost the disk little more than one.
 STOP_THREADS = 8
-# A call to the disk that never returns is waited for so much longer than a disk that refuses.
+# A disk call that does not return is waited for this much longer than `--stop-timeout`.
 STOP_GRACE_S = 15.0
 
 
@@ -63,7 +63,7 @@ class EngineRunner:
         self.http_address: tuple[str, int] = ("", 0)
         self.snapshot: EngineSnapshot | None = None
         self.stop_progress: StopProgress | None = None
-        """How far a stop has come; None before it writes."""
+        """How far the stop has come; None before it writes."""
         self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
         self.on_act: Callable[[ActRecord], None] | None = None
         self.act_gate: ActGate | None = None  # set before the start
@@ -84,7 +84,7 @@ class EngineRunner:
     # From any thread.
 
     def start(self) -> None:
-        """Start the thread; returns once both sockets listen. Raises what went wrong, everything closed again."""
+        """Start the thread; returns once both sockets listen. Raises the start's error, with all closed again."""
         self._thread = threading.Thread(target=self._run, name="penstock-engine", daemon=True)
         self._thread.start()
         self._started.wait(START_TIMEOUT_S)
@@ -93,8 +93,8 @@ class EngineRunner:
             raise self.error
 
     def stop(self) -> None:
-        """End everything, what must last on disk: it takes as long as something advances, `stop_progress` says how far
-        it is. Raises what could not be kept, or TimeoutError when nothing advances any more."""
+        """Stop the engine once all durable messages are on the disk. Waits as long as `stop_progress` advances. Raises
+        the stop's error, which names what could not be kept, or TimeoutError when nothing advances any more."""
         thread, loop, stop_asked = self._thread, self._loop, self._stop_asked
         if thread is None:
             return
@@ -110,7 +110,7 @@ class EngineRunner:
             if self.stop_progress != seen:
                 seen, advanced_at = self.stop_progress, time.monotonic()
             if time.monotonic() - advanced_at > patience_s:
-                left = "what was going on is not over" if seen is None else seen.sentence()
+                left = "the engine's thread has not begun to write" if seen is None else seen.sentence()
                 raise TimeoutError(f"nothing of the stop has advanced for {patience_s:g} s: {left}")
         if self.error is not None:
             raise self.error
@@ -118,8 +118,8 @@ class EngineRunner:
     def submit(self, act: str, *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Any]":
         """Run `Engine.<act>`, such as "acts.pause_topic", on the engine's thread and wait for its ticket.
 
-        The future's result is the act's Outcome, or whatever it returned; its exception what the act raised.
-        Cancelling it before it began drops it unstarted.
+        The future's result is the act's Outcome, or another value that it returned; its exception is the act's.
+        Cancelling the future before the act begins drops the act.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._unanswered.add(future)
@@ -134,7 +134,7 @@ class EngineRunner:
         return future
 
     def cpu_s(self) -> float:
-        """What the engine's thread has computed, in seconds; 0 when it does not run."""
+        """Processor time of the engine's thread, in seconds; 0 when it does not run."""
         clock = self._cpu_clock
         try:
             return 0.0 if clock is None else time.clock_gettime(clock)
@@ -190,7 +190,7 @@ class EngineRunner:
             self._cpu_clock = None
             self._loop = None
             for future in list(self._unanswered):
-                # Its turn never came, or its ticket: nobody must wait for ever.
+                # The act never began, or its ticket was never done: the caller gets an error instead of no answer.
                 if not future.done():
                     future.set_exception(ClosedError("the engine stopped before it could answer"))
             was_started = self._started.is_set()
@@ -220,7 +220,7 @@ class EngineRunner:
             self._engine = engine
             self._loop = loop
             try:
-                # What a start makes stays: to look through it again and again would take as long as making it.
+                # The objects that a start makes stay: collecting among them would take as long as making them.
                 gc.disable()
                 try:
                     engine.open()
@@ -232,7 +232,7 @@ class EngineRunner:
                 sync_background.finish()
                 progress_background.finish()
                 background.finish()
-                # What the worker finished is told to the loop: let it hear before the files are closed.
+                # The backgrounds have queued the ends of their jobs on the loop: run them before the files are closed.
                 await asyncio.sleep(0)
                 await self._close(engine)
 
@@ -278,9 +278,9 @@ class EngineRunner:
             self.http_address = (name[0], name[1])
             self.snapshot = engine.stats.now(include_clients=False)
             loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-                ("looking after the connections", tcp_server.check_once),
-                ("the scan for what is due", partial(scan_once, engine)),
-                ("making the figures", partial(self._snapshot_once, engine)),
+                ("checking the connections", tcp_server.check_once),
+                ("the queue scan", partial(scan_once, engine)),
+                ("making the stats", partial(self._snapshot_once, engine)),
             ]
             freed = freed_memory.of_this_process()
             if freed is not None:
@@ -297,7 +297,7 @@ class EngineRunner:
                 task.cancel()
             turns.pubs.publish()
             engine.begin_closing()
-            turns.run()  # what was taken before is appended, and answered before the connections end
+            turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
 
     async def _snapshot_once(self, engine: Engine) -> None:
@@ -328,7 +328,7 @@ class EngineRunner:
             try:
                 hand_over(snapshot)
             except Exception:
-                # Whoever watches may break; the queues go on.
+                # A watcher's error does not stop the queues.
                 logger.exception("snapshot not handed over")
 
 

@@ -1,4 +1,4 @@
-"""What keeps rows about acts before they are done: an act that would leave no trace is not done."""
+"""The gate before every act: an act is refused unless the audit list can keep its row."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from queue_engine.delivery.stats import ActRecord
 
 
 class ActGate(Protocol):
-    """Belongs to whoever writes the rows."""
+    """Keeps rows of the audit list. The console implements it."""
 
     @property
     def has_room(self) -> bool:
-        """Whether a row more can be kept. Any thread."""
+        """Whether one more row can be kept. For any thread."""
         ...
 
     def begin(self, record: ActRecord, then: Callable[[bool], None]) -> None:
-        """Keep the row of an act that is about to be done, and call `then` with whether it is kept: on any thread, now
-        or later."""
+        """Keep the row of an act before it is done, then call `then` with whether it is kept: on any thread, now or
+        later."""
         ...
 
 
 class GateOnLoop:
-    """A gate whose answers come on the loop it is made in."""
+    """A gate that answers on the loop in which it is made."""
 
     def __init__(self, gate: ActGate) -> None:
         self._gate = gate
@@ -39,4 +39,4 @@ class GateOnLoop:
         try:
             self._loop.call_soon_threadsafe(then, is_kept)
         except RuntimeError:
-            pass  # the loop has ended, and with it who asked
+            pass  # the loop has ended, and with it the request

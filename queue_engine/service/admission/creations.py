@@ -1,7 +1,7 @@
-"""Topics and channels that come to be because a client publishes or subscribes: the audit list hears of them, too.
+"""Topics and channels that clients create by publishing or subscribing: the audit list gets a row for each, too.
 
-A client asks what is missing before it publishes, which is one look into a dictionary where nothing is; all else is for
-what is new alone.
+A connection calls `missing` before it publishes: one look into a dictionary when nothing is missing. All other work is
+done only for new topics and channels.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Names = tuple[str, str]  # a topic and "", or a topic and a channel
 
 
 class Creations:
-    """Tells of each creation once, when it is as durable as it will be. on_act: None tells nobody."""
+    """Reports each creation once, when its ticket is done. on_act: takes the report; None for no reports."""
 
     def __init__(self, engine: Engine, on_act: Callable[[ActRecord], None] | None = None) -> None:
         self._topics = engine.topics
@@ -22,15 +22,16 @@ class Creations:
         self._under_way: set[Names] = set()
 
     def missing(self, topic: str, channel: str = "") -> Sequence[Names]:
-        """What would be made by publishing to the topic, or by subscribing to its channel."""
+        """The topics and channels that publishing to `topic`, or subscribing to its channel, would create."""
         found = self._topics.get(topic)
         if found is None:
             return ((topic, ""), (topic, channel)) if channel else ((topic, ""),)
         return ((topic, channel),) if channel and channel not in found.channels else ()
 
     def note(self, missing: Sequence[Names], ticket: Ticket, remote_address: str, *, via: str = VIA_TCP) -> None:
-        """A client has asked for what was missing. ticket: of what it asked; what was made stays when that fails."""
-        # Of clients that ask at the same time, the first one is named.
+        """Report what a client's command creates, once its ticket is done. What was created stays when the command
+        fails, and is reported."""
+        # When several clients create the same, the first one is named.
         wanted = [names for names in missing if names not in self._under_way]
         self._under_way.update(wanted)
 

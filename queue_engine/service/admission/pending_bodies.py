@@ -1,12 +1,12 @@
-"""How many bytes of bodies may be on their way in at once, over TCP and HTTP together.
+"""Limits the bytes of bodies that are being read at once, over TCP and HTTP together (`--max-pending-body-bytes`).
 
-A body that does not come in one read asks for its whole size before more of it is read, in the order of asking: one
-that has room can always complete, so nobody waits for what waits for him. The others are not read from meanwhile,
-which their clients notice as a slow network. Who has room and sends nothing while others wait is ended.
+A body that does not come in one read asks for room for its whole size before more of it is read. Room is granted in the
+order of asking, and a body with room can always complete, so there is no deadlock. Connections without room are not
+read from; their clients notice a slow network. A connection that has room and sends nothing while others wait is ended.
 
-Those that wait hold what came in their first read, up to 256 KB each. When that adds up, it is crowded: nothing is read
-from TCP connections that are neither consumers nor in the midst of a body, and HTTP requests with a body that is not
-there at once are refused; others, such as a probe's, are served.
+Waiting bodies hold the bytes of their first read, up to 256 KB each. When these add up to a quarter of the limit,
+bodies are crowded: TCP connections that are neither consumers nor within a body are not read from, and HTTP requests
+whose body is not there at once are refused. Other requests, such as a probe's, are served.
 """
 
 from collections import OrderedDict
@@ -18,36 +18,39 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 
 
 class BodyReader(Protocol):
-    """A connection that reads a body. heard_ns: when something came from it last (monotonic)."""
+    """A connection that reads a body. heard_ns: when its last bytes came (monotonic)."""
 
     heard_ns: int
 
     def body_granted(self) -> None:
-        """There is room for the body that was asked for: read on."""
+        """Read on: there is room for the body."""
         ...
 
     def body_stalled(self, limit_ms: int) -> None:
-        """Others wait, and nothing came for so long: end the connection."""
+        """End the connection: it sent nothing for `limit_ms` while others wait."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """size: in the end. held_bytes: came before there was room."""
+    """size: when complete. held_bytes: that came before there was room."""
 
     size: int
     held_bytes: int
 
 
 class PendingBodies:
-    """bytes_max: of all bodies together, though one alone may always be read. stall_ms: how long one that has room may
-    send nothing while others wait for it. used: bytes of those that have room."""
+    """The bodies that are being read, and those that wait for room. Belongs to the engine's thread.
+
+    bytes_max: of all bodies together; one alone may be larger. stall_ms: how long a connection with room may send
+    nothing while others wait. used: bytes of the bodies with room.
+    """
 
     def __init__(self, bytes_max: int, stall_ms: int) -> None:
         self.used = 0
         self.is_crowded = False
         self.on_crowded: list[Callable[[bool], None]] = []
-        """Each is told when it has become crowded, and when it is no more."""
+        """Called with True when bodies have become crowded, and with False when they are no longer."""
         self._bytes_max = bytes_max
         self._stall_ns = stall_ms * NS_PER_MS
         self._granted: dict[BodyReader, _Body] = {}
@@ -56,8 +59,8 @@ class PendingBodies:
         self._is_granting = False
 
     def ask(self, reader: BodyReader, size: int, held_bytes: int) -> bool:
-        """Whether `reader` may read a body of `size` bytes, of which it has `held_bytes`; if not, it is told by
-        `body_granted`."""
+        """Whether `reader` may read a body of `size` bytes, of which it has `held_bytes`; if not, `body_granted` is
+        called later."""
         body = _Body(size, held_bytes)
         if not self._waiting and self._has_room_for(size):
             self._grant(reader, body)
@@ -76,13 +79,13 @@ class PendingBodies:
         self.used += body.size
 
     def leave(self, reader: BodyReader) -> None:
-        """The body is complete, or the connection at its end; whether it had room or waited."""
+        """Forget a body that is complete, or whose connection has ended, with or without room."""
         body = self._granted.pop(reader, None)
         if body is not None:
             self.used -= body.size
         elif reader in self._waiting:
             self._held_bytes -= self._waiting.pop(reader).held_bytes
-        if not self._is_granting:  # a body may be complete as soon as it has room: the outer call goes on with the next
+        if not self._is_granting:  # else a granted body completed at once: the outer call grants the next one
             self._is_granting = True
             try:
                 self._grant_in_turn()
@@ -107,7 +110,7 @@ class PendingBodies:
             tell(is_crowded)
 
     def check(self, now_ns: int) -> None:
-        """End who stalls. Called a few times a second."""
+        """End connections that stall. Called a few times a second."""
         if self._waiting:
             for reader in [one for one in self._granted if now_ns - one.heard_ns > self._stall_ns]:
                 reader.body_stalled(self._stall_ns // NS_PER_MS)

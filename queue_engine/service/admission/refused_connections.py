@@ -1,4 +1,4 @@
-"""Connections beyond the most there may be: counted, and told in the log once a minute at most."""
+"""Connections beyond the limit: counted, and logged once a minute at most."""
 
 import logging
 from typing import Protocol
@@ -11,14 +11,15 @@ LOG_INTERVAL_NS = 60 * NS_PER_S
 
 
 class IdleConnection(Protocol):
-    """One that waits for its client to ask again."""
+    """A connection that waits for its client's next request."""
 
     def close_when_idle(self) -> None: ...
 
 
 class RefusedConnections:
-    """Of one listener, which `who` names: "NSQ clients". told: those that are being answered why. idle: those that
-    wait for another request and can be closed for who asks now, the longest idle first."""
+    """Connections refused by one listener; `who` names its clients: "NSQ clients". told: refused connections that are
+    being sent the reason. idle: connections that wait for another request and can be closed for a new one, the longest
+    idle first."""
 
     def __init__(self, who: str, connections_max: int, clock: Clock) -> None:
         self.connections_max = connections_max
@@ -30,7 +31,7 @@ class RefusedConnections:
         self._next_line_ns = 0
 
     def make_room(self) -> bool:
-        """Close the connection that is idle for longest; whether there was one."""
+        """Close the connection that is idle for longest; returns False when there is none."""
         for connection in self.idle:
             del self.idle[connection]
             connection.close_when_idle()
@@ -38,7 +39,7 @@ class RefusedConnections:
         return False
 
     def note(self) -> None:
-        """One more was refused."""
+        """Count a refused connection, and log the count when a minute has passed."""
         self._count += 1
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._next_line_ns:

@@ -1,10 +1,10 @@
-"""What was freed goes back to the system.
+"""Gives freed memory back to the system.
 
-The C library keeps what Python frees for the next time: after large bodies that is hundreds of megabytes, since it
-keeps blocks up to 32 MiB in one heap once it has seen such freed, and shortens a heap at its end alone. So it is told
-to keep only blocks up to LARGE_BLOCK_BYTES there, and to give back what is free (`malloc_trim`, 10 ms for 160 MB) when
-the process has become larger than it was. Asked for at every free it would cost page faults; never asked, the process
-stays as large as it ever was. Only glibc has these calls; elsewhere nothing is done.
+The C library keeps memory that Python frees: after large bodies hundreds of megabytes, since it keeps blocks up to
+32 MiB in one heap once such a block was freed, and shortens a heap only at its end. Here it is set to keep only blocks
+up to LARGE_BLOCK_BYTES in the heap, and `malloc_trim` (10 ms for 160 MB) gives free memory back when the process has
+grown. A trim at every free would cost page faults; without one the process never shrinks. Only glibc has these calls;
+with other libraries nothing is done.
 """
 
 import asyncio
@@ -16,36 +16,36 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-# What is no longer needed is to be gone within 10 s: an interval may just have begun, and the machine may be busy.
+# Freed memory is to be given back within 10 s: an interval may just have begun, and the machine may be busy.
 LOOK_INTERVAL_S = 4.0
-# Blocks above it come from the system each time and go back at once: whole bodies and records, which are few. What
-# turns write together is smaller.
+# Larger blocks come from the system each time and go back at once: whole bodies and records, which are few. The
+# groups that turns write are smaller.
 LARGE_BLOCK_BYTES = 4 << 20
-# A heap is shortened once so much is free at its end; the library's own 128 KiB, which stand as soon as the above is
-# set, would have it shortened and lengthened all the time.
+# The heap is shortened once so much is free at its end. The library's default of 128 KiB, which applies once the limit
+# above is set, would shorten and lengthen it all the time.
 HEAP_END_BYTES = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Below that much above the least, giving back is not worth the page faults of getting it again.
+# With less growth than this, a trim is not worth the page faults of getting the memory again.
 GROWTH_BYTES_MIN = 32 << 20
-# What is in use can't be given back: after a try that gave back less, every other look goes by without one. No more
-# go by, since what is free can't be told from what is not, and 10 s are promised.
+# After a trim that gave back less, the next look makes none, since most of the growth is in use. No more than one is
+# left out: how much is free is not known, and 10 s are promised.
 GIVEN_BYTES_MIN = 1 << 20
 
 
 class FreedMemory:
-    """Has freed memory given back while the process is larger than at its least.
+    """Gives freed memory back while the process is larger than it was at its smallest.
 
-    used_bytes: the process' anonymous memory. give_back: makes the allocator let go of what is free.
+    used_bytes: returns the process's anonymous memory. give_back: makes the allocator give its free memory back.
     """
 
     def __init__(self, used_bytes: Callable[[], int], give_back: Callable[[], object]) -> None:
         self._used_bytes = used_bytes
         self._give_back = give_back
         self._least_bytes = used_bytes()
-        self._rests = False  # the next look goes by
+        self._rests = False  # the next look makes no trim
 
     def look(self) -> None:
-        """Give back what is free, if the process has grown."""
+        """Give free memory back, if the process has grown."""
         used_bytes = self._used_bytes()
         if used_bytes - self._least_bytes >= GROWTH_BYTES_MIN and not self._rests:
             self._give_back()
@@ -56,7 +56,7 @@ class FreedMemory:
         self._least_bytes = min(self._least_bytes, used_bytes)
 
     async def look_once(self) -> None:
-        """Wait a moment, and look; in another thread, since the allocator may take a while."""
+        """Wait for the interval, then look, in another thread, since a trim may take a while."""
         await asyncio.sleep(LOOK_INTERVAL_S)
         try:
             await asyncio.to_thread(self.look)
@@ -65,7 +65,7 @@ class FreedMemory:
 
 
 def of_this_process() -> FreedMemory | None:
-    """For this process; None where its allocator or system can't do it."""
+    """The FreedMemory of this process; None where its allocator or system has no such calls."""
     try:
         library = ctypes.CDLL(None)
         trim = library.malloc_trim
@@ -78,6 +78,6 @@ def of_this_process() -> FreedMemory | None:
 
 
 def used_bytes() -> int:
-    """Anonymous memory of this process. Raises OSError where the system does not tell."""
+    """Anonymous memory of this process. Raises OSError where the system does not report it."""
     resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

@@ -6,7 +6,7 @@ from queue_engine.engine import Engine
 
 
 async def scan_once(engine: Engine) -> None:
-    """Wait for an interval, and handle what is due then.
+    """Wait for an interval, then handle timeouts and due messages.
 
     A pass takes a bounded number of channels; while more than the dirty percentage of them had work another
     pass follows, after the loop has served its sockets.

@@ -1,4 +1,4 @@
-"""The engine's loops in the background: none ends, and none takes the process along, whatever fails in it."""
+"""Supervises the engine's background loops: an error ends neither the loop nor the process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ class Backoff:
         self._next_s = BACKOFF_S_MIN
 
     def take_s(self) -> float:
-        """After one more failure."""
+        """The wait after one more failure, in seconds."""
         taken_s = self._next_s
         self._next_s = min(2 * taken_s, BACKOFF_S_MAX)
         return taken_s
@@ -28,8 +28,8 @@ class Backoff:
 
 
 async def supervise(what: str, one_round: Callable[[], Awaitable[None]], faults: Faults) -> NoReturn:
-    """Run one round after the other until cancelled. what: is failing, should one fail, such as "the scan for
-    timeouts"; the next comes a while later."""
+    """Run one round after the other until cancelled. After a round that fails the next comes a while later. what: names
+    the loop in the health and the log, such as "the queue scan"."""
     backoff = Backoff()
     while True:
         try:
@@ -43,13 +43,13 @@ async def supervise(what: str, one_round: Callable[[], Awaitable[None]], faults:
 
 
 def note_callbacks(loop: asyncio.AbstractEventLoop, faults: Faults) -> None:
-    """Have what fails in a callback of the loop noted, and nothing else changed by it."""
+    """Note errors of the loop's callbacks, and go on."""
 
     def note(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         message = str(context.get("message") or "a callback of the loop")
         error = context.get("exception")
         if isinstance(error, OSError | asyncio.CancelledError):
-            loop.default_exception_handler(context)  # a connection's end; it is the connection's alone
+            loop.default_exception_handler(context)  # the end of one connection
             return
         faults.note(message.rstrip("."), error if isinstance(error, BaseException) else RuntimeError(message))
 

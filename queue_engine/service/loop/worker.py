@@ -1,4 +1,4 @@
-"""The engine's other threads: slow disk work, one job after the other in each."""
+"""The threads for slow disk work, each with one job after the other."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ _Job = tuple[Callable[[], None], Callable[[Exception | None], None]]
 
 
 class BackgroundThread:
-    """Implements `Background`: jobs run on a thread of their own, their ends are told on the engine's loop."""
+    """Implements `Background`: jobs run on a thread of their own, `done` is called on the engine's loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class BackgroundThread:
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         if self._is_stopped:
-            # The thread is gone, the stop goes on in the engine's own.
+            # The thread has ended, and the stop goes on in the engine's thread.
             try:
                 job()
             except Exception as exc:
@@ -47,7 +47,7 @@ class BackgroundThread:
                 logger.warning("disk job ended after the loop error=%s", error)
 
     def finish(self) -> None:
-        """Run what was submitted, then end; what is submitted later runs in the caller's thread."""
+        """Run the submitted jobs, then end the thread; later jobs run in the caller's thread."""
         self._is_stopped = True
         self._jobs.put(None)
         self._thread.join()

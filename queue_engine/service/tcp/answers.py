@@ -1,7 +1,7 @@
-"""What a client is still to be told, in the order of its commands.
+"""The answers that a client still waits for, in the order of its commands.
 
-An answer whose ticket is not done holds back those behind it. A ticket that fails is answered with the error that
-ends the connection; what was to come behind it is not said any more.
+An answer whose ticket is not done holds back those behind it. A failed ticket is answered with an error that ends the
+connection; answers behind it are dropped.
 """
 
 from collections import deque
@@ -11,36 +11,36 @@ from queue_engine.protocol import frames
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
-# What an answer that waits costs besides the body it answers for.
+# Memory of a waiting answer, beside the body that it answers.
 WAITING_ANSWER_BYTES = 200
 
 _Waiting = tuple[Ticket, bytes, str, int, Callable[[], None] | None]
 
 
 class Answers:
-    """The answers of one connection. ready: what can be said now. waiting: what waits for its ticket, and what is
-    behind that, in order.
+    """The answers of one connection. ready: those that can leave now. waiting: those that wait for a ticket, and those
+    behind them, in order.
 
-    on_settled: called when answers that waited have become ready, or their failure has.
+    on_settled: called when waiting answers have become ready, errors included.
     """
 
     def __init__(self, on_settled: Callable[[], None]) -> None:
         self.ready: list[bytes] = []
-        self.unsettled_bytes = 0  # of bodies whose OK is not said yet, and of the answers themselves
+        self.unsettled_bytes = 0  # of bodies that wait for their OK, and of the answers themselves
         self.has_failed = False  # the last answer is an error that ends the connection
         self.waiting: deque[_Waiting] = deque()
         self._awaited: Ticket | None = None
         self._on_settled = on_settled
 
     def add(self, frame: bytes) -> None:
-        """Answer behind all that was asked before."""
+        """Answer, behind the answers to earlier commands."""
         if self.waiting:
             self.waiting.append((DONE, frame, "", 0, None))
         else:
             self.ready.append(frame)
 
     def add_ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
-        """Say OK to `verb` once the ticket is done, and call `then` as that becomes ready.
+        """Answer OK to `verb` once the ticket is done, and call `then` when the OK is ready.
 
         Raises ProtocolError when the ticket has failed already.
         """
@@ -49,7 +49,7 @@ class Answers:
         cost_bytes = body_bytes + WAITING_ANSWER_BYTES
         self.waiting.append((ticket, frames.OK, verb, cost_bytes, then))
         self.unsettled_bytes += cost_bytes
-        # One turn's publishes share a ticket: it is listened to once.
+        # One turn's publishes share a ticket: one callback is enough.
         if ticket is not self._awaited or ticket.done:
             self._awaited = ticket
             ticket.when_done(self._settle)
@@ -72,5 +72,5 @@ class Answers:
 
 
 def failed_command(verb: str, error: Exception) -> ProtocolError:
-    """What a client is told of a command that could not be done; fatal, as with nsqd."""
+    """The error frame's error for a command that failed; fatal, as with nsqd."""
     return ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")

@@ -1,7 +1,7 @@
 """A connected NSQ client: what it is, what it may do, and what its commands do.
 
-nsqd's states: a client is at first `init`, by SUB `subscribed`, and by CLS `closing`. What it sends is parsed, and what
-it gets is written, by its connection.
+nsqd's states: a client begins as `init`, is `subscribed` after SUB and `closing` after CLS. Its connection, a Session,
+parses what it sends and writes what it gets.
 """
 
 from collections.abc import Callable
@@ -42,12 +42,12 @@ _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 
 
 class ClientConnection(Sink, Protocol):
-    """What a client's commands need of its connection. answers: those that are still to leave."""
+    """A connection, as a client's commands need it. answers: those that are still to leave."""
 
     answers: Answers
 
     def agree(self, identity: Identity) -> None:
-        """Write from now on as IDENTIFY has agreed."""
+        """Buffer output from now on as IDENTIFY has agreed."""
         ...
 
     def ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
@@ -62,9 +62,9 @@ class ClientConnection(Sink, Protocol):
 class ConnectedClient:
     """Implements `Client` for the engine's figures. Belongs to the engine's thread.
 
-    handlers: what does a command, by its type; they raise ProtocolError. identity: what IDENTIFY agreed on. consumer:
-    its subscription; None before SUB and once its channel is gone. pub_counts: messages it published, by topic.
-    is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
+    handlers: by a command's type, the method that does it; they raise ProtocolError. identity: the result of IDENTIFY.
+    consumer: its subscription; None before SUB and after the channel's deletion. pub_counts: messages it published, by
+    topic. is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
     """
 
     def __init__(self, engine: Engine, clock: Clock, creations: Creations, connection: ClientConnection) -> None:
@@ -140,7 +140,8 @@ class ConnectedClient:
     # Commands, the most frequent first.
 
     def admit(self, verb: bytes, params: list[bytes]) -> bool:
-        """nsqd looks at the state before anything else of a command. Raises ProtocolError."""
+        """Check a command against the client's state, before its parameters, as nsqd does. Returns whether the parser
+        passes over the command. Raises ProtocolError."""
         if verb in _VERBS_OF_ANY_STATE:
             return False
         state = self._state
@@ -163,7 +164,7 @@ class ConnectedClient:
 
     def _on_fin(self, command: Fin) -> None:
         if self._channel is None or self.consumer is None:
-            return  # the channel was deleted under it, the connection is about to end
+            return  # the channel was deleted, the connection is about to end
         for message_id, error in self._channel.finish(self.consumer, command.ids):
             self._refuse(_failed("FIN", message_id, error))
 
@@ -192,7 +193,7 @@ class ConnectedClient:
         if self._channel is not None and self.consumer is not None:
             self._channel.set_ready(self.consumer, command.count)
         elif self.consumer is not None:
-            self.consumer.ready_count = command.count  # for when its channel is there
+            self.consumer.ready_count = command.count  # used once its channel is made
 
     def _on_req(self, command: Req) -> None:
         if self._channel is None or self.consumer is None:
@@ -236,7 +237,7 @@ class ConnectedClient:
         self._ok_when(ticket, "SUB", 0, self._sub_settled)
 
     def _subscribed(self, done: Ticket, command: Sub) -> None:
-        """The channel that was on its way is there, unless the disk refused it."""
+        """Take the channel that SUB has made, unless the disk refused it."""
         topic = self._engine.topics.get(command.topic)
         if done.error is None and self.consumer is not None and topic is not None:
             self._channel = topic.channels.get(command.channel)

@@ -1,8 +1,8 @@
-"""The turn: what was read from all sockets is acted on together, then all answers and messages go out.
+"""Runs the engine's turns on the event loop: all sockets are read, the engine works, then answers and messages go out.
 
-Reading comes first, from every connection that has something; then one call appends what was published, delivers
-what can be delivered, and writes what is to be written. So publishing costs one append a turn, not one a message,
-and a reader is woken once.
+Reading comes first, from every connection that has sent something. Then one call of the engine appends all published
+messages, delivers what channels have, and writes the journal. So a turn makes one append, however many messages came,
+and a client wakes up once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
-    """A connection. fail: something failed unexpectedly on its behalf."""
+    """A connection. fail: ends it after an unexpected error."""
 
     def write_replies(self) -> None: ...
 
@@ -25,7 +25,7 @@ class Flushable(Protocol):
 
 
 class EngineTurns:
-    """Runs the engine's turns on the loop it is made in. pubs: what connections publish that wait for each OK."""
+    """Runs one engine's turns on the present loop. pubs: the PUBs of clients that wait for each OK."""
 
     pubs: PubGroups
 
@@ -38,18 +38,19 @@ class EngineTurns:
         self._backoff = Backoff()
 
     def drive(self, engine: Engine) -> None:
-        """Run this engine's turns from now on; its `on_work` is `soon`."""
+        """Run this engine's turns from now on; `soon` is the engine's `on_work`."""
         self._engine = engine
         self.pubs = PubGroups(engine, self.soon)
 
     def soon(self) -> None:
-        """Have a turn behind what is being read now."""
+        """Schedule a turn behind the reads of this iteration of the loop."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._look_again if self._was_shared else self.run)
 
     def _look_again(self) -> None:
-        """Read once more before the turn: clients that were answered together speak at nearly the same time."""
+        """Let the loop read once more before the turn: clients that were answered together send at nearly the same
+        time."""
         self._loop.call_soon(self.run)
 
     def flush_soon(self, session: Flushable) -> None:
@@ -58,11 +59,10 @@ class EngineTurns:
         self.soon()
 
     def run(self) -> None:
-        """One turn. What could not be done within its bounds is left for the next, after the sockets.
+        """Run one turn. Work beyond its bounds is left for the next turn, after the sockets.
 
-        What fails in it where no topic or channel can be fenced for it is noted, and the rest of the turn is tried a
-        while later."""
-        self._is_due = True  # whoever asks for a turn meanwhile gets this one
+        An error for which no topic or channel can be fenced is noted, and another turn follows a while later."""
+        self._is_due = True  # a call of `soon` meanwhile needs no turn of its own
         engine = self._engine
         has_failed = False
         if engine is not None:
@@ -78,7 +78,7 @@ class EngineTurns:
                 try:
                     session.write_replies()
                 except Exception as exc:
-                    # One connection's trouble is not the others'.
+                    # The other connections get their answers.
                     session.fail(exc)
         self._is_due = False
         if engine is None:

@@ -1,4 +1,4 @@
-"""Messages on their way to one client: written at once, or gathered for a client that asked for that."""
+"""The output buffer of one client: messages are written at once, or gathered as IDENTIFY has agreed."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,9 +9,8 @@ from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, Ide
 class OutputBuffer:
     """Honours output_buffer_size and output_buffer_timeout.
 
-    The timeout that client libraries send as their default (250 ms) means "nothing in particular": then, and with
-    a size of -1, every run is written at once. write: takes bytes for the transport. is_holding: something is gathered
-    and not written.
+    With the timeout that client libraries send as their default (250 ms), and with a size of -1, every run is written
+    at once. write: takes bytes for the transport. is_holding: messages are gathered and not written.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[bytes], None]) -> None:
@@ -26,7 +25,7 @@ class OutputBuffer:
         self._timer: asyncio.TimerHandle | None = None
 
     def agree(self, identity: Identity) -> None:
-        """Buffer as this client wishes from now on."""
+        """Buffer from now on as IDENTIFY has agreed."""
         self._size = identity.output_buffer_size
         self._timeout_ms = identity.output_buffer_timeout_ms
         self._gathers = self._size > 0 and self._timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
@@ -45,7 +44,7 @@ class OutputBuffer:
             self._timer = self._loop.call_later(self._timeout_ms / 1000, self.flush)
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered messages."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -56,7 +55,7 @@ class OutputBuffer:
             self._write(b"".join(gathered))
 
     def drop(self) -> None:
-        """The connection ended: forget what was gathered."""
+        """Forget the gathered messages, since the connection has ended."""
         self.is_holding = False
         self._gathered.clear()
         self.flush()

@@ -1,7 +1,7 @@
-"""The PUBs of one turn, from connections that wait for each OK: gathered by topic, published and answered as one.
+"""The PUBs of one turn, from clients that wait for each OK: gathered by topic, published and answered together.
 
-Such a client has nothing else to say until its answer comes. So its PUB needs no place in a line of answers, only one
-in its topic's group; and a turn costs a publish for each topic, however many connections it comes from.
+Such a client sends nothing until its answer comes. So its PUB needs no place in the order of answers, only one in its
+topic's group, and a turn makes one publish per topic, from however many connections.
 """
 
 import logging
@@ -19,24 +19,24 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Who sent a PUB of a group. remote_address: HOST:PORT."""
+    """The connection of a PUB in a group. remote_address: HOST:PORT."""
 
     @property
     def remote_address(self) -> str: ...
 
     def pub_settled(self, group: "PubGroup", ticket: Ticket) -> None:
-        """The PUB that waits in `group` is published, or not: the ticket, which is done, tells."""
+        """The PUB that waits in `group` is published, or has failed with the error of the ticket, which is done."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """Something failed unexpectedly on its behalf: its connection ends."""
+        """End the connection after an unexpected error."""
         ...
 
 
 class PubGroup:
     """The PUBs of one turn to one topic.
 
-    mpub_bytes: what they would have as the body of an MPUB. ticket: None until they were handed to the engine.
+    mpub_bytes: their size as the body of an MPUB. ticket: None until the engine has them.
     """
 
     __slots__ = ("bodies", "mpub_bytes", "publishers", "ticket", "topic")
@@ -49,7 +49,7 @@ class PubGroup:
         self.ticket: Ticket | None = None
 
     def settle(self, ticket: Ticket) -> None:
-        """Tell everybody who waits."""
+        """Have all publishers answer their clients."""
         for publisher in self.publishers:
             try:
                 publisher.pub_settled(self, ticket)
@@ -58,9 +58,9 @@ class PubGroup:
 
 
 class PubGroups:
-    """The groups of this turn. A group goes to the engine at once; a message larger than a group may be goes alone.
+    """The groups of this turn. The engine gets each group as a whole; a message over the limit of a group goes alone.
 
-    on_work: called with the first PUB of a turn; `publish` must follow. creations: told of topics that are made by it.
+    on_work: called with the first PUB of a turn; `publish` must follow. creations: notes topics that PUBs create.
     """
 
     def __init__(self, engine: Engine, on_work: Callable[[], None]) -> None:
@@ -71,7 +71,8 @@ class PubGroups:
         self.creations = Creations(engine)
 
     def add(self, publisher: Publisher, topic: str, body: bytes) -> PubGroup:
-        """Take a PUB; `publisher.pub_settled` is called with the group returned, in this turn or later."""
+        """Add a PUB to its topic's group, which is returned; `publisher.pub_settled` is called with it, in this turn or
+        later."""
         group = self._groups.get(topic)
         size = len(body) + MPUB_SIZE_BYTES
         if group is not None and group.mpub_bytes + size > self._bytes_max:
@@ -87,7 +88,7 @@ class PubGroups:
         return group
 
     def publish(self) -> int:
-        """Hand all groups to the engine; returns how many PUBs there were."""
+        """Hand all groups to the engine; returns the number of PUBs."""
         count = 0
         while self._groups:
             groups, self._groups = self._groups, {}
@@ -97,7 +98,7 @@ class PubGroups:
         return count
 
     def publish_group(self, group: PubGroup) -> None:
-        """Hand one over before the others: what comes next is to come behind it."""
+        """Hand one group over before the turn, so that its publisher's next commands come behind it."""
         if self._groups.get(group.topic) is group:
             del self._groups[group.topic]
             self._hand_over(group)

@@ -1,4 +1,4 @@
-"""The TCP side: accepts connections up to a cap, and looks after their deadlines."""
+"""The TCP server: accepts connections up to a limit, and checks their deadlines."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.options import split_address
 
-# How often heartbeats and deadlines are looked at; the shortest heartbeat interval is 1 s.
+# How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
 CHECK_INTERVAL_S = 0.2
-# Sessions looked at before the loop gets its turn.
+# Sessions checked before other work of the loop.
 CHECK_SLICE = 500
 
 
@@ -55,11 +55,11 @@ class TcpServer:
 
     def _hold_reading(self, is_crowded: bool) -> None:
         for session in list(self._sessions):
-            if self.bodies.is_crowded is is_crowded:  # a session that goes on may change that
+            if self.bodies.is_crowded is is_crowded:  # a session that reads on may change that
                 session.hold_reading(is_crowded)
 
     async def check_once(self) -> None:
-        """Wait a moment, and look after every session."""
+        """Wait for the interval, then check every session."""
         await asyncio.sleep(CHECK_INTERVAL_S)
         now_ns = self._clock.monotonic_ns()
         self.bodies.check(now_ns)
@@ -76,7 +76,7 @@ class TcpServer:
             self._server.close()
 
     async def close_sessions(self, timeout_s: float) -> None:
-        """End every connection, what was answered already first; cut those that take too long."""
+        """End every connection once its answers are out; cut those that take longer than `timeout_s`."""
         loop = asyncio.get_running_loop()
         for session in list(self._sessions):
             session.close()

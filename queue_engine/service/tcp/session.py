@@ -1,7 +1,7 @@
 """One TCP connection: commands in, answers and messages out. What commands do is in connected_client.py.
 
-Answers leave in the order of the commands: one whose ticket is not done yet holds back those behind it, a
-fatal error included. Messages and heartbeats may go between.
+Answers leave in the order of the commands: an answer whose ticket is not done yet holds back those behind it, a fatal
+error included. Messages and heartbeats may go between.
 """
 
 import asyncio
@@ -26,30 +26,30 @@ from queue_engine.vocabulary.ticket import Ticket
 logger = logging.getLogger(__name__)
 
 MAGIC = b"  V2"
-# Reading pauses while this much of what a client published is not settled yet.
+# Reading pauses while so many published bytes wait for their OK.
 UNSETTLED_BYTES_MAX = 8 << 20
-# Reading pauses, too, while so much of what was sent lies unread: answers are not held back like messages.
+# Reading pauses, too, while the peer has left so many bytes unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
-# Why reading is paused; one does not lift the other.
+# Reasons to pause reading; it resumes when all of them are gone.
 _UNSETTLED = 1
 _UNREAD = 2
 _BODY = 4  # there is no room for the body that has begun
 _CROWDED = 8  # there is no room for another body to begin
-_WAITS_FOR_US = _UNSETTLED | _BODY | _CROWDED
+_WAITS_FOR_SERVER = _UNSETTLED | _BODY | _CROWDED
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
-    """Who counts the connections. pubs: takes the PUBs of clients that wait for each OK. connections_max: at once.
-    bodies: how much of unfinished bodies there may be."""
+    """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. connections_max: at once. bodies:
+    limits the bodies that are being read."""
 
     pubs: PubGroups
     bodies: PendingBodies
     connections_max: int
 
     def opened(self, session: "Session") -> bool:
-        """Whether one more is allowed."""
+        """Count a new connection; returns False when it is one too many."""
         ...
 
     def closed(self, session: "Session") -> None: ...
@@ -71,8 +71,8 @@ class Session(asyncio.Protocol):
         self._flush_soon = owner.flush_soon
         self._pubs = owner.pubs
         self._bodies = owner.bodies
-        self._has_asked_for_body = False  # and is reading it, or waits
-        self._pub_group: PubGroup | None = None  # where this client's PUB waits, the only thing it waits for
+        self._has_asked_for_body = False  # for room to read one: it is being read, or waits
+        self._pub_group: PubGroup | None = None  # that this client's PUB waits in; it waits for no other answer
         self._transport: asyncio.Transport | None = None
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
@@ -82,7 +82,7 @@ class Session(asyncio.Protocol):
         )
         self._whole_pub = self._parser.whole_pub
         self._now_ns = clock.monotonic_ns
-        self._magic: bytes | None = b""  # what came of it; None once it was right
+        self._magic: bytes | None = b""  # the part that has come; None once it was right
         self.answers = Answers(self._answers_settled)
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
         self._client = ConnectedClient(engine, clock, owner.pubs.creations, self)
@@ -127,7 +127,7 @@ class Session(asyncio.Protocol):
         self._output.drop()
         self._pub_group = None
         try:
-            self._parser.end()  # the collector may come for the session much later
+            self._parser.end()  # frees its buffers; the collector may free the session much later
             self._leave_body()
             self._client.leave_channel()
         finally:
@@ -135,24 +135,24 @@ class Session(asyncio.Protocol):
             self._owner.closed(self)
 
     def _end(self) -> None:
-        """Close once what was written is out; what comes in meanwhile is not looked at."""
+        """Close once all written bytes are sent; bytes that come in meanwhile are not read."""
         if self._closing_ns is None:
             self._closing_ns = self._clock.monotonic_ns()
             self._leave_body()
-            # Its messages go to others at once, not when the peer has taken the rest.
+            # Its messages go to other consumers at once, not when the peer has read the rest.
             self._client.leave_channel()
             if self._transport is not None:
                 self._transport.close()
 
     def close(self) -> None:
-        """The server stops: nothing more is taken, what was asked for is answered, then the connection ends."""
+        """End for the server's stop: take no more commands, answer those taken, then close."""
         self._output.flush()
         self._ends_after_waiting = True
         self._client.leave_channel()
         self.write_replies()
 
     def abort(self) -> None:
-        """End at once, whatever is still to go out."""
+        """End at once; unsent bytes are dropped."""
         self._end()
         if self._transport is not None:
             self._transport.abort()
@@ -177,19 +177,19 @@ class Session(asyncio.Protocol):
             self.refuse(error)
         except Exception as exc:
             self.fail(exc)
-        # Answers go out together at the end of the turn: one that wakes up to everything it waits for does so once.
+        # Answers go out together at the end of the turn, so that a client wakes up once for all of them.
         if answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 
     def fail(self, error: Exception) -> None:
-        """Something failed unexpectedly for this connection: it ends, and no other does."""
+        """End this connection, and no other, after an unexpected error."""
         logger.error("connection failed remote=%s", self._client.remote_address, exc_info=error)
         if self._closing_ns is None and not self._ends_after_waiting:
             text = "the server failed at this; its log says how, and other connections go on"
             self.refuse(ProtocolError("E_INVALID", text))
             self._flush_soon(self)
         else:
-            self.abort()  # even its end failed
+            self.abort()  # ending it failed, too
 
     def _read_commands(self, data: bytes, now_ns: int) -> None:
         parser = self._parser
@@ -198,9 +198,9 @@ class Session(asyncio.Protocol):
         began_ns = self._command_began_ns
         while (command := parser.next()) is not None:
             handlers[type(command)](command)
-            began_ns = None  # what is unfinished now began in this read
+            began_ns = None  # an unfinished command now began in this read
         if self._has_asked_for_body and began_ns is None:
-            self._leave_body()  # it is complete
+            self._leave_body()  # the body is complete
         if not parser.in_progress:
             self._command_began_ns = None
             return
@@ -219,24 +219,24 @@ class Session(asyncio.Protocol):
             self._bodies.leave(self)
 
     def body_granted(self) -> None:
-        """There is room for the body that has begun: `BodyReader`."""
+        """Read on, since there is room for the body that has begun: `BodyReader`."""
         self._resume_reading(_BODY)
 
     def hold_reading(self, is_crowded: bool) -> None:
-        """Read nothing while it is crowded, but from consumers, whose FINs make room, and where a body has begun."""
+        """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
         if not is_crowded:
-            self._opened_ns = self._clock.monotonic_ns()  # it could not be heard meanwhile
+            self._opened_ns = self._clock.monotonic_ns()  # its magic could not be read meanwhile
             self._resume_reading(_CROWDED)
         elif self._client.consumer is None and not self._has_asked_for_body:
             self._pause_reading(_CROWDED)
 
     def body_stalled(self, limit_ms: int) -> None:
-        """Nothing comes of the body that others wait for: `BodyReader`."""
-        if not self._reading_pauses & _UNSETTLED:  # then nothing is read from it, and it waits for the disk
+        """Cut the connection, whose body has stalled while others wait: `BodyReader`."""
+        if not self._reading_pauses & _UNSETTLED:  # else the server has paused it, and it waits for the disk
             self._cut("body not complete", limit_ms)
 
     def _take_magic(self, data: bytes) -> bytes:
-        """Read the first four bytes; returns what is behind them. Raises ProtocolError for other magic."""
+        """Read the first four bytes; returns the bytes behind them. Raises ProtocolError for other magic."""
         assert self._magic is not None
         wanted = len(MAGIC) - len(self._magic)
         self._magic += data[:wanted]
@@ -268,7 +268,7 @@ class Session(asyncio.Protocol):
             return
         self._reading_pauses &= ~reason
         if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
-            # It could not be heard meanwhile, nor finish what it had begun.
+            # While reading was paused the client could send no sign of life and finish no command.
             self.heard_ns = self._clock.monotonic_ns()
             if self._command_began_ns is not None:
                 self._command_began_ns = self.heard_ns
@@ -298,7 +298,7 @@ class Session(asyncio.Protocol):
         try:
             self._after_answers()
         except Exception as exc:
-            # Others may wait for the same ticket.
+            # Other connections may wait for the same ticket.
             self.fail(exc)
 
     def _after_answers(self) -> None:
@@ -326,7 +326,7 @@ class Session(asyncio.Protocol):
         ready = self.answers.ready
         if ready:
             if self._output.is_holding:
-                self._output.flush()  # messages that were sent before go out before
+                self._output.flush()  # messages that are held go out first
             if self._closing_ns is None and self._transport is not None:
                 self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
             ready.clear()
@@ -342,9 +342,9 @@ class Session(asyncio.Protocol):
         return self._client.remote_address
 
     def pub_settled(self, group: PubGroup, ticket: Ticket) -> None:
-        """The PUB that was the only thing to answer is published, or not: `Publisher`."""
+        """Answer the PUB that the client waits for: `Publisher`."""
         if self._pub_group is not group:
-            return  # it lined up with other answers, or the connection has ended
+            return  # the answer stands among others now, or the connection has ended
         self._pub_group = None
         if ticket.error is not None:
             self.refuse(failed_command("PUB", ticket.error))
@@ -360,9 +360,9 @@ class Session(asyncio.Protocol):
         self._flush_soon(self)
 
     def _line_up(self) -> bool:
-        """More came behind the PUB that waits: publish it now, and let its answer stand before those to come.
+        """Publish the PUB that waits, since more came behind it, and line its answer up before those to come.
 
-        Returns whether that may be read: not when the PUB was refused."""
+        Returns whether the client's further commands may be read: not when the PUB was refused."""
         group = self._pub_group
         assert group is not None
         self._pubs.publish_group(group)
@@ -384,12 +384,12 @@ class Session(asyncio.Protocol):
         if self.answers.ready:
             self.write_replies()  # SUB's OK goes before the first message
         if self._closing_ns is not None:
-            return  # an error ended it just now; what it held was given back
+            return  # an error has just ended it; its messages went back to the channel
         consumer = self._client.consumer
         try:
             self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
         except Exception as exc:
-            self.fail(exc)  # this connection's trouble, not its channel's
+            self.fail(exc)  # ends this connection and does not fence the channel
 
     def close_consumer(self) -> None:
         self._client.channel_closed()
@@ -398,7 +398,8 @@ class Session(asyncio.Protocol):
     # Time.
 
     def check(self, now_ns: int) -> None:
-        """Beat, and end a connection that is silent, stuck or too slow. Called a few times a second."""
+        """Send a heartbeat when it is due; cut a connection that is silent, stuck or too slow. Called a few times a
+        second."""
         transport = self._transport
         if transport is None:
             return
@@ -406,14 +407,14 @@ class Session(asyncio.Protocol):
             if now_ns - self._closing_ns > CLOSE_TIMEOUT_NS:
                 transport.abort()
             return
-        # While it waits for us it can't be expected to say anything.
-        waits_for_us = bool(self._reading_pauses & _WAITS_FOR_US) or self._ends_after_waiting
-        if not waits_for_us and self._is_too_slow(now_ns):
+        # A client that waits for the server need send nothing.
+        waits_for_server = bool(self._reading_pauses & _WAITS_FOR_SERVER) or self._ends_after_waiting
+        if not waits_for_server and self._is_too_slow(now_ns):
             return
         interval_ns = self._client.identity.heartbeat_interval_ms * NS_PER_MS
         if not interval_ns:
             return
-        if not waits_for_us and now_ns - self.heard_ns > 2 * interval_ns:
+        if not waits_for_server and now_ns - self.heard_ns > 2 * interval_ns:
             self._cut("silent", 2 * self._client.identity.heartbeat_interval_ms)
             return
         if self._stuck_since_ns is not None:
@@ -431,7 +432,7 @@ class Session(asyncio.Protocol):
                 transport.write(frames.HEARTBEAT)
 
     def _is_too_slow(self, now_ns: int) -> bool:
-        """Whether it was cut, because its magic or a command took too long."""
+        """Cut the connection when its magic or a command takes too long; returns whether it was cut."""
         if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
             self._cut("no magic", self._options.magic_timeout_ms)
             return True
