@@ -56,8 +56,9 @@ class OpenSockets:
         task = asyncio.current_task()
         while self._by_session and self._task is task:
             await asyncio.sleep(self.look_every_s)
+            looked_at = set(self._by_session)
             try:
-                users = await database_sync_to_async(users_of)(list(self._by_session))
+                users = await database_sync_to_async(users_of)(list(looked_at))
             except Exception as exc:
                 # Whatever it is: the sockets do not go without looks because one has failed.
                 is_of_database = isinstance(exc, DatabaseError)
@@ -68,7 +69,9 @@ class OpenSockets:
                 continue
             known_at_s = time.monotonic()
             for session_key, socket in self._held():
-                await self._tell(socket.checked(users.get(session_key)))
+                # A socket that opened meanwhile was checked as it opened, and this look knows nothing of it.
+                if session_key in looked_at:
+                    await self._tell(socket.checked(users.get(session_key)))
 
     @staticmethod
     async def _tell(told: Awaitable[None]) -> None:

@@ -1,5 +1,8 @@
 """One look for all open sockets at who may hold one: it goes on whatever fails, for as long as a socket is open."""
 
+import threading
+from collections.abc import Iterable
+
 import pytest
 
 from admin_console.live import open_sockets
@@ -47,6 +50,28 @@ async def test_socket_that_opens_as_the_last_one_closes_is_looked_at(sockets: Op
     sockets.remove("a", first)
     sockets.add("b", second)
     await hears(second)
+    sockets.remove("b", second)
+
+
+async def test_socket_that_opens_during_a_look_is_not_ended_by_it(
+    sockets: OpenSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_looking, may_end = threading.Event(), threading.Event()
+
+    def slow(keys: Iterable[str]) -> dict[str, SocketUser]:
+        is_looking.set()
+        assert may_end.wait(15)
+        return dict.fromkeys(keys, ADA)
+
+    monkeypatch.setattr(open_sockets, "users_of", slow)
+    first, second = Socket(), Socket()
+    sockets.add("a", first)
+    await wait_for_async("a look", is_looking.is_set)
+    sockets.add("b", second)
+    may_end.set()
+    await hears(second)
+    assert None not in second.heard
+    sockets.remove("a", first)
     sockets.remove("b", second)
 
 
