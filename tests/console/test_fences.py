@@ -11,7 +11,7 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.failing_calls import FailingCall
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -47,10 +47,7 @@ def test_the_page_says_why_a_channel_is_fenced_and_an_operator_lets_it_try_again
     with NsqSocket(engine.tcp_address[1]) as consumer:
         consumer.subscribe("orders", "billing", rdy=5)
         wait_for("the fence", lambda: fenced_of(engine).startswith(REASON))
-        wait_for(
-            "the figures of the next second",
-            lambda: any(channel.fenced for topic in engine.snapshot.topics for channel in topic.channels),
-        )
+        see(engine)
         text = page(operator, "/topics/orders/billing/")
         assert "Fenced: something failed in this channel, and it stopped." in text
         assert "Delivering failed unexpectedly: AssertionError at failing_calls.py" in text
@@ -81,7 +78,7 @@ def test_a_retry_that_fails_is_told_with_the_new_reason(engine: EngineRunner) ->
     admin = client_of(make_user())
     error = engine.submit("publish", "orders", [b"x"]).exception(5)
     assert "topic orders is fenced" in str(error)
-    wait_for("the figures of the next second", lambda: any(topic.fenced for topic in engine.snapshot.topics))
+    see(engine)
     text = page(admin, "/topics/orders/")
     assert "Publishes to it are refused" in text
     assert 'href="/topics/orders/~retry/"' in text

@@ -16,14 +16,13 @@ from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, v
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
-from admin_console.hub.hub import Hub, Reading, get_hub
+from admin_console.hub.hub import Hub, Reading
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency_buckets import bucket_of
 from tests.support.lakes.history_lake import HistoryLake, window
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
-from tests.support.waiting import wait_for
 
 NOW_S = START_S // DAY_S * DAY_S + 10 * HOUR_S  # ten in the morning, UTC
 ORDERS = ("orders", "billing")
@@ -463,16 +462,11 @@ def test_a_topic_has_its_own_row(lake: HistoryLake, source: LakeHistory) -> None
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    get_hub().forget_all()
     with console_engine(tmp_path) as runner:
         runner.submit("acts.create_topic", "orders").result(5)
         runner.submit("acts.create_channel", *ORDERS).result(5)
-        before = runner.snapshot
-        wait_for("figures of the channel", lambda: runner.snapshot is not before and runner.snapshot)
-        assert runner.snapshot is not None
-        get_hub().write(runner.snapshot)
+        see(runner)
         yield runner
-    get_hub().forget_all()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -334,8 +334,7 @@ def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client
 
 
 def test_the_overview_tells_of_the_log(engine: EngineRunner, client: Client) -> None:
-    # The first figures may be of the moment before the fixture made its topics: of those there is nothing to show.
-    wait_for("figures of the topics", lambda: engine.snapshot is not None and len(engine.snapshot.topics) == 2)
+    see(engine)
     text = client.get("/").content.decode()
     assert "always: OK is said once the message is on the disk" in text
     assert "everything is on the disk" in text

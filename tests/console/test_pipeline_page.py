@@ -21,7 +21,7 @@ from queue_engine.pipeline.worker.process import WorkerProcess
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import JavaMissingError
 from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -36,23 +36,13 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    get_hub().forget_all()
     with console_engine(tmp_path) as runner:
         yield runner
-    get_hub().forget_all()
 
 
 @pytest.fixture
 def browser() -> Client:
     return client_of(make_user(role=Role.OPERATOR))
-
-
-def see(engine: EngineRunner) -> None:
-    """Wait for figures taken after this moment, and let the hub have them."""
-    before = engine.snapshot
-    wait_for("new figures", lambda: engine.snapshot is not before and engine.snapshot)
-    assert engine.snapshot is not None
-    get_hub().write(engine.snapshot)
 
 
 def switch_on(lake_path: Path) -> None:
@@ -196,9 +186,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     switch_on(lake)
     engine.submit("publish", "orders", [b"x"] * 5).result(5)
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
-    see(engine)
-    assert engine.snapshot is not None
-    cursor = engine.snapshot.topics[0].cursors[0]
+    cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
     archived_topic(lake, "gone", 9, 255, gaps=[])
     html = shown(browser)

@@ -22,7 +22,6 @@ def publishers_of(engine: EngineRunner) -> list[str]:
 
 @pytest.mark.django_db
 def test_a_topics_page_has_its_producers_sampled_and_lists_them(tmp_path: Path) -> None:
-    get_hub().forget_all()
     with console_engine(tmp_path) as engine, NsqSocket(engine.tcp_address[1]) as producer:
         producer.identify(client_id="till-7", user_agent="till/2.0")
         producer.publish("orders", b"one", b"two")
@@ -35,11 +34,9 @@ def test_a_topics_page_has_its_producers_sampled_and_lists_them(tmp_path: Path) 
         row = re.search(r"<tr[^>]*>(?:(?!</tr>).)*till-7.*?</tr>", text, re.DOTALL)
         assert row
         assert re.findall(r">\s*([^<>\s][^<>]*?)\s*<", row[0])[:3] == ["till-7", "till/2.0", "2"]
-    get_hub().forget_all()
 
 
 async def test_an_open_topics_page_keeps_them_sampled(tmp_path: Path) -> None:
-    get_hub().forget_all()
     with console_engine(tmp_path) as engine, NsqSocket(engine.tcp_address[1]) as producer:
         producer.identify(client_id="till-7")
         producer.publish("orders", b"one")
@@ -49,4 +46,3 @@ async def test_an_open_topics_page_keeps_them_sampled(tmp_path: Path) -> None:
         assert reading is not None
         await Broadcast(get_hub()).frame(Request("topic", Role.VIEWER, topic="orders"), reading)
         await wait_for_async("the sample", lambda: publishers_of(engine) == ["till-7"])
-    get_hub().forget_all()

@@ -1,7 +1,8 @@
-"""Users, logged-in browsers, and the real engine behind the console's views."""
+"""Users, logged-in browsers, the real engine behind the console's views, and its figures in the hub."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from admin_console.accounts.models import User
 from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
+from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.storage_kinds import engine_options
 
 PASSWORD = "correct horse battery staple"
@@ -32,15 +36,25 @@ def client_of(user: User, **kwargs: Any) -> Client:
 
 @contextmanager
 def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
-    """A running engine that the console's gateway leads to."""
+    """A running engine that the console's gateway leads to. The hub knows nothing before it and nothing after it."""
     settled = engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
     runner = EngineRunner(settled)
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))
     set_pipeline(Pipeline(data_path / "pipeline"))
+    get_hub().forget_all()
     try:
         yield runner
     finally:
+        get_hub().forget_all()
         set_pipeline(None)
         set_gateway(None)
         runner.stop()
+
+
+def see(engine: EngineRunner, *, for_s: int = 0) -> EngineSnapshot:
+    """Have the hub take the engine's figures of this moment, as if they stayed for so many seconds."""
+    taken: EngineSnapshot = engine.submit("stats.now", include_clients=False).result(10)
+    for later_s in range(for_s + 1):
+        get_hub().write(replace(taken, taken_at_ns=taken.taken_at_ns + later_s * NS_PER_S))
+    return taken
