@@ -16,6 +16,7 @@ from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine import Engine
 from queue_engine.engine_stats import EngineStats
 from queue_engine.samples.sample_format import Sample, decode_sample
+from queue_engine.service import runner as runner_module
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.runner import EngineRunner
 from queue_engine.service.tcp import connected_client
@@ -26,6 +27,12 @@ from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def _quick_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty snapshots a second: what is waited for here comes with one."""
+    monkeypatch.setattr(runner_module, "SNAPSHOT_INTERVAL_S", 0.05)
 
 
 def runner_on(path: Path) -> EngineRunner:
@@ -220,16 +227,14 @@ def test_a_taken_port_is_told_and_leaves_nothing_running(tmp_path: Path) -> None
 
 def test_samples_come_by_themselves_and_go_on_after_a_restart(tmp_path: Path) -> None:
     def samples(engine: RunningEngine) -> list[Sample]:
-        with closing(HTTPConnection("127.0.0.1", engine.http_port)) as http:
-            http.request("GET", f"/topic/messages?topic={SAMPLES_TOPIC}&limit=1000")
-            page = json.loads(http.getresponse().read())
+        page = json.loads(engine.http("GET", f"/topic/messages?topic={SAMPLES_TOPIC}&limit=1000"))
         return [decode_sample(base64.b64decode(one["body_base64"])) for one in page["messages"]]
 
     def finished(taken: list[Sample]) -> int:
         return sum(sum(one["channels"]["finished"]) for one in taken)
 
     for round_number in (1, 2):
-        with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine:
+        with RunningEngine(tmp_path / "data", samples_interval_ms=200) as engine:
             before = len(samples(engine))
             assert finished(samples(engine)) == 2 * (round_number - 1)
             client = engine.client()
@@ -238,7 +243,8 @@ def test_samples_come_by_themselves_and_go_on_after_a_restart(tmp_path: Path) ->
             for _ in range(2):
                 client.finish(client.read_message())
             wait_for("two samples", lambda: len(samples(engine)) >= before + 2)  # noqa: B023
-    with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine:
+            wait_for("what was finished", lambda: finished(samples(engine)) == 2 * round_number)  # noqa: B023
+    with RunningEngine(tmp_path / "data", samples_interval_ms=200) as engine:
         taken = samples(engine)
     assert finished(taken) == sum(sum(one["topics"]["messages"]) for one in taken) == 4
     assert sum(sum(flat[1::2]) for one in taken for flat in one["channels"]["latency"]) == 4
