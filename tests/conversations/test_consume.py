@@ -106,13 +106,19 @@ def test_req_brings_it_back_at_once_with_one_attempt_more(engine: RunningEngine)
 
 
 def test_req_with_a_delay_defers(engine: RunningEngine) -> None:
+    """One message is deferred for an hour, one for a moment: no pause of the machine is longer than both."""
     client = engine.client()
-    client.subscribe("t", "c", rdy=1)
-    engine.client().publish("t", b"later")
-    client.send(b"REQ " + client.read_message().id + b" 2500\n")
+    client.subscribe("t", "c", rdy=2)
+    engine.client().publish("t", b"in an hour", b"soon")
+    first, second = client.read_message(), client.read_message()
+    client.send(b"REQ " + first.id + b" 3600000\n")
     wait_for("the deferral", lambda: engine.channel_stats("t", "c")["deferred_count"] == 1)
-    client.expect_silence(0.15)
-    assert client.read_message().attempts == 2
+    requeued_at_s = time.monotonic()
+    client.send(b"REQ " + second.id + b" 200\n")
+    again = client.read_message()
+    assert (again.id, again.attempts) == (second.id, 2)
+    assert time.monotonic() - requeued_at_s >= 0.2
+    assert engine.channel_stats("t", "c")["deferred_count"] == 1
 
 
 def test_req_beyond_the_longest_delay_is_clamped_to_it(start_engine: StartEngine) -> None:
@@ -124,20 +130,24 @@ def test_req_beyond_the_longest_delay_is_clamped_to_it(start_engine: StartEngine
     assert client.read_message().attempts == 2
 
 
-def test_timeout_brings_it_back_and_a_late_fin_is_told_so(engine: RunningEngine) -> None:
-    """It times out with one consumer and comes to another with time enough, whatever the machine does meanwhile."""
+def test_timeout_brings_it_back_and_a_late_fin_is_told_so(start_engine: StartEngine) -> None:
+    """It times out with one consumer, on a slow machine more than once, and comes to another with time enough."""
+    engine = start_engine(msg_timeout_ms=200, queue_scan_interval_ms=20)
     late, other = engine.client(), engine.client()
-    late.identify(msg_timeout=2_500)
+    other.identify(msg_timeout=600_000)
     late.subscribe("t", "c", rdy=1)
     engine.client().publish("t", b"slow")
     first = late.read_message()
     late.send(b"RDY 0\n")
     other.subscribe("t", "c", rdy=1)
     second = other.read_message()
-    assert (second.id, second.attempts) == (first.id, 2)
+    assert second.id == first.id
+    assert second.attempts > 1
     found = engine.channel_stats("t", "c")
-    assert (found["timeout_count"], found["requeue_count"]) == (1, 0)
+    assert (found["timeout_count"], found["requeue_count"]) == (second.attempts - 1, 0)
     late.finish(first)
+    for _ in range(first.attempts, second.attempts - 1):
+        assert late.read_message().id == first.id
     assert late.read_error() == f"E_FIN_FAILED FIN {first.id.decode()} failed client does not own message"
     other.finish(second)
     other.finish(second)
@@ -147,50 +157,58 @@ def test_timeout_brings_it_back_and_a_late_fin_is_told_so(engine: RunningEngine)
 
 
 def test_the_clients_own_msg_timeout_counts(engine: RunningEngine) -> None:
+    """Neither earlier nor, by the server's own of a minute, much later."""
     client = engine.client()
-    client.identify(msg_timeout=2_000)
+    client.identify(msg_timeout=1_000)
     client.subscribe("t", "c", rdy=1)
+    published_at_s = time.monotonic()
     engine.client().publish("t", b"slow")
     first = client.read_message()
-    client.expect_silence(0.7)
     assert client.read_message().id == first.id
-    assert engine.channel_stats("t", "c")["timeout_count"] == 1
+    assert time.monotonic() - published_at_s >= 1.0
+    assert engine.channel_stats("t", "c")["timeout_count"] >= 1
 
 
-@pytest.mark.slow(reason="waits for real timeouts")
-def test_touch_prolongs(start_engine: StartEngine) -> None:
-    engine = start_engine(msg_timeout_ms=3_000, queue_scan_interval_ms=20)
+def test_touch_prolongs(engine: RunningEngine) -> None:
     client = engine.client()
     client.subscribe("t", "c", rdy=1)
     engine.client().publish("t", b"long work")
     message = client.read_message()
-    for _ in range(4):
-        client.expect_silence(0.9)
+
+    def allowed_ms() -> int:
+        """From its delivery to its deadline."""
+        (found,) = engine.in_flight("t", "c")
+        return found.held_ms + found.deadline_in_ms
+
+    untouched_ms = allowed_ms()
+
+    def has_gained() -> bool:
         client.send(b"TOUCH " + message.id + b"\n")
+        return allowed_ms() > untouched_ms + 50
+
+    wait_for("time gained by TOUCH", has_gained)
     client.finish(message)
     wait_for("the end", lambda: engine.channel_stats("t", "c")["in_flight_count"] == 0)
-    assert engine.channel_stats("t", "c")["timeout_count"] == 0
 
 
 def test_touch_does_not_prolong_beyond_the_longest_timeout(start_engine: StartEngine) -> None:
     """Touched far more often than its timeout asks for, it comes again all the same."""
-    engine = start_engine(msg_timeout_ms=2_000, max_msg_timeout_ms=3_000, queue_scan_interval_ms=20)
+    engine = start_engine(msg_timeout_ms=500, max_msg_timeout_ms=800, queue_scan_interval_ms=20)
     client = engine.client()
     client.subscribe("t", "c", rdy=1)
-    started = time.monotonic()
     engine.client().publish("t", b"too long")
     message = client.read_message()
-    while True:
-        assert time.monotonic() - started < 15, "still prolonged"
+
+    def comes_again() -> bool:
         client.send(b"TOUCH " + message.id + b"\n")
         try:
-            kind, _ = client.read_frame(timeout_s=0.1)
+            kind, _ = client.read_frame(timeout_s=0.02)
         except TimeoutError:
-            continue
-        if kind == FRAME_MESSAGE:
-            break
-    assert time.monotonic() - started > 2.9
-    assert engine.channel_stats("t", "c")["timeout_count"] == 1
+            return False
+        return kind == FRAME_MESSAGE
+
+    wait_for("the message to come again", comes_again)
+    assert engine.channel_stats("t", "c")["timeout_count"] >= 1
 
 
 def test_a_lost_consumers_messages_come_back_at_once(engine: RunningEngine) -> None:
@@ -205,16 +223,17 @@ def test_a_lost_consumers_messages_come_back_at_once(engine: RunningEngine) -> N
 
 
 def test_a_lost_consumers_messages_wait_for_their_timeout_if_so_told(start_engine: StartEngine) -> None:
-    engine = start_engine(requeue_on_disconnect=False, msg_timeout_ms=2_000, queue_scan_interval_ms=20)
+    engine = start_engine(requeue_on_disconnect=False, msg_timeout_ms=500, queue_scan_interval_ms=20)
     lost, other = engine.client(), engine.client()
     lost.subscribe("t", "c", rdy=1)
+    published_at_s = time.monotonic()
     engine.client().publish("t", b"orphan")
     lost.read_message()
     lost.close()
     other.subscribe("t", "c", rdy=1)
-    other.expect_silence(0.2)
-    assert other.read_message().attempts == 2
-    assert engine.channel_stats("t", "c")["timeout_count"] == 1
+    assert other.read_message().attempts > 1
+    assert time.monotonic() - published_at_s >= 0.5
+    assert engine.channel_stats("t", "c")["timeout_count"] >= 1
 
 
 def test_cls_answers_close_wait_and_still_takes_fin(engine: RunningEngine) -> None:

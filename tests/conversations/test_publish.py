@@ -1,6 +1,7 @@
 """PUB, MPUB, DPUB: what is taken, what is refused, in which words, and whether the connection closes."""
 
 import struct
+import time
 from collections.abc import Callable
 
 import pytest
@@ -88,15 +89,19 @@ def test_bodies_are_carried_byte_for_byte(engine: RunningEngine) -> None:
 
 
 def test_dpub_waits_as_deferred_then_arrives(engine: RunningEngine) -> None:
+    """One message is deferred for an hour, one for a moment: no pause of the machine is longer than both."""
     client = engine.client()
     client.subscribe("later", "c", rdy=1)
-    client.send(b"DPUB later 2500\n" + sized(b"body"))
+    client.send(b"DPUB later 3600000\n" + sized(b"in an hour"))
     client.expect_ok()
     found = engine.channel_stats("later", "c")
     assert (found["deferred_count"], found["depth"], found["message_count"]) == (1, 0, 1)
-    client.expect_silence(0.2)
+    published_at_s = time.monotonic()
+    client.send(b"DPUB later 200\n" + sized(b"soon"))
+    client.expect_ok()
     message = client.read_message()
-    assert (message.body, message.attempts) == (b"body", 1)
+    assert (message.body, message.attempts) == (b"soon", 1)
+    assert time.monotonic() - published_at_s >= 0.2
     client.finish(message)
     wait_for("nothing left", lambda: engine.channel_stats("later", "c")["in_flight_count"] == 0)
 

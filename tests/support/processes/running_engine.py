@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from queue_engine.delivery.stats import EngineSnapshot
+from queue_engine.delivery.stats import EngineSnapshot, InFlightStats
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.engine_api import EngineApi
@@ -39,6 +39,11 @@ class RunningEngine(EngineApi):
     def snapshot(self) -> EngineSnapshot | None:
         """The newest."""
         return self._runner.snapshot
+
+    def in_flight(self, topic: str, channel: str) -> list[InFlightStats]:
+        """The messages in flight of a channel, with their deadlines."""
+        found: list[InFlightStats] = self._runner.submit("stats.in_flight", topic, channel).result(10)
+        return found
 
     def client(self, *, magic: bytes = b"  V2") -> NsqSocket:
         return self._clients.enter_context(NsqSocket(self.tcp_port, magic=magic))
