@@ -43,10 +43,13 @@ def test_every_line_arrives_byte_equal_on_both_channels(server: ServerProcess, l
 
 
 def test_requeue_and_timeout_come_again_with_one_attempt_more(tmp_path: Path, lines: list[bytes]) -> None:
-    """gnsq cannot ask for a message timeout: the server's own is short here. It goes with RDY 1 until a first FIN."""
+    """gnsq cannot ask for a message timeout: the server's own is short here, and longer than a machine's pause.
+
+    It goes with RDY 1 until a first FIN.
+    """
     some = lines[:3]
     with (
-        ServerProcess(tmp_path / "data", options=["--msg-timeout=2s"]) as server,
+        ServerProcess(tmp_path / "data", options=["--msg-timeout=5s"]) as server,
         GnsqConsumer(server.tcp_port, "twice", "requeued", "--requeue-ms", 500) as requeued,
         GnsqConsumer(server.tcp_port, "twice", "timed_out", "--time-out") as timed_out,
     ):
@@ -78,7 +81,7 @@ def test_a_restart_in_mid_stream_loses_no_acknowledged_line(own_server: ServerPr
     ):
         wait_for_consumers(server, "quakes", "archive", "alerts")
         with GnsqPublisher(server.tcp_port, "quakes", lines) as publisher:
-            wait_for("a good part", lambda: publisher.acknowledged_count > 300)
+            wait_for("a part", lambda: publisher.acknowledged_count > 50)
             server.restart()
             assert publisher.acknowledged_count < len(lines), "the restart came too late to be in mid-stream"
             publisher.wait()

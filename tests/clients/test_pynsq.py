@@ -108,17 +108,16 @@ async def test_requeue_with_delay_comes_again_later_with_one_attempt_more(server
         message.enable_async()
         seen.append((message.attempts, time.monotonic()))
         if message.attempts == 1:
-            message.requeue(delay=3, backoff=False)
+            message.requeue(delay=1, backoff=False)
         else:
             message.finish()
 
     async with reading(server, "requeued", "c", handler), writing(server) as writer:
         await answer(writer.pub, "requeued", b"not now")
-        await wait_for_async("the deferral", lambda: server.channel_stats("requeued", "c")["deferred_count"] == 1)
         await wait_for_async("the second attempt", lambda: len(seen) == 2)
         await wait_for_async("its FIN", lambda: server.channel_stats("requeued", "c")["in_flight_count"] == 0)
     assert [attempts for attempts, _ in seen] == [1, 2]
-    assert 2.95 < seen[1][1] - seen[0][1] < 10
+    assert seen[1][1] - seen[0][1] > 0.95
     found = server.channel_stats("requeued", "c")
     assert (found["requeue_count"], found["timeout_count"], found["depth"]) == (1, 0, 0)
 
@@ -149,14 +148,14 @@ async def test_touch_keeps_a_message_from_timing_out(server: ServerProcess) -> N
     def handler(message: nsq.Message) -> None:
         message.enable_async()
         seen.append(message.attempts)
-        for after_s in (1.8, 3.6):
+        for after_s in (1.8, 3.6, 5.4):
             loop.call_later(after_s, message.touch)
-        loop.call_later(5.2, message.finish)
+        loop.call_later(7.0, message.finish)
 
-    async with reading(server, "touched", "c", handler, msg_timeout=4), writing(server) as writer:
+    async with reading(server, "touched", "c", handler, msg_timeout=6), writing(server) as writer:
         await answer(writer.pub, "touched", b"takes long")
         await wait_for_async("its delivery", lambda: seen)
-        await wait_for_async("its FIN", lambda: server.channel_stats("touched", "c")["in_flight_count"] == 0)
+        await wait_for_async("its FIN", lambda: in_flight_count(server, "touched") == 0, timeout_s=20)
     assert seen == [1]
     assert server.channel_stats("touched", "c")["timeout_count"] == 0
 
@@ -164,11 +163,12 @@ async def test_touch_keeps_a_message_from_timing_out(server: ServerProcess) -> N
 async def test_a_deferred_publish_arrives_when_due(server: ServerProcess) -> None:
     collected = Collected()
     async with reading(server, "deferred", "c", collected), writing(server) as writer:
-        started = time.monotonic()
-        assert await answer(writer.dpub, "deferred", 2_500, b"later") == b"OK"
+        assert await answer(writer.dpub, "deferred", 3_600_000, b"in an hour") == b"OK"
         assert server.channel_stats("deferred", "c")["deferred_count"] == 1
+        started = time.monotonic()
+        assert await answer(writer.dpub, "deferred", 500, b"later") == b"OK"
         await wait_for_async("the message", lambda: collected.bodies)
-        assert 2.45 < time.monotonic() - started < 10
+        assert time.monotonic() - started > 0.45
     assert collected.bodies == [b"later"]
 
 
@@ -204,6 +204,7 @@ async def test_reader_and_writer_come_back_after_a_restart(own_server: ServerPro
     async with reading(own_server, "quakes", "c", collected), writing(own_server) as writer:
         await answer(writer.mpub, "quakes", lines[:half])
         await wait_for_async("the first half", lambda: len(collected.bodies) == half)
+        await wait_for_async("every FIN", lambda: in_flight_count(own_server, "quakes") == 0)  # else it comes again
         await asyncio.to_thread(own_server.restart)
         await wait_for_async("the writer's return", lambda: writer.conns)
         await answer(writer.mpub, "quakes", lines[half:])
