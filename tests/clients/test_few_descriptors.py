@@ -3,6 +3,7 @@
 import http.client
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -80,6 +81,7 @@ def console_status(server: ServerProcess) -> int:
 def test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_api(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", descriptors=(DESCRIPTORS, DESCRIPTORS)) as server:
         shares = DescriptorShares.of(DESCRIPTORS, 10_000)
+        began_s = time.monotonic()
         assert f"{shares.clients} connections are for NSQ clients" in server.log
         with clients_of(server, CLIENTS) as served, ExitStack() as idle:
             for _ in range(shares.http + 5):
@@ -93,7 +95,7 @@ def test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_ap
                 assert console_status(server) == 200
             assert len(served) == shares.clients
             refusals = re.findall(r"connections of NSQ clients refused", server.log)
-            assert len(refusals) == 1, "a line a minute at most"
+            assert 1 <= len(refusals) <= 1 + (time.monotonic() - began_s) / 60, "a line a minute at most"
             for client in served:
                 client.expect_open()
         assert server.topic_stats("t")["message_count"] >= shares.clients

@@ -73,27 +73,36 @@ class NsqSocket:
         assert kind == FRAME_RESPONSE, (kind, data)
         return data
 
+    def read_beyond_heartbeats(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[int, bytes]:
+        """The next frame that is no heartbeat. Heartbeats are answered, as a client library does."""
+        while True:
+            kind, data = self.read_frame(timeout_s)
+            if (kind, data) != (FRAME_RESPONSE, HEARTBEAT):
+                return kind, data
+            self.send(b"NOP\n")
+
     def read_error(self) -> str:
-        """The next frame, which must be an error."""
-        kind, data = self.read_frame()
+        """The next frame but for heartbeats, which must be an error."""
+        kind, data = self.read_beyond_heartbeats()
         assert kind == FRAME_ERROR, (kind, data)
         return data.decode()
 
     def read_message(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Message:
-        """The next frame, which must be a message."""
-        kind, data = self.read_frame(timeout_s)
+        """The next frame but for heartbeats, which must be a message."""
+        kind, data = self.read_beyond_heartbeats(timeout_s)
         assert kind == FRAME_MESSAGE, (kind, data)
         timestamp_ns, attempts = struct.unpack_from(">qH", data)
         return Message(timestamp_ns, attempts, data[10:26], data[26:])
 
     def expect_ok(self) -> None:
-        data = self.read_response()
-        assert data == b"OK", data
+        """The next frame but for heartbeats is OK."""
+        frame = self.read_beyond_heartbeats()
+        assert frame == (FRAME_RESPONSE, b"OK"), frame
 
     def expect_closed(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """The server closes, having sent nothing more."""
+        """The server closes, having sent nothing more but heartbeats."""
         try:
-            frame = self.read_frame(timeout_s)
+            frame = self.read_beyond_heartbeats(timeout_s)
         except EOFError:
             assert self._received == b"", f"the last frame is torn: {self._received!r}"
             return
