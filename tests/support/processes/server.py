@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.processes.engine_api import EngineApi
+from tests.support.processes.ports import free_ports
 from tests.support.storage_kinds import server_flags
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -32,7 +33,7 @@ class ServerProcess(EngineApi):
 
     Its topics are of the storage kind of the test that makes it (storage_kinds), unless the options name one.
 
-    tcp_port, http_port, console_port: the real ones, once `start` has returned.
+    tcp_port, http_port, console_port: no connection of other tests is given one of them while it restarts.
     """
 
     _listeners = frozenset({"TCP", "HTTP", "Console"})
@@ -50,7 +51,7 @@ class ServerProcess(EngineApi):
         it is."""
         self.data_path = data_path
         self._root = root
-        self.tcp_port = self.http_port = self.console_port = 0
+        self.tcp_port, self.http_port, self.console_port = free_ports(3)
         self._options = server_flags(options)
         self._environment = environment or {}
         self._descriptors = descriptors
@@ -111,8 +112,6 @@ class ServerProcess(EngineApi):
                 self.kill9()
                 raise RuntimeError(f"the server did not come up; it wrote:\n{self.log}")
             found[item[0]] = item[1]
-        self.tcp_port, self.http_port = found["TCP"], found["HTTP"]
-        self.console_port = found.get("Console", 0)
 
     def _limiter(self) -> list[str]:
         if self._descriptors is None:
