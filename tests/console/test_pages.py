@@ -12,6 +12,7 @@ from django.test import Client
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ChannelStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.nsq_socket import NsqSocket
@@ -77,10 +78,23 @@ def test_a_consumer_that_requeues_everything_is_told_of_on_every_page(engine: En
         assert re.search(r"▲ 2[0-9] attempts", words(page(browser, "/topics/orders/billing/")))
 
 
-def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[EngineRunner]:
+    """An engine whose messages time out at once, but for consumers that ask for more."""
+    with console_engine(tmp_path, msg_timeout_ms=200) as runner:
+        yield runner
+
+
+def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> None:
     """Of all that happens to messages the engine's counters tell where they went."""
+    engine = impatient
     do(engine, "create_channel", "orders", "billing")
     moved = []
+
+    def counts() -> ChannelStats:
+        (found,) = engine.submit("stats.now").result(5).topics[0].channels
+        assert isinstance(found, ChannelStats)
+        return found
 
     def look() -> None:
         taken = engine.submit("stats.now").result(5)
@@ -89,27 +103,30 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(engine: EngineRunner) -> None:
         moved.append(rings.change("moved", 1)[0] if len(moved) else 0.0)  # type: ignore[index]
 
     look()
-    with NsqSocket(engine.tcp_address[1]) as consumer:
-        consumer.identify(msg_timeout=2_500)
-        consumer.subscribe("orders", "billing", rdy=4)
+    with NsqSocket(engine.tcp_address[1]) as consumer, NsqSocket(engine.tcp_address[1]) as late:
+        consumer.identify(msg_timeout=600_000)
+        consumer.subscribe("orders", "billing", rdy=3)
+        late.subscribe("orders", "billing", rdy=1)
         do(engine, "publish", "orders", [b"%d" % number for number in range(20)])
-        do(engine, "publish", "orders", [b"later"], defer_ms=60_000)
+        do(engine, "publish", "orders", [b"later"], defer_ms=600_000)
         look()
-        first, second, third, _ = (consumer.read_message() for _ in range(4))
+        first, second, third = (consumer.read_message() for _ in range(3))
+        late.read_message()
         look()
         consumer.send(b"RDY 0\n")
+        late.send(b"RDY 0\n")
         consumer.finish(first)
-        consumer.send(b"REQ " + second.id + b" 0\nREQ " + third.id + b" 60000\n")
-        wait_for("the requeues", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].requeue_count == 2)
+        consumer.send(b"REQ " + second.id + b" 0\nREQ " + third.id + b" 600000\n")
+        wait_for("the requeues", lambda: counts().requeue_count == 2)
         look()
-        wait_for("the timeout", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].timeout_count == 1)
+        wait_for("the timeout", lambda: counts().timeout_count and not counts().in_flight_count)
         look()
         do(engine, "release_deferred", "orders", "billing")
         look()
         consumer.send(b"RDY 3\n")
         for _ in range(3):
             consumer.read_message()
-    wait_for("what it held", lambda: engine.submit("stats.now").result(5).topics[0].channels[0].disconnect_count == 3)
+    wait_for("what it held", lambda: counts().disconnect_count == 3)
     look()
     assert moved == [0.0] * len(moved)
     do(engine, "empty_channel", "orders", "billing")

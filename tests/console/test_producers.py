@@ -15,6 +15,11 @@ from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.waiting import wait_for, wait_for_async
 
 
+@pytest.fixture(autouse=True)
+def _quick_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_engine.service.runner.SNAPSHOT_INTERVAL_S", 0.05)
+
+
 def publishers_of(engine: EngineRunner) -> list[str]:
     assert engine.snapshot is not None
     return [client.client_id for client in engine.snapshot.producers]

@@ -21,7 +21,7 @@ def test_who_sends_no_magic_is_closed(start_engine: StartEngine) -> None:
 
 
 def test_who_starts_a_command_and_never_ends_it_is_closed(start_engine: StartEngine) -> None:
-    engine = start_engine(command_timeout_ms=300)
+    engine = start_engine(command_timeout_ms=100)
     for begun in (b"PUB t", b"PUB t\n\x00", b"PUB t\n" + struct.pack(">i", 100) + b"x" * 10):
         client = engine.client()
         client.send(begun)

@@ -57,6 +57,7 @@ def client(db: None) -> Client:
     return client_of(make_user("reader", Role.OPERATOR))
 
 
+@pytest.mark.slow(reason="starts a process")
 def test_database_refuses_to_change_or_remove_a_row(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity=0", "--data-path", str(tmp_path)],

@@ -157,7 +157,8 @@ def test_a_source_is_an_address_without_its_port(address: str, source: str) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_flood_reaches_the_list_as_a_few_rows_when_its_window_closes() -> None:
+def test_a_flood_reaches_the_list_as_a_few_rows_when_its_window_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.audit.writer.CLOSE_EVERY_S", 0.05)
     clock = ManualClock()
     writer = AuditWriter(lambda: clock.monotonic_ns() / 1e9)
     writer.start()

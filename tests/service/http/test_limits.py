@@ -34,7 +34,7 @@ def on_both_loops(scenario: Callable[[Path], Awaitable[None]]) -> Callable[..., 
 async def until(server: Server, *, connections: int) -> None:
     """Wait until so many connections are open."""
     await wait_for_async(
-        f"{connections} connections", lambda: server.api.connection_count == connections, timeout_s=5, every_s=0.005
+        f"{connections} connections", lambda: server.api.connection_count == connections, every_s=0.005
     )
 
 
