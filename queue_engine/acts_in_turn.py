@@ -1,7 +1,7 @@
-"""Acts on one name are done one after the other: each begins when the one before it is in force, or was refused.
+"""Runs acts on one name one after the other: each begins when the one before it has taken effect or was refused.
 
-So no act meets another half done: a channel is not created on a topic that is being deleted, and a pause and its end
-come in the order they were asked for. Acts on different names don't wait for each other.
+So no act sees another half done: a channel is not created on a topic that is being deleted, and a pause and its end
+keep their order. Acts on different names don't wait for each other.
 """
 
 import logging
@@ -15,7 +15,7 @@ from queue_engine.vocabulary.ticket import Ticket
 logger = logging.getLogger(__name__)
 
 Act = Callable[[], Ticket]
-"""Begins an act; its ticket is done when it is in force. May raise PenstockError."""
+"""Begins an act; its ticket is done when it has taken effect. May raise PenstockError."""
 
 
 class ActsInTurn:
@@ -29,8 +29,8 @@ class ActsInTurn:
         return name in self._lines
 
     def run(self, name: str, act: Act) -> Ticket:
-        """Begin `act` now, or when those before it are settled. What it raises is raised here when it begins now;
-        otherwise the ticket is rejected with it."""
+        """Begin `act` now, or when those before it have ended. An error is raised here when it begins now; otherwise
+        the ticket is rejected with it."""
         line = self._lines.get(name)
         if line is not None:
             ticket = Ticket()
@@ -45,7 +45,7 @@ class ActsInTurn:
         if begun.done:
             self._next(name)
             return begun
-        # The next act begins when those who wait for this one have been told: what they do then comes before it.
+        # The waiters of this act run before the next act begins.
         ticket = Ticket()
         begun.when_done(partial(self._ended, name, ticket))
         return ticket

@@ -1,9 +1,9 @@
-"""Backups of a running server: at one moment everything stands still and gets a second name; then all goes on.
+"""Backups of a running server: for one moment nothing is written, and every file gets a second name (a hard link).
 
-Who wants one leaves a request in the data directory (drawn in `disk/backup_files.py`): whoever may read the
-directory may copy it, and nobody else. The background threads are held between two jobs, the engine's own thread does
-the linking, so the moment is the same for all files: what a kill would leave, with what disk queues have in memory
-written beside it, as a clean stop does. What is staged goes when nobody touches the request for a while.
+The backup command leaves a request in the data directory (drawn in `disk/backup_files.py`), so only users with access
+to that directory can make one. The background threads pause between two jobs and the engine's thread links the files,
+so all files are of one moment: they are as a kill would leave them. Messages that disk queues have in memory are
+written beside them, as a clean stop does. The staged files are removed when the request was not touched for LEASE_NS.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL_NS = NS_PER_S
 LEASE_NS = 60 * NS_PER_S
-# A thread that waits for the others goes on by itself after so long.
+# A paused thread continues after so long even if the others never paused.
 GATE_S = 30.0
 
 
 class _Gate:
-    """Holds background threads between two jobs; none while the engine closes."""
+    """Pauses background threads between two jobs, but not while the engine closes."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -43,7 +43,7 @@ class _Gate:
         self._open = threading.Event()
         self._waiting = 0
         self._lock = threading.Lock()
-        self.is_broken = False  # somebody went on by itself
+        self.is_broken = False  # a thread continued before `open`
 
     def hold(self) -> None:
         """A background's job."""
@@ -68,11 +68,11 @@ class _Gate:
 class _Backup:
     name: str
     gate: _Gate | None
-    touched: int  # the request's time, as the file system tells it
+    touched: int  # the request file's modification time
     ends_ns: int
-    others: dict[str, int]  # requests that were there as well, and their times
+    others: dict[str, int]  # the other requests, and their times
     writer: threading.Thread | None = None  # writes what disk queues have in memory
-    error: Exception | None = None  # that it met
+    error: Exception | None = None  # of the writer
     is_over: bool = False
 
 
@@ -103,7 +103,7 @@ class Backups:
         self._now: _Backup | None = None
 
     def open(self) -> None:
-        """What another process staged is of no use."""
+        """Remove what another process staged."""
         remove_left(self._data_path)
 
     def tick(self, now_ns: int) -> None:
@@ -135,7 +135,7 @@ class Backups:
                 waiting[name] = touched
         if not waiting:
             return
-        # Who waits touches its request again and again: the newest is not one that a killed command left.
+        # A waiting command touches its request again and again: the newest was not left by a killed command.
         name = max(waiting, key=waiting.__getitem__)
         touched = waiting.pop(name)
         logger.info("backup %s is wanted", name)
@@ -157,10 +157,11 @@ class Backups:
         if touched is not None and touched != one.touched:
             one.touched, one.ends_ns = touched, now_ns + LEASE_NS
         if touched is None or now_ns >= one.ends_ns:
-            logger.info("backup %s %s", one.name, "is over" if touched is None else "was given up: nobody waits for it")
+            ending = "is over" if touched is None else "was given up: its request was not touched"
+            logger.info("backup %s %s", one.name, ending)
             self._end(one)
             if touched is not None:
-                # Those that nobody touched either in all that time are not staged one after the other.
+                # Requests that were not touched in all that time either were left by killed commands.
                 for name in [name for name, before in one.others.items() if self._touched(name) == before]:
                     os.unlink(os.path.join(self._directory, f"{name}.request"))
 
@@ -183,7 +184,7 @@ class Backups:
         threading.Thread(target=remove, name="penstock-backup", daemon=True).start()
 
     def _take(self, one: _Backup, gate: _Gate) -> None:
-        """The moment: nothing else writes now."""
+        """Link the files. All other threads are paused, so nothing else writes now."""
         began_ns = self._clock.monotonic_ns()
         copies: list[QueueCopy] = []
         try:
@@ -212,9 +213,9 @@ class Backups:
                     copy.write(staging)
                 staging.finish()
             except Exception as exc:
-                one.error = exc  # told at the next tick
+                one.error = exc  # the next tick reports it
 
-        # A thread of its own: the disk's other work goes on.
+        # In another thread, so that other disk work goes on.
         one.writer = threading.Thread(target=write, name="penstock-backup", daemon=True)
         one.writer.start()
 

@@ -1,4 +1,4 @@
-"""Which topics and channels there are: found by name, made when new, dropped, and told to topology.json.
+"""Finds topics and channels by name, creates and drops them, and has topology.json say so.
 
 Creating, deleting and pausing come into force once the change is on the disk (`topology/change_log.py`), and not at all
 when the disk refuses it. Until then a new topic or channel can't be found, and an old one goes on as it was; so the log
@@ -60,7 +60,8 @@ logger = logging.getLogger(__name__)
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. is_closing: nothing is taken any more. open_store: makes a topic's store; None: by storage kind.
+    topics: by name. is_closing: publishes and acts are refused. open_store: makes a topic's store; None: by storage
+    kind.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Catalog:
         self._guard = LogGuard(options.data_path, files)
         self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
         self._acts = ActsInTurn()
-        self._creating = 0  # topics that are on their way to the disk
+        self._creating = 0  # new topics whose change is not on the disk yet
         self._sorted_names: list[str] | None = None
 
     @property
@@ -134,7 +135,7 @@ class Catalog:
         self._promises.begin()
 
     def close(self) -> None:
-        """Write what there is for the last time, with nothing ahead. Raises TopologyError."""
+        """Write topology.json for the last time, with nothing promised ahead. Raises TopologyError."""
         self._changes.close(self._finish)
 
     def _finish(self, state: Topology) -> None:
@@ -146,7 +147,7 @@ class Catalog:
                 entry.reserved_offset, entry.released = positions.reserved_offset, positions.released
 
     def abandon(self) -> None:
-        """Let go of what was opened, and change nothing."""
+        """Close what was opened, and change nothing on the disk."""
         self._changes.abandon()
 
     def tick(self, now_ns: int) -> None:
@@ -174,7 +175,7 @@ class Catalog:
         return channel
 
     def sorted_names(self) -> list[str]:
-        """Of all topics; the same list until there are others."""
+        """The names of all topics; the same list until a topic is created or deleted."""
         if self._sorted_names is None:
             self._sorted_names = sorted(self.topics)
         return self._sorted_names
@@ -182,27 +183,27 @@ class Catalog:
     # What is made.
 
     def check_open(self) -> None:
-        """Raises ClosedError when nothing may be changed any more. What was published before comes before what is asked
-        now, though it is the same turn."""
+        """Append what was published before, so that it comes before the act that follows, though both are of one turn.
+        Raises ClosedError while the engine stops."""
         if self.is_closing:
             raise ClosedError
         self.append_published()
 
     def append_published(self) -> None:
-        """Append what was published in this turn; the tickets are settled now or when the store says."""
+        """Append what was published in this turn; each ticket is settled now or later by the store."""
         self._workload.flush()
         if self._stores.log is not None:
             self._stores.log.commit()
 
     def act(self, topic: str, begin: Callable[[Outcome], Ticket]) -> tuple[Outcome, Ticket]:
-        """Begin an act on a topic, or on one of its channels, behind those that were asked for before; `begin` fills
+        """Begin an act on a topic or one of its channels when the earlier acts on that topic have ended; `begin` fills
         the outcome. Raises ClosedError."""
         self.check_open()
         outcome = Outcome()
         return outcome, self._acts.run(topic, lambda: begin(outcome))
 
     def topic_ready(self, name: str, storage: str = "") -> Ticket:
-        """Done when the topic is there, created when new. storage: its kind if it is new; "" for the default. Raises
+        """Done when the topic exists, created when new. storage: its kind if it is new; "" for the default. Raises
         InvalidTopicError, LimitError or ClosedError."""
         self.check_open()
         if is_reserved(name):
@@ -210,8 +211,8 @@ class Catalog:
         return DONE if name in self.topics else self._acts.run(name, lambda: self.create_topic(name, storage))
 
     def create_topic(self, name: str, storage: str = "", *, channel: str = "") -> Ticket:
-        """In its turn: the topic `name`, when it is new, and with it a channel. The ticket is done when they are
-        there."""
+        """Create the topic `name` when it is new, and with it a channel, in the act's turn. The ticket is done when
+        they exist."""
         if name in self.topics:
             return self.create_channel(self.topics[name], channel) if channel else DONE
         self.check_open()
@@ -260,8 +261,9 @@ class Catalog:
         return created
 
     def create_channel(self, topic: Topic, name: str, start: int | None = None) -> Ticket:
-        """In its turn: the channel `name`, when it is new. start: the offset it begins at, None for what comes from
-        now on, or what waits at the topic. The ticket is done when it is there."""
+        """Create the channel `name` when it is new, in the act's turn. start: the offset it begins at; None: it gets
+        what is published from now on, and as the first channel what waits at the topic. The ticket is done when it
+        exists."""
         if name in topic.channels:
             return DONE
         self.check_open()
@@ -271,7 +273,7 @@ class Catalog:
                 f"channel {topic.name}/{name} is not created: {len(topic.channels)} exist "
                 "and the most is --max-channels-per-topic"
             )
-        topic.flush()  # what was published before is not the new channel's, unless it waits at the topic
+        topic.flush()  # the new channel gets what was published before only if it waits at the topic
         number = self._promises.take_number()
         begins = topic.store.plan_channel(name, start)
         if is_ephemeral(name) or is_ephemeral(topic.name):
@@ -318,11 +320,11 @@ class Catalog:
             raise LimitError(f"consumers for {channel.topic_name}:{channel.name} exceeds limit of {limit}")
         channel.add_consumer(consumer)
         if consumer.is_closing:
-            # Its connection ended while the channel was on its way.
+            # Its connection ended while the channel was being created.
             self.leave(channel, consumer)
 
     def leave(self, channel: Channel, consumer: Consumer) -> None:
-        """The consumer's connection ended. What is ephemeral goes with the last one."""
+        """Remove a consumer whose connection ended. An ephemeral channel or topic is dropped with its last consumer."""
         gives_back = self._options.requeue_on_disconnect and not channel.is_deleted
         channel.remove_consumer(consumer, gives_back=gives_back)
         if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
@@ -347,10 +349,10 @@ class Catalog:
         self.topics[topic.name] = topic
         self._sorted_names = None
 
-    # What is paused.
+    # Pausing.
 
     def pause_topic(self, topic: Topic, outcome: Outcome, *, paused: bool) -> Ticket:
-        """In its turn. The outcome tells what waits at the topic."""
+        """Pause or unpause a topic, in the act's turn. The outcome counts what waits at the topic."""
 
         def in_force() -> None:
             try:
@@ -366,7 +368,7 @@ class Catalog:
             in_force()
             return DONE
         if paused:
-            topic.hold()  # how far it has come is what is written
+            topic.hold()  # the change says up to which offset messages were passed on
         is_flowing = not paused and _has_lasting_channels(topic)
         released = None if is_flowing else topic.store.positions().released
         ticket = self._changes.append(topic_paused(topic.number, paused), *_released(topic, released))
@@ -374,7 +376,7 @@ class Catalog:
         return ticket
 
     def pause_channel(self, channel: Channel, outcome: Outcome, *, paused: bool) -> Ticket:
-        """In its turn. The outcome tells what waits in the channel, and what is in flight."""
+        """Pause or unpause a channel, in the act's turn. The outcome counts what waits and what is in flight."""
 
         def in_force() -> None:
             try:
@@ -394,10 +396,10 @@ class Catalog:
         ticket.when_done(lambda done: None if done.error or channel.is_deleted else in_force())
         return ticket
 
-    # What is dropped.
+    # Deleting.
 
     def delete_topic(self, topic: Topic, outcome: Outcome) -> Ticket:
-        """In its turn. The outcome tells what goes with it."""
+        """Delete a topic, in the act's turn. The outcome counts what is lost with it."""
         if is_ephemeral(topic.name):
             outcome.add(self.drop(topic))
             return DONE
@@ -435,12 +437,12 @@ class Catalog:
         try:
             topic.store.delete()
         except Exception:
-            # No name leads to it any more; what of it is left on the disk, the next start finds and removes.
+            # It has no name any more; the next start removes what is left of it on the disk.
             logger.exception("topic not deleted well topic=%s", topic.name)
         return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
 
     def delete_channel(self, channel: Channel, outcome: Outcome) -> Ticket:
-        """In its turn. The outcome tells what goes with it."""
+        """Delete a channel, in the act's turn. The outcome counts what is lost with it."""
         topic = self.topics[channel.topic_name]
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
@@ -449,7 +451,7 @@ class Catalog:
             return _forgotten(topic)
         changes = [channel_deleted(topic.number, channel.number)]
         if not topic.paused and not _has_lasting_channels(topic, besides=channel):
-            # From here on messages wait at the topic. How far it has come is what is written.
+            # From here on messages wait at the topic. The change says up to which offset they were passed on.
             topic.hold()
             changes += _released(topic, topic.store.positions().released)
         written = self._changes.append(*changes)
@@ -468,12 +470,12 @@ class Catalog:
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
         outcome = topic.delete_channel(name)
         if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
-            # What its last channel had is not the next one's. If this is lost, the next one gets it.
+            # The next channel does not get what the last one had. If this change is lost, it does.
             self._changes.append(*_released(topic, topic.store.positions().released))
         return outcome
 
     def released(self, topic: Topic, offset: int) -> Ticket:
-        """A topic of the log that does not flow is to go on at `offset`; done when topology.json says so."""
+        """Note that a topic of the log that does not flow goes on at `offset`; done when that is durable."""
         return self._changes.append(*_released(topic, offset))
 
 
@@ -491,5 +493,6 @@ def _has_lasting_channels(topic: Topic, besides: Channel | None = None) -> bool:
 
 
 def _released(topic: Topic, offset: int | None) -> list[Change]:
-    """How far a topic's messages went on to its channels, None: they flow. Only of a topic of the log it is kept."""
+    """The change that says up to which offset a topic of the log passed messages on; None: they flow. Nothing for
+    another kind."""
     return [released_upto(topic.number, offset)] if topic.store.positions().id_base else []

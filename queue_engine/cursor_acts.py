@@ -90,7 +90,7 @@ class CursorActs:
         return _stats(store, _cursor(store, cursor))
 
     def all(self, topic: str = "") -> CursorList:
-        """All cursors, or one topic's, and those that are no more. Raises StorageError while nobody knows."""
+        """All cursors, or one topic's, and those that ended. Raises StorageError while their file can't be read."""
         cursors, ended = self._stores.cursors()
         names = sorted({one.topic for one in cursors if topic in ("", one.topic)})
         return CursorList(

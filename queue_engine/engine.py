@@ -1,7 +1,7 @@
-"""The engine: all that can be asked of it, and the work of each turn. Synchronous, one thread, no sockets.
+"""The engine: it starts, stops, publishes, and does the work of each turn. Synchronous, one thread, no sockets.
 
-Whoever drives it (service/, or a test with a clock of its own) calls `turn` when `on_work` was called,
-`scan_pass` and `tick` now and then, and tells it of clients.
+Its owner (service/, or a test with its own clock) calls `turn` after `on_work`, calls `scan_pass` and `tick` at
+intervals, and adds and removes clients.
 """
 
 import logging
@@ -43,7 +43,7 @@ from queue_engine.vocabulary.ticket import Ticket, after
 
 logger = logging.getLogger(__name__)
 
-# How often every channel lets go of what only costs memory, and how many do at once: 5,000 have their turn in time.
+# How often every channel frees memory that it does not need, and how many do so in one tick: enough for 5,000.
 TIDY_INTERVAL_NS = 5 * NS_PER_S
 TIDY_CHANNELS_MAX = 200
 
@@ -51,11 +51,11 @@ TIDY_CHANNELS_MAX = 200
 class Engine:
     """All queue state of one process.
 
-    catalog: its topics and channels. acts: what is done to them. log: what only topics of the log can do. cursors: the
-    pipeline's. stats: snapshots of all that is counted, and the health.
+    catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
+    cursors: acts on pipeline cursors. stats: snapshots of all counts, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
-    are made on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
+    run on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
     kind in the data directory.
     """
 
@@ -126,12 +126,12 @@ class Engine:
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing is taken any more."""
+        """Whether the engine refuses publishes and acts because it stops."""
         return self.catalog.is_closing
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the last start found damaged, a sentence each. It is over, so it is no reason to be unhealthy."""
+        """Damage that the last start found, a sentence each. The start has dealt with it, so the engine is healthy."""
         return self._stores.report.warnings() if self._stores.report is not None else ()
 
     # Start and stop.
@@ -147,14 +147,14 @@ class Engine:
         if SAMPLES_TOPIC in self.topics:
             # From before the name was reserved. Nothing of it is lost, and nothing is mixed with it.
             logger.warning(
-                "topic %s is the server's own name: nobody can publish to this one or subscribe to it, and no samples "
-                "are taken until it is deleted; its messages can be read meanwhile",
+                "topic %s has a name that is reserved for samples: clients can't publish to it or subscribe to it, and "
+                "no samples are taken until it is deleted; its messages can be read meanwhile",
                 SAMPLES_TOPIC,
             )
         self._sampler.open()
 
     def begin_closing(self) -> None:
-        """Take nothing more; what was taken is appended and answered by the next turn."""
+        """Refuse publishes and acts from now on; the next turn appends and answers those that came before."""
         self.catalog.is_closing = True
 
     def close(self) -> None:
@@ -163,11 +163,11 @@ class Engine:
             pass
 
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
-        """Put everything on disk. Clients were disconnected before. Yields how far it is; a step with a `reason` is to
-        be followed by a pause. Raises StorageError, naming what was not kept, after it has tried everything."""
+        """Write everything to the disk. Clients were disconnected before. Yields the progress; after a step with a
+        `reason` the caller pauses. Raises StorageError, naming what could not be written, after trying everything."""
         self.begin_closing()
         if not self._is_open:
-            # What is on disk was not understood, or not all of it: it stays as it is.
+            # The start failed: the files stay as they are.
             self._stores.abandon()
             self.catalog.abandon()
             return
@@ -179,7 +179,7 @@ class Engine:
                 errors += self._give_back_all_of(topic)
                 topic.store.begin_close()
             except Exception as exc:
-                # Whatever it is, the other topics are still to be kept.
+                # The other topics are still to be written.
                 logger.exception("topic not closed topic=%s", topic.name)
                 errors.append(f"topic {topic.name}: {exc}")
         try:
@@ -194,7 +194,7 @@ class Engine:
             raise StorageError("; ".join(errors))
 
     def _saving_topology(self, how: Closing) -> Generator[StopProgress, None, Exception | None]:
-        """Write topology.json for the last time; why the disk refused it to the end."""
+        """Write topology.json for the last time; returns the disk's last refusal, None when it was written."""
         began_ns = self._clock.monotonic_ns()
         while True:
             try:
@@ -209,7 +209,8 @@ class Engine:
 
     @staticmethod
     def _give_back_all_of(topic: Topic) -> list[str]:
-        """What is in flight waits again, so that the store can keep it; returns what could not be kept, and why."""
+        """Let what is in flight wait again, so that the store can write it; returns a sentence for each channel that
+        loses messages."""
         lost: list[str] = []
         for channel in topic.channels.values():
             try:
@@ -217,20 +218,20 @@ class Engine:
             except FencedError as exc:
                 count = channel.in_flight_count
                 if topic.store.kind == LOG_KIND:
-                    # The log has them, and the progress journal knows which are finished.
+                    # The log has them, and the progress journal says which are finished.
                     logger.warning("%s: %d messages that were in flight come again after the next start", exc, count)
                 elif not count:
-                    logger.warning("%s", exc)  # what it has on disk stays there
+                    logger.warning("%s", exc)  # its files stay on the disk
                 else:
                     lost.append(f"{exc}; {count} messages that were in flight are lost")
         return lost
 
-    # Publishing, and those who do.
+    # Publishing, and clients.
 
     def publish(self, topic_name: str, bodies: Sequence[bytes], *, defer_ms: int = 0) -> Ticket:
         """Publish to a topic, which is created when new. All or nothing; in the store by the end of this turn.
 
-        The ticket is done when OK may be said. Raises InvalidTopicError, LimitError or ClosedError.
+        The ticket is done when the client may get its OK. Raises InvalidTopicError, LimitError or ClosedError.
         """
         topic = self.topics.get(topic_name)
         if topic is None or self.catalog.is_closing:
@@ -244,14 +245,14 @@ class Engine:
         return topic.publish(bodies)
 
     def publish_turn(self, topic_name: str, bodies: Sequence[bytes]) -> Ticket:
-        """The same for what all of a turn's single messages are: they go to the store at once."""
+        """Publish all single messages of a turn to one topic: they go to the store at once."""
         topic = self.topics.get(topic_name)
         if topic is None or self.catalog.is_closing:
             return self.publish(topic_name, bodies)
         return topic.publish_at_once(bodies)
 
     def add_client(self, client: Client) -> int:
-        """Know a connection; returns its key, which is never used again."""
+        """Add a connection; returns its key, which is never used again."""
         key = self._next_client_key
         self._next_client_key += 1
         self.clients[key] = client
@@ -267,15 +268,15 @@ class Engine:
         return self._next_turn.is_requested
 
     def turn(self) -> None:
-        """Append what was published and deliver what can be delivered; a bounded amount, the rest is left for the
-        next turn (`has_work`)."""
+        """Append what was published and deliver what can be delivered: a bounded amount, the rest in the next turn
+        (`has_work`)."""
         try:
             self._workload.flush()
             if self._stores.log is not None:
                 self._stores.log.commit()
             self._workload.turn(delivers=not self.catalog.is_closing)
         finally:
-            # What is noted from here on is for the next turn. What was done is written, whatever failed.
+            # Work that is noted from here on is for the next turn. The log writes this turn's even after an error.
             self._next_turn.is_requested = self._workload.has_rest
             if self._stores.log is not None and self._next_turn.has_log_work:
                 self._stores.log.end_turn()
@@ -292,7 +293,7 @@ class Engine:
         return handled > 0 and dirty * 100 > self.options.queue_scan_dirty_percent * handled
 
     def tick(self) -> None:
-        """Start the syncs whose time has come, and try again what the disk refused."""
+        """Start the syncs that are due, and try again what the disk refused."""
         now_ns = self._clock.monotonic_ns()
         for what, step in (
             ("looking after the stores", self._stores.tick),
@@ -318,6 +319,6 @@ class Engine:
             channel.tidy()
 
     def offer_sample(self, snapshot: EngineSnapshot) -> None:
-        """Whoever makes snapshots of all topics hands them in, each second: from some of them samples are made."""
+        """Hand in a snapshot of all topics, each second; the sampler makes samples from some of them."""
         if SAMPLES_TOPIC not in self.topics:
             self._sampler.offer(snapshot)

@@ -1,4 +1,4 @@
-"""Acts that fence what they were to change when they fail unexpectedly, instead of leaving it half changed at work."""
+"""The decorator of acts: an act that fails unexpectedly fences its topic or channel, which may be half changed."""
 
 import functools
 import inspect
@@ -19,10 +19,10 @@ class HasTopics(Protocol):
 
 
 def fence_on_failure(act: ActT) -> ActT:
-    """For methods of the engine whose first argument names a topic and the second, if it is called so, a channel.
+    """For methods of the engine whose first argument names a topic, and whose second, if it is `channel`, a channel.
 
-    What the engine raises on purpose passes. Anything else fences the channel or topic, and FencedError is raised, or
-    the act's ticket rejected with it; where that is gone or never was, it is the error itself.
+    A PenstockError passes. Any other error fences the channel or topic; FencedError is raised, or the act's ticket is
+    rejected with it. Without such a channel or topic it is the error itself.
     """
     names = list(inspect.signature(act).parameters)[1:3]
     doing = f"the act {act.__name__.replace('_', ' ')}"

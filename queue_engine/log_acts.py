@@ -1,4 +1,4 @@
-"""What only a topic of the log can do: be read without consuming, be leased, and keep keys.
+"""Reads, leases and keyed writes, which only topics of the log have.
 
 Raises InvalidStorageError for a topic of another storage kind.
 """
@@ -36,7 +36,7 @@ from queue_engine.wire.topic_state import TopicState
 
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
-READ_RECORDS_BYTES = 2 << 20  # unless asked for another number
+READ_RECORDS_BYTES = 2 << 20  # the default
 RANGES_MAX = 1_000
 LEASE_TTL_MS_MIN = 1_000
 LEASE_TTL_MS_MAX = 3_600_000

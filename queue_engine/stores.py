@@ -1,4 +1,4 @@
-"""The stores of one data directory: which kind a topic gets, and what all topics of a kind share."""
+"""The stores of one data directory: the kind of each topic, and the objects that all topics of a kind share."""
 
 import logging
 import os
@@ -70,11 +70,11 @@ class Stores:
         self._opened: LogOpening | None = None
 
     def kind_of(self, topic_name: str, wanted: str = "") -> str:
-        """The storage kind of a new topic. Nothing of an ephemeral topic is kept, so it needs no log."""
+        """The storage kind of a new topic. An ephemeral topic leaves nothing on the disk, so it needs no log."""
         return DISK_QUEUE_KIND if is_ephemeral(topic_name) else wanted or self._options.storage
 
     def open(self, entries: Sequence[TopicEntry], *, on_reserve: Callable[[], None]) -> None:
-        """Open what the topics of topology.json share, each with its number. Raises StorageError.
+        """Open what the topics of topology.json share. Raises StorageError.
 
         on_reserve: called when topology.json has to be written because a topic of the log needs more offsets."""
         self._on_reserve = on_reserve
@@ -86,7 +86,7 @@ class Stores:
         logged = [entry for entry in entries if entry.storage == LOG_KIND]
         for entry in logged:
             if not entry.id_base:
-                raise StorageError(f"topic {entry.name} is of the log, and topology.json tells no id_base of it")
+                raise StorageError(f"topic {entry.name} is of the log, and topology.json has no id_base for it")
         if logged or os.path.isdir(self._directory):
             self._open_log(logged)
 
@@ -121,7 +121,7 @@ class Stores:
             (logger.warning if self.report.has_damage else logger.info)("recovery of the log: %s", sentence)
 
     def make(self, name: str, number: int, kind: str) -> TopicStore:
-        """The store of a topic, with what the disk has of it. Raises StorageError."""
+        """Open the store of a topic with its messages on the disk. Raises StorageError."""
         if kind == DISK_QUEUE_KIND:
             return DiskQueueStore(name, self.disk_queues)
         if self.log is None:
@@ -131,16 +131,16 @@ class Stores:
         return known or self.log.open_topic(name, number, id_base=new_id_base())
 
     def discard(self, store: TopicStore) -> None:
-        """A new topic is not created: nothing was published to it."""
+        """Remove the store of a topic whose creation was refused; nothing was published to it."""
         if isinstance(store, LogTopicStore):
             store.delete()
         elif isinstance(store, DiskQueueStore):
             store.let_go()
 
-    # What topology.json has to say before offsets are given.
+    # Offsets that topology.json reserves.
 
     def reserving(self) -> list[tuple[int, int]]:
-        """What `reserved` takes once topology.json, composed now, is durable."""
+        """The reservations for `reserved` once a topology.json that is composed now is durable."""
         return self.log.reserving() if self.log is not None else []
 
     def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
@@ -148,7 +148,7 @@ class Stores:
             self.log.reserved(reserving)
 
     def remove_unknown(self) -> None:
-        """topology.json is durable as it was read: what belongs to nobody can go."""
+        """Remove progress of deleted channels. topology.json is durable as it was read."""
         if self.log is not None:
             self.log.remove_unknown()
 
@@ -164,7 +164,7 @@ class Stores:
 
     @property
     def refusal(self) -> StorageError | None:
-        """Why publishes to the log are refused for want of room; None while they are not."""
+        """Why publishes to the log are refused, when the disk is full; None while they are accepted."""
         return self.log.log.refusal if self.log is not None else None
 
     def lease(self, name: str) -> Reader:
@@ -186,18 +186,18 @@ class Stores:
         return self.log.leases.release(name)
 
     def cursors(self) -> tuple[list[Cursor], list[EndedCursor]]:
-        """All pipeline cursors, and those that are no more. Raises StorageError while nobody knows."""
+        """All pipeline cursors, and those that ended. Raises StorageError while their file can't be read."""
         if self.log is not None and self.log.cursors.unread is not None:
             raise self.log.cursors.unread
         return ([], []) if self.log is None else (self.log.cursors.all(), self.log.cursors.ended)
 
     def log_stats(self) -> LogStats | None:
-        """The figures of the log; None where there is none."""
+        """The stats of the log; None without a log."""
         return self.log.stats(self.report) if self.log is not None else None
 
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
-        """Put everything on disk, after each topic's store was told by `begin_close`. Yields how far it is. Raises
-        StorageError with all that could not be kept, after it has tried everything."""
+        """Write everything to the disk, after `begin_close` of each topic's store. Yields the progress. Raises
+        StorageError with all that could not be written, after it has tried everything."""
         errors: list[str] = []
         try:
             yield from self.disk_queues.closing(how)
@@ -213,7 +213,7 @@ class Stores:
             raise StorageError("; ".join(errors))
 
     def abandon(self) -> None:
-        """Let go of what was opened, and change nothing."""
+        """Close what was opened, and change nothing on the disk."""
         if self.log is not None:
             with suppress(StorageError):
                 self.log.segments.close()

@@ -1,7 +1,7 @@
-"""Acts on topics and channels of either storage kind, in the words of the audit list.
+"""Acts on topics and channels of either storage kind, named as in the audit list.
 
-Each returns what it did, and the ticket after which that is durable. Raises ClosedError, TopicNotFoundError or
-ChannelNotFoundError. What fails unexpectedly fences the topic or channel (`fence_on_failure.py`).
+Each returns its outcome, and a ticket that is done when it is durable. Raises ClosedError, TopicNotFoundError or
+ChannelNotFoundError. An unexpected error fences the topic or channel (`fence_on_failure.py`).
 """
 
 from collections.abc import Sequence
@@ -83,20 +83,20 @@ class TopicActs:
             is_frozen = upto is not None and store.positions().released is not None
 
             def written() -> Ticket:
-                # How far a topic of the log has come while it does not flow is known to topology.json alone.
+                # While a topic of the log does not flow, only topology.json says up to where it was passed on.
                 return self._catalog.released(owner, upto) if is_frozen and upto is not None else DONE
 
             def prepared() -> Ticket:
                 if not channels or not isinstance(store, LogTopicStore):
                     return DONE
-                # After topology.json: when the journal refuses now, the next start finds that the topic's messages
-                # went on to its channels, and none is lost. The other way round, the channels' messages would be.
+                # After topology.json: if the journal refuses now, the next start passes the topic's messages on to its
+                # channels, and none is lost. In the other order the channels' messages would be lost.
                 ticket = store.prepare_empty_channels()
                 if not is_frozen:
                     return ticket
                 return or_unknown(ticket, "topology.json was written, the channels' progress was not")
 
-            # A journal that can't be written refuses it before anything is done.
+            # A journal that can't be written refuses the act before anything is dropped.
             ready = after(after(store.synced(), written), prepared)
             return after(ready, lambda: _emptied(owner, upto, outcome, channels))
 
@@ -113,7 +113,7 @@ class TopicActs:
                 outcome.add(one.empty())
                 return or_unknown(store.synced(), "messages were dropped, and syncing that failed")
 
-            # Done when it is durable that the channel is emptied; a disk queue is emptied without.
+            # On the log, first made durable; a disk queue needs no preparation.
             prepared = one.backlog.prepare_empty() if isinstance(one.backlog, LogBacklog) else DONE
             return after(prepared, in_force)
 
@@ -150,8 +150,8 @@ class TopicActs:
         self, topic: str, channel: str, *, target: Target, keep_finished: bool = False
     ) -> tuple[Outcome, Ticket]:
         """Move a channel of a log topic: all from there on is delivered (again), all before it is done. What is in
-        flight is taken from its consumers; their FIN comes too late. The outcome tells what waits then, and what was in
-        flight. Nothing of it is done before it is durable.
+        flight is taken from its consumers; their FIN comes too late. The outcome counts what waits then, and what was
+        in flight. The move is durable before it takes effect.
 
         keep_finished: skip what is before the offset, and deliver nothing behind it that is finished, again. Raises
         InvalidStorageError, LimitError or StorageError.

@@ -1,9 +1,9 @@
-"""A channel: one backlog shared out among its consumers, what they hold, and what became of it.
+"""A channel: shares out one backlog among its consumers, and counts what they finish, requeue and let time out.
 
 `expire` puts messages that time out, and deferred ones that are due, back into the backlog.
 
 A call that fails unexpectedly fences the channel (`fences.py`): it sends nothing and times nothing out until `retry`.
-What then happens to each command: see Fences in queue_engine/README.md.
+Fences in queue_engine/README.md lists what each command does then.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ TURN_RUNS_MAX = 32
 # How much one pass of the scan loop does for one channel.
 EXPIRED_DELIVERIES_MAX = 256
 DUE_MESSAGES_MAX = 1_000
-# How long a second copy of a message in flight is put aside.
+# How long a second copy of a message in flight is deferred.
 REPEATED_DELAY_NS = 1_000_000_000
 
 
 class ChannelWork(Protocol):
-    """What the engine does for a channel later: `Workload`."""
+    """What a channel needs of `Workload`."""
 
     def wake(self, channel: "Channel") -> None:
         """There may be something to deliver: call `deliver` once in this turn."""
@@ -42,9 +42,9 @@ class ChannelWork(Protocol):
 
 
 class Channel:
-    """One channel of one topic. Synchronous; the caller says what time it is (monotonic ns).
+    """One channel of one topic. Synchronous; the caller passes the time (monotonic ns).
 
-    time_ns: the wall clock, for latencies. fences: is told when something in here fails unexpectedly.
+    time_ns: the wall clock, for latencies. fences: stops the channel when something in here fails unexpectedly.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Channel:
         self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
         self._workload = workload
         self._fences = fences
-        # What was taken out of the backlog or of the map, and could not be put anywhere: it waits for `retry`.
+        # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
-        self._counts = (0, 0, 0, 0)  # as they were told last
+        self._counts = (0, 0, 0, 0)  # the last that could be read
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
@@ -96,13 +96,13 @@ class Channel:
     # Fences.
 
     def stop(self, doing: str, error: Exception) -> RequestError:
-        """`doing` failed unexpectedly: nothing moves until `retry`. Returns what to answer who asked for it."""
+        """`doing` failed unexpectedly: nothing moves until `retry`. Returns the error for the caller of the request."""
         return self._fences.stop(self, doing, error)
 
     def retry(self) -> Outcome:
         """Let a fenced channel go on: what is not finished waits again, what was in flight included, attempts kept.
 
-        The outcome tells how much was in flight. Raises FencedError when it fails again."""
+        The outcome counts what was in flight. Raises FencedError when it fails again."""
         if self.fence is None:
             self._workload.wake(self)
             return Outcome()
@@ -142,7 +142,7 @@ class Channel:
         try:
             count = self._give_back_all(self._in_flight.pop_all(consumer))
         except Exception as exc:
-            # The connection is gone, whatever becomes of what it held.
+            # The connection is gone; its messages stay in flight.
             self.stop("taking back what a consumer held", exc)
             return 0
         self.disconnect_count += count
@@ -157,9 +157,9 @@ class Channel:
     # From the backlog to the consumers.
 
     def deliver(self, now_ns: int) -> bool:
-        """Send what waits to whoever has credit; returns whether there is more to do in a next turn.
+        """Send what waits to consumers with credit; returns whether there is more to do in a next turn.
 
-        Raises StorageError when what waits can't be read now; nothing is lost, a later call goes on.
+        Raises StorageError when the backlog can't be read now; nothing is lost, a later call goes on.
         """
         if self.paused or not self.consumers or self.fence is not None:
             return False
@@ -178,7 +178,7 @@ class Channel:
             self._budgets.in_flight.when_free(self._wake_again)
             return False
         if self._has_too_many_deferred():
-            # Its own being due wakes it, too.
+            # A deferred message that is due wakes the channel, too.
             self._budgets.deferred.when_free(self._wake_again)
             return False
         consumers = [c for c in self.consumers.values() if c.ready_count > c.in_flight_count and c.sink.is_writable]
@@ -192,7 +192,7 @@ class Channel:
         is_more = True
         try:
             while consumers and is_more and runs_left > 0 and not self._has_spent_in_flight():
-                # What waits is shared out evenly, so that the first does not take it all.
+                # Each consumer gets an even share, so that the first does not take it all.
                 share = -(-self.backlog.depth // len(consumers))
                 still_ready: list[Consumer] = []
                 for consumer in consumers:
@@ -210,19 +210,19 @@ class Channel:
         return bool(consumers) and is_more
 
     def _has_spent_in_flight(self) -> bool:
-        """Whether no more may be sent for now, because what is in flight costs too much memory. Something of each
-        channel always may."""
+        """Whether nothing more may be sent for now, because messages in flight take too much memory. Each channel may
+        always have some in flight."""
         budget = self._budgets.in_flight
         return budget.used >= budget.bytes_max and len(self._in_flight) > 0 and not self.backlog.can_reread
 
     def _has_too_many_deferred(self) -> bool:
-        """Whether nothing new may be sent for now: so much was given back by REQ, which is not refused, that there is
-        no room for more. DPUB alone stays within the limits."""
+        """Whether nothing new may be sent for now, because REQ deferred more than the limits allow. REQ is never
+        refused; DPUB is."""
         count = self.backlog.deferred_count
         return count > 0 and (count > self._budgets.deferred_count_max or self._budgets.deferred.is_exceeded)
 
     def _reason_to_hold_back(self) -> str:
-        """Why nothing is delivered now, though something waits; "" when nothing speaks against it."""
+        """Why nothing is delivered now, though something waits; "" when the channel may deliver."""
         if self._has_too_many_deferred():
             reached = deferred_limit_reached(self._budgets, self.backlog.deferred_count)
             return f"{reached}: nothing is delivered until some are due"
@@ -247,7 +247,7 @@ class Channel:
                 run = self._without_repeated(run, now_ns)
                 if run is None:
                     return True
-            # What the log has need not be kept here as well.
+            # Messages of the log are read again from the log; the table needs their ids alone.
             self._in_flight.add(consumer, SentRun.of(run) if self.backlog.can_reread else run, now_ns)
         except Exception:
             self._stranded.append((taken, [one for one in taken.ids if one not in self._in_flight]))
@@ -257,15 +257,15 @@ class Channel:
         try:
             self.backlog.sent(run)
         except Exception as exc:
-            # In flight, and not sent: it waits for `retry`, not for its timeout.
+            # It is in flight, and not sent: it waits for `retry`, not for its timeout.
             self.stop("noting a delivery", exc)
             return False
         consumer.sink.send_run(run)
         return True
 
     def _without_repeated(self, run: Run, now_ns: int) -> Run | None:
-        """The part of a run that may be sent. An id that is in flight already waits for a while, aside, so that
-        it does not hold up what is behind it.
+        """The part of a run that may be sent. A message whose id is in flight already is deferred for a while, so that
+        those behind it need not wait.
 
         A disk queue whose process was killed may hold a message twice.
         """
@@ -283,7 +283,7 @@ class Channel:
     # From the consumers back.
 
     def finish(self, consumer: Consumer, ids: list[bytes]) -> list[tuple[bytes, RequestError]]:
-        """FIN of one or many; returns those that could not be finished, each with its error."""
+        """FIN of one or many messages; returns those that could not be finished, each with its error."""
         try:
             done, errors = self._in_flight.finish(consumer, ids)
             self.backlog.settle(done)
@@ -300,7 +300,8 @@ class Channel:
         return errors
 
     def requeue(self, consumer: Consumer, message_id: bytes, delay_ns: int, now_ns: int) -> None:
-        """REQ: wait again, at once or after a delay. Never refused for want of room: the consumer could only hold it.
+        """REQ: wait again, at once or after a delay. Never refused when memory is full: the message would only stay in
+        flight.
         Raises NotInFlightError, NotOwnerError or FencedError."""
         if self.fence is not None:
             self._in_flight.owned(consumer, message_id)
@@ -328,7 +329,7 @@ class Channel:
         self._workload.wake(self)
 
     def touch(self, consumer: Consumer, message_id: bytes, now_ns: int) -> None:
-        """TOUCH. Raises NotInFlightError or NotOwnerError; a fence does not matter, nothing times out behind it."""
+        """TOUCH. Raises NotInFlightError or NotOwnerError. A fenced channel takes it, too; nothing times out there."""
         try:
             self._in_flight.touch(consumer, message_id, now_ns)
         except RequestError:
@@ -339,7 +340,7 @@ class Channel:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """The earliest of all deadlines, in flight or deferred; None when there is none, or a fence holds them."""
+        """The earliest of all deadlines, in flight or deferred; None without one, and while the channel is fenced."""
         if self.fence is not None:
             return None
         try:
@@ -394,17 +395,17 @@ class Channel:
             delivery.consumer.in_flight_count -= len(ids)
             self.backlog.settle(ids)
         dropped = self.backlog.empty()
-        self._workload.schedule(self)  # nothing is due any more; a deleted channel is not even remembered
+        self._workload.schedule(self)  # nothing is due any more
         self._workload.wake(self)
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
     def forget_in_flight(self) -> None:
-        """Empty the in-flight table; the caller tells the backlog what becomes of the messages."""
+        """Empty the in-flight table; the caller moves the messages in the backlog."""
         for delivery, ids in self._in_flight.pop_all():
             delivery.consumer.in_flight_count -= len(ids)
 
     def has_moved(self) -> None:
-        """The backlog was changed: other messages wait, and other ones are due."""
+        """The backlog was changed by an act: other messages wait, and other ones are due."""
         self._workload.schedule(self)
         self._workload.wake(self)
 
@@ -446,7 +447,7 @@ class Channel:
         return Outcome(deferred=count)
 
     def runs_in_flight(self) -> list[Run]:
-        """What consumers hold, for a backup."""
+        """The messages in flight, for a backup."""
         return self._in_flight.runs()
 
     def give_back_everything(self) -> int:
@@ -478,11 +479,11 @@ class Channel:
             raise
         return count
 
-    # Figures.
+    # Stats.
 
     def stats(self, clients: tuple[ClientStats, ...] | None = None, unreadable: str = "") -> ChannelStats:
-        """unreadable: why the disk refuses the channel as far as its owner knows. Never fails: what can't be told now
-        is as it was, or None."""
+        """unreadable: why the disk refuses the channel, as far as the caller knows. Never fails: a value that can't be
+        read now is the last known one, or None."""
         backlog = self.backlog
         try:
             counts = backlog.depth, backlog.backend_depth, backlog.deferred_count, backlog.message_count
@@ -507,7 +508,7 @@ class Channel:
             unreadable = unreadable or str(exc)
         except Exception as exc:
             disk_bytes, next_due_ns = None, None
-            self.stop("making its figures", exc)
+            self.stop("making its stats", exc)
         depth, backend_depth, deferred_count, message_count = counts
         ready_count = 0
         for consumer in self.consumers.values():

@@ -1,27 +1,27 @@
-"""A heap of channels by their earliest deadline: the scan loop takes them in this order instead of at random."""
+"""Channels by their earliest deadline: the scan loop takes them in this order instead of at random."""
 
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 
 class HasDeadline(Protocol):
-    """A channel, as the index sees it."""
+    """What the index needs of a channel."""
 
     scheduled_ns: int | None  # the earliest time for which the index holds an entry of it
 
     def next_deadline_ns(self) -> int | None: ...
 
 
-# The heap is rebuilt when at least this many of its entries mean nothing any more, and they are the most.
+# The heap is rebuilt when at least this many of its entries are stale, and more than half of them.
 _STALE_MIN = 64
 
 ChannelT = TypeVar("ChannelT", bound=HasDeadline)
 
 
 class ChannelDeadlines(Generic[ChannelT]):
-    """Channels by their earliest deadline (monotonic ns), in flight or deferred.
+    """A heap of channels by their earliest deadline (monotonic ns), in flight or deferred.
 
-    An entry may be early, never late: a deadline that moved back or went away is found out when it comes up.
+    An entry may be early, never late: when it comes up, `pop_due` reads the channel's deadline again.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class ChannelDeadlines(Generic[ChannelT]):
         self._stale = 0  # entries for which there is an earlier one, or whose channel was forgotten
 
     def __len__(self) -> int:
-        """Entries, those that mean nothing any more included."""
+        """Entries, stale ones included."""
         return len(self._heap)
 
     def note(self, channel: ChannelT) -> None:
-        """Tell that the channel's earliest deadline may have come nearer, or that there is none any more."""
+        """The channel's earliest deadline may have come nearer, or the channel has none any more."""
         deadline_ns = channel.next_deadline_ns()
         if deadline_ns is None:
             self.forget(channel)
@@ -49,7 +49,7 @@ class ChannelDeadlines(Generic[ChannelT]):
         heappush(self._heap, (deadline_ns, self._order, channel))
 
     def forget(self, channel: ChannelT) -> None:
-        """Nothing of the channel is to come up, however late its deadline would have been."""
+        """Remove the channel, whose entry becomes stale."""
         if channel.scheduled_ns is not None:
             channel.scheduled_ns = None
             self._went_stale()

@@ -1,4 +1,4 @@
-"""One subscribed connection, as delivery sees it: credit, counts, and somewhere to send to."""
+"""One subscribed connection as delivery needs it: credit, counts, and the sink that sends."""
 
 from typing import Protocol
 

@@ -1,6 +1,6 @@
 """Fences: a topic or channel in which something fails unexpectedly stops, and nothing else does.
 
-Such an error is a mistake of ours, so it may come at every try: nothing is tried until an operator asks for it.
+Such an error is a bug, which may show at every try: nothing is tried until an operator asks for it.
 """
 
 import logging
@@ -39,20 +39,20 @@ class Fences:
         self._fenced: dict[Fenced, None] = {}
 
     def stop(self, one: Fenced, doing: str, error: Exception) -> FencedError:
-        """Fence `one` because `doing` failed, such as "delivering"; returns what to answer who asked for that.
+        """Fence `one` because `doing` failed, such as "delivering"; returns the error for the caller of the request.
 
-        The traceback is logged. What is fenced already keeps its first reason."""
+        The traceback is logged. A fence that exists keeps its reason."""
         if one.fence is None:
             self._put(one, doing, error)
         return refusal(one)
 
     def stop_anew(self, one: Fenced, doing: str, error: Exception) -> FencedError:
-        """The same after it was tried again: there is another reason, and another line in the log."""
+        """The same after a retry failed: the fence gets a new reason, and the log another line."""
         self._put(one, doing, error)
         return refusal(one)
 
     def _put(self, one: Fenced, doing: str, error: Exception) -> None:
-        # What the disk refused says so itself.
+        # A StorageError names the disk's reason itself.
         how = f"failed: {error}" if isinstance(error, StorageError) else f"failed unexpectedly: {told(error)}"
         one.fence = Fence(f"{doing} {how}", self._time_ns())
         self._fenced[one] = None

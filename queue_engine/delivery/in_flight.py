@@ -1,4 +1,4 @@
-"""Messages that consumers hold: who holds which, and until when. Map and heap change under this one owner.
+"""Messages in flight: which consumer holds each, and until when. One class owns both the map and the heap.
 
 A `Delivery` is a run that was sent to one consumer: it has one deadline for all its messages, so that a message
 costs one entry of a dict. TOUCH splits one message out into a delivery of its own.
@@ -17,10 +17,10 @@ from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError, RequestError
 from queue_engine.vocabulary.run import Run
 
-# The heap is rebuilt when at least this many of its entries are finished deliveries, and they are the most.
+# The heap is rebuilt when at least this many of its entries are finished deliveries, and more than half of them.
 _STALE_MIN = 64
 _STALE_AGES_MIN = 16
-# A run this small is not worth cutting down to what is still held of it.
+# A run this small is not cut down to the messages that are still in flight.
 _SHED_BYTES_MIN = 4 << 10
 _SHED_MESSAGES_MIN = 64
 
@@ -46,7 +46,7 @@ class Delivery:
         self.consumer = consumer
         self.run = run
         self.ids = ids
-        self.bytes = 0  # so many of the table's are for this one
+        self.bytes = 0  # of the table's budget
         self.sent_ns = sent_ns
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
@@ -55,8 +55,8 @@ class Delivery:
 
 
 class InFlightTable:
-    """All messages of one channel that are in flight. latency: is told of each that is finished. budget: counts the
-    frames that are kept for them, of all channels. keeps_ages: whether `oldest_ns` will be asked."""
+    """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
+    of their frames, of all channels. keeps_ages: whether `oldest_ns` will be called."""
 
     def __init__(self, latency: LatencyHistogram, budget: ByteBudget, *, keeps_ages: bool = True) -> None:
         self.latency = latency
@@ -66,7 +66,7 @@ class InFlightTable:
         self._heap: list[tuple[int, int, Delivery]] = []
         self._order = 0
         self._stale = 0  # entries of the heap whose delivery has nothing outstanding
-        # By the oldest publish time that each had when it was put there: it can only have become later.
+        # By each delivery's oldest publish time when it was pushed; as messages are finished, the real one gets later.
         self._ages: list[tuple[int, int, Delivery]] = []
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class InFlightTable:
         return message_id in self._delivery_of
 
     def add(self, consumer: Consumer, run: Run, sent_ns: int) -> Delivery:
-        """Note that `run` was sent. None of its ids may be in flight, and none may stand in it twice."""
+        """Add a run that is sent to `consumer`. None of its ids may be in flight, and none may stand in it twice."""
         delivery = Delivery(consumer, run, run.ids, sent_ns)
         self._delivery_of.update(zip(run.ids, repeat(delivery)))
         size = delivery.bytes = len(run.frames)
@@ -103,7 +103,7 @@ class InFlightTable:
         return delivery
 
     def _hold(self, delivery: Delivery, run: Run) -> None:
-        """From now on the delivery keeps the frames of `run`."""
+        """Let the delivery keep the frames of `run` from now on."""
         delivery.run = run
         size = len(run.frames)
         if size > delivery.bytes:
@@ -141,7 +141,7 @@ class InFlightTable:
     def oldest_ns(self, left_out: Container[bytes]) -> int | None:
         """The earliest publish time of a message in flight that is not in `left_out`; None when there is none.
 
-        What is left out once is left out until it is not in flight any more.
+        A message that was left out once is left out as long as it is in flight.
         """
         ages = self._ages
         while ages:
@@ -161,7 +161,7 @@ class InFlightTable:
     def finish(self, consumer: Consumer, ids: list[bytes]) -> tuple[list[bytes], list[tuple[bytes, RequestError]]]:
         """Remove messages that `consumer` holds; returns the ids removed, and the others each with its error.
 
-        Whether it owns them is looked at before anything is removed; an id that stands twice is finished once.
+        The owner of all is checked before anything is removed; an id that stands twice is finished once.
         """
         delivery_of = self._delivery_of
         if len(ids) == 1:
@@ -228,7 +228,7 @@ class InFlightTable:
         return done, errors
 
     def owned(self, consumer: Consumer | None, message_id: bytes) -> Delivery:
-        """The delivery of a message in flight; `consumer` None asks for nobody's in particular.
+        """The delivery of a message in flight, held by `consumer`; None: by any.
 
         Raises NotInFlightError or NotOwnerError with nsqd's words.
         """
@@ -245,7 +245,7 @@ class InFlightTable:
         run = delivery.run
         del self._delivery_of[message_id]
         self._settle(delivery, 1)
-        # Settling may have let go of the run; the caller needs it to give the message back.
+        # `_settle` may have dropped the run; the caller needs it to give the message back.
         taken = Delivery(delivery.consumer, run, [message_id], delivery.sent_ns)
         taken.latest_ns = delivery.latest_ns
         return taken
@@ -257,7 +257,7 @@ class InFlightTable:
         """
         touched = self.remove(consumer, message_id)
         run = touched.run
-        # One message is not to keep the others of its run.
+        # One message must not keep the frames of its whole run in memory.
         self._hold(touched, run if len(run) == 1 else run.select([run.index()[message_id]]))
         touched.deadline_ns = min(now_ns + consumer.msg_timeout_ns, touched.latest_ns)
         self._delivery_of[message_id] = touched
@@ -268,7 +268,7 @@ class InFlightTable:
         delivery.outstanding -= count
         assert delivery.outstanding >= 0
         if delivery.outstanding == 0:
-            # Its entry stays in the heap for a while; the frames need not.
+            # Its entry stays in the heap for a while, without the frames.
             delivery.run = _NO_RUN
             delivery.ids = []
             if delivery.bytes:
@@ -316,14 +316,14 @@ class InFlightTable:
             del self._delivery_of[message_id]
         delivery.outstanding = 0
         if delivery.bytes:
-            # The caller gives the run back to the channel's backlog, which counts for itself.
+            # The caller gives the run back to the channel's backlog, which counts its bytes.
             self._budget.free(delivery.bytes)
             delivery.bytes = 0
         return ids
 
     def shed(self) -> None:
-        """Free the bytes of finished messages of runs that are held for a few others. Call it now
-        and then: FIN does not look, since most runs are finished as a whole before long."""
+        """Free the bytes of finished messages in runs of which a few are still in flight. Called at intervals: FIN does
+        not check this, since most runs are soon finished as a whole."""
         for _, _, delivery in self._heap:
             run = delivery.run
             is_large = len(run.frames) > _SHED_BYTES_MIN or len(run) > _SHED_MESSAGES_MIN
@@ -335,12 +335,12 @@ class InFlightTable:
                 delivery.in_order = 0
 
     def deliveries(self) -> list[Delivery]:
-        """What has anything outstanding, oldest deadline first."""
+        """Deliveries with messages in flight, earliest deadline first."""
         return [entry[2] for entry in sorted(entry for entry in self._heap if entry[2].outstanding)]
 
     def take_apart(self) -> list[tuple[Run, list[bytes]]]:
-        """Remove everything though deliveries and map may not agree: the map says what is in flight. A message whose
-        bytes are gone is left out."""
+        """Remove everything when deliveries and map may disagree after an error: the map decides what is in flight. A
+        message whose bytes are gone is left out."""
         held: dict[Delivery, list[bytes]] = {}
         for message_id, delivery in self._delivery_of.items():
             held.setdefault(delivery, []).append(message_id)
@@ -356,7 +356,7 @@ class InFlightTable:
 
     def pop_all(self, consumer: Consumer | None = None) -> list[tuple[Delivery, list[bytes]]]:
         """Remove everything, or everything that one consumer holds, in the order it was sent."""
-        # Sorted after the choice: of thousands of consumers that leave, each looks for its own.
+        # Sorted after filtering: thousands of consumers may leave, and each call sorts only its own.
         held = [entry for entry in self._heap if entry[2].outstanding]
         chosen = sorted(entry for entry in held if consumer is None or entry[2].consumer is consumer)
         popped = [(delivery, self._remove_all_of(delivery)) for _, _, delivery in chosen]

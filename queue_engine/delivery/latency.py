@@ -21,8 +21,8 @@ class LatencyHistogram:
         self._is_lent = False
 
     def lend(self) -> Mapping[int, int]:
-        """Bucket → count as of now. What is lent never changes: the next note goes to a copy, so that a channel
-        without FINs costs nothing however often it is asked."""
+        """Bucket → count as of now. The returned mapping never changes: the next note copies it first, so that reading
+        a channel without FINs copies nothing."""
         self._is_lent = True
         return self._counts
 
@@ -36,8 +36,8 @@ class LatencyHistogram:
         counts[bucket] = counts.get(bucket, 0) + count
 
     def note_alike(self, run: Run, count: int, now_ns: int) -> bool:
-        """`count` messages of a run were finished: whether that could be noted without knowing which, because all of
-        the run has one bucket. So it is but for messages finished soon after they came."""
+        """Note `count` finished messages of a run if all of the run falls into one bucket; returns whether it did. It
+        nearly always does, except for messages that are finished soon after they were published."""
         first_ns, last_ns = run.times().span()
         if bucket_of(now_ns - first_ns) != bucket_of(now_ns - last_ns):
             return False
@@ -50,7 +50,7 @@ class LatencyHistogram:
             self.note(now_ns - published_ns, count)
 
     def note_each(self, run: Run, ids: Sequence[bytes], now_ns: int) -> None:
-        """These messages of a run were finished, in whatever order. Costs by message."""
+        """These messages of a run were finished, in any order. Costs by message."""
         index_of = run.index()
         for message_id in ids:
             at = index_of[message_id]

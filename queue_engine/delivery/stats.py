@@ -1,7 +1,7 @@
 """Frozen stats of the engine, which HTTP /stats, the console and the tests all read.
 
 Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
-or deferred. `None` means unknown or not asked for, never zero.
+or deferred. `None` means unknown or not requested, never zero.
 """
 
 from collections.abc import Mapping

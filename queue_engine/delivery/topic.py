@@ -1,4 +1,4 @@
-"""A topic: what is published to it, and the channels that each get all of it.
+"""A topic: takes what is published, and has channels that each get all of it.
 
 A call that fails unexpectedly fences the topic (`fences.py`): it refuses what is published and passes nothing on until
 `retry`. Its channels deliver what they have.
@@ -28,7 +28,7 @@ GATHERED_MESSAGES_MAX = 4_096
 
 
 class TopicWork(ChannelWork, Protocol):
-    """What the engine does for a topic later: `Workload`."""
+    """What a topic needs of `Workload`."""
 
     def pump_later(self, topic: "Topic") -> None:
         """Messages wait that could go on to the channels: call `pump` once in each turn until it returns False."""
@@ -43,7 +43,7 @@ class TopicWork(ChannelWork, Protocol):
 class Topic:
     """One topic. Synchronous; belongs to the engine.
 
-    time_ns: the wall clock. fences: is told when something in here or in a channel fails unexpectedly.
+    time_ns: the wall clock. fences: stops the topic or a channel when something in it fails unexpectedly.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Topic:
         self._gathered: list[bytes] | None = None  # bodies of this turn
         self._gathered_bytes = 0
         self._gathered_ticket = DONE
-        self._deferring_count = 0  # on their way to the store
+        self._deferring_count = 0  # being appended
         self.message_count = 0
         self.message_bytes = 0
-        self._counts = (0, 0)  # as they were told last
+        self._counts = (0, 0)  # the last that could be read
         store.watch(self.stop)
         store.set_flowing(True)
 
@@ -84,7 +84,7 @@ class Topic:
         return f"topic {self.name}"
 
     def stop(self, doing: str, error: Exception) -> FencedError:
-        """`doing` failed unexpectedly: nothing comes and nothing goes until `retry`."""
+        """`doing` failed unexpectedly: publishes are refused and nothing is passed on until `retry`."""
         return self._fences.stop(self, doing, error)
 
     def retry(self) -> Outcome:
@@ -107,14 +107,14 @@ class Topic:
     def publish(self, bodies: Sequence[bytes]) -> Ticket:
         """Take messages for all channels, all or nothing, at the end of this turn (`flush`).
 
-        What comes in one turn, from however many connections, becomes one batch with one publish time: then a
-        message costs its place in a list. The ticket, which they share, is done when OK may be said, and
-        rejected with StorageError when it may not.
+        All messages of one turn, from however many connections, become one batch with one publish time, so that a
+        message costs one place in a list. They share the ticket: it is done when the clients may get their OK, and
+        rejected with StorageError when the disk refuses.
         """
         size = (len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))) + MPUB_SIZE_BYTES * len(bodies)
         gathered = self._gathered
         if gathered is not None and self._gathered_bytes + size > self._gathered_bytes_max:
-            # What a client sent at once stays whole, and alone where it is large: it must fit a file of the log.
+            # What a client sent in one command stays in one batch, which must fit into a segment of the log.
             self.flush()
             gathered = None
         if gathered is None:
@@ -131,17 +131,17 @@ class Topic:
         return ticket
 
     def publish_at_once(self, bodies: Sequence[bytes]) -> Ticket:
-        """The same for what a whole turn brought: nothing is waited for."""
+        """Publish all single messages of a turn: they are appended now, not at the turn's end."""
         self.flush()  # what came before comes before
         return self._append(bodies)
 
     def publish_alone(self, bodies: Sequence[bytes], append: Callable[[Batch], Ticket]) -> Ticket:
-        """The same for what may not become one batch with anything else; `append` gives it to the store."""
+        """Publish messages that need a batch of their own; `append` gives it to the store."""
         self.flush()  # what came before comes before
         return self._store(bodies, append, lambda batch, stored: self._appended(batch, stored))
 
     def flush(self) -> None:
-        """Append what this turn brought."""
+        """Append what was published in this turn."""
         bodies = self._gathered
         if bodies is None:
             return
@@ -184,11 +184,11 @@ class Topic:
             self._published(batch, is_deferred=False)
 
     def publish_deferred(self, bodies: Sequence[bytes], due_ns: int) -> Ticket:
-        """Take messages that no channel may deliver before `due_ns` (monotonic). Raises LimitError beyond the
-        deferred limit; otherwise as `publish`, but at once."""
+        """Publish messages that no channel may deliver before `due_ns` (monotonic). They are appended now. Raises
+        LimitError beyond the deferred limit; otherwise as `publish`."""
         if self.fence is not None:
             return failed(refusal(self))
-        # Those that wait here are for each channel to come.
+        # Deferred messages that wait at the topic will be deferred in each channel.
         try:
             withheld = self.store.deferred_count + self._deferring_count
             cost = self.store.deferral_cost(bodies) * max(1, len(self.channels))
@@ -230,7 +230,7 @@ class Topic:
         try:
             self._pass_on(is_deferred=is_deferred)
         except Exception as exc:
-            # It is published all the same.
+            # The messages are published, though the channels do not have them yet.
             self.stop("passing messages on to its channels", exc)
 
     def _pass_on(self, *, is_deferred: bool) -> None:
@@ -243,8 +243,8 @@ class Topic:
             self._workload.pump_later(self)
 
     def open_channel(self, name: str, number: int, start: int | None = None) -> Channel:
-        """The channel `name`, which must be new, with what its backlog has kept. start: where a new one begins, as
-        `plan_channel` of the store said."""
+        """Open the channel `name`, which the topic must not have yet, with the messages of its backlog. start: where a
+        new one begins, from `plan_channel` of the store."""
         assert name not in self.channels, name
         channel = Channel(
             self.name,
@@ -257,7 +257,7 @@ class Topic:
             fences=self._fences,
         )
         self.channels[name] = channel
-        self._workload.schedule(channel)  # what it kept over a restart may be deferred
+        self._workload.schedule(channel)  # after a restart it may have deferred messages
         try:
             if not self.paused and self.store.depth:
                 self._workload.pump_later(self)
@@ -275,7 +275,7 @@ class Topic:
         try:
             dropped = channel.empty()
         except Exception as exc:
-            # What can't be counted goes with the rest.
+            # A channel that can't be counted is deleted all the same.
             logger.error("channel deleted uncounted topic=%s channel=%s error=%s", self.name, name, exc)
             dropped = Outcome()
         self._fences.lift(channel)
@@ -294,23 +294,23 @@ class Topic:
         except Exception as exc:
             self.stop("passing messages on to its channels", exc)
         finally:
-            # Also when the disk refused in the middle: what was moved before is there.
+            # Also when the disk refused in the middle: the channels have what was moved before.
             for channel in self.channels.values():
                 self._workload.wake(channel)
                 self._workload.schedule(channel)
         return self.fence is None and moved > 0 and self.store.depth > 0
 
     def hold(self) -> None:
-        """Keep here what is published, until it is clear whether an act comes into force."""
+        """Stop the flow to the channels until an act has taken effect or was refused."""
         self.store.set_flowing(False)
 
     def resume(self) -> None:
-        """The act is settled: let messages flow again unless the topic is paused."""
+        """The act has ended: let messages flow again unless the topic is paused."""
         if not self.paused:
             self.unpause()
 
     def pause(self) -> None:
-        """Hold what is published from now on here, instead of giving it to the channels."""
+        """Let what is published from now on wait at the topic, instead of passing it on to the channels."""
         self.paused = True
         self.store.set_flowing(False)
 
@@ -323,7 +323,7 @@ class Topic:
     def stats(
         self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = (), unreadable: str = ""
     ) -> TopicStats:
-        """Never fails, as a channel's."""
+        """Never fails, as `Channel.stats`."""
         store = self.store
         try:
             self._counts = store.depth, store.backend_depth
@@ -337,7 +337,7 @@ class Topic:
             unreadable = unreadable or str(exc)
         except Exception as exc:
             oldest_ns, disk_bytes = None, None
-            self.stop("making its figures", exc)
+            self.stop("making its stats", exc)
         return TopicStats(
             topic_name=self.name,
             storage=store.kind,

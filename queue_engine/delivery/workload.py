@@ -1,6 +1,6 @@
-"""What is to be done next: topics with something to append or to pass on, channels with something to send or due.
+"""The work of the next turn: topics with messages to append or to pass on, channels with messages to send or due.
 
-Everything is noted when it happens and done once a turn, however often it was noted.
+A topic or channel is noted when something happens to it, and handled once a turn, however often it was noted.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 # After so long a turn leaves the rest to the next: between two turns the sockets are served.
 TURN_NS_MAX = 2 * NS_PER_MS
-# How long after the disk refused it is asked again: at once, then after these, twice as long each time.
+# A topic or channel that the disk refused is tried again at once, then after these intervals, twice as long each time.
 STALL_NS_MIN = 200 * NS_PER_MS
 STALL_NS_MAX = 10 * NS_PER_S
 
@@ -36,7 +36,7 @@ class Workload:
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
         self._pumping: dict[Topic, None] = {}
-        # The disk refused them, and when they are tried again; why, until that succeeds, and how long they waited last.
+        # Refused by the disk: when each is tried again; why, until that succeeds; how long it waited last.
         self._stalled: dict[Topic | Channel, int] = {}
         self._failures: dict[Topic | Channel, StorageError] = {}
         self._waits_ns: dict[Topic | Channel, int] = {}
@@ -60,7 +60,7 @@ class Workload:
         self._next_turn.request()
 
     def note_append(self, stored: Ticket) -> None:
-        """An append is settled: it tells whether the disk takes what is published."""
+        """An append ended; its error is why the disk refuses publishes."""
         self.publish_error = stored.error
 
     def wake(self, channel: Channel) -> None:
@@ -70,7 +70,7 @@ class Workload:
             self._next_turn.request()
 
     def pump_later(self, topic: Topic) -> None:
-        """Something waits at the topic that its channels may have."""
+        """Messages wait at the topic that its channels may get."""
         if topic not in self._pumping and topic not in self._stalled:
             self._pumping[topic] = None
             self._next_turn.request()
@@ -95,9 +95,9 @@ class Workload:
                 topic.flush()
 
     def turn(self, *, delivers: bool) -> None:
-        """Deliver and pump; a bounded amount, the rest is left for the next turn.
+        """Deliver and pump: a bounded amount, the rest in the next turn.
 
-        delivers: False drops what is to be delivered, because the engine closes.
+        delivers: False while the engine closes: what was noted is dropped.
         """
         if not self._woken and not self._pumping:
             return
@@ -161,11 +161,11 @@ class Workload:
         self._waits_ns.pop(one, None)
 
     def failure_of(self, one: Topic | Channel) -> StorageError | None:
-        """Why the disk refuses it; None when it does not."""
+        """Why the disk refuses `one`; None when it does not."""
         return self._failures.get(one)
 
     def retry_stalled(self, *, is_asked: Topic | Channel | None = None) -> None:
-        """Try again what the disk refused, where it is time; is_asked: in any case."""
+        """Try again what the disk refused, when it is time; is_asked: this one in any case."""
         if not self._stalled:
             return
         now_ns = self._clock.monotonic_ns()

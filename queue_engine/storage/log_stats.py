@@ -1,4 +1,4 @@
-"""The figures of the log that all topics of kind `log` share."""
+"""The stats of the log that all topics of kind `log` share."""
 
 from dataclasses import dataclass
 

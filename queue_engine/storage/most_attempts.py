@@ -1,14 +1,14 @@
-"""Which unfinished message of a channel was delivered most often, at the same cost whatever the channel holds.
+"""Which unfinished message of a channel was delivered most often, at a cost that does not depend on the backlog.
 
-A few of those that were delivered most are remembered. When they are finished, the next is known with its next
-delivery: a message of many attempts is delivered again before long.
+It remembers the few messages with the most attempts. When they are finished, another one is noted with its next
+delivery: a message of many attempts is soon delivered again.
 """
 
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 REMEMBERED_MAX = 8
-# Fewer deliveries are nothing to remember.
+# Messages with fewer deliveries are not remembered.
 ATTEMPTS_MIN = 3
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -20,7 +20,7 @@ class MostAttempts(Generic[KeyT]):
     __slots__ = ("made",)
 
     def __init__(self) -> None:
-        self.made: dict[KeyT, int] = {}  # for others to see whether it is empty
+        self.made: dict[KeyT, int] = {}  # public, so that callers can skip an empty one
 
     def note(self, key: KeyT, made: int) -> None:
         """A message was delivered `made` times by now."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Files and channels that the report names each.
+# So many files and channels are named; the others are counted.
 SHOWN_MAX = 10
 
 
@@ -27,10 +27,10 @@ class LostMessages:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes below the durable mark that are not what was written, or are not there any more.
+    """Bytes below the durable mark that changed or are missing.
 
-    losses: the messages that are gone, by topic; without any, all of them could be saved. is_exact: whether `losses`
-    are all there are; else they are what the log tells of them. kept: where the bytes are now, as a part of a sentence,
+    losses: the messages that are gone, by topic; empty when all of them could be saved. is_exact: whether `losses`
+    are all; otherwise there may be more. kept: where the bytes are now, as a part of a sentence,
     "" for nowhere. is_absent: there is no file that should have them.
     """
 
@@ -44,7 +44,7 @@ class Damage:
 
     @property
     def lost(self) -> int | None:
-        """How many messages are gone; None when nothing tells."""
+        """How many messages are gone; None when that is unknown."""
         count = sum(one.count for one in self.losses)
         return count if count or self.is_exact else None
 
@@ -64,7 +64,7 @@ class Damage:
 
 
 def lost_ranges(damages: Sequence[Damage], topic_number: int) -> list[tuple[int, int]]:
-    """The ranges (first, next) of a topic's offsets of which each had a message that is lost, ascending."""
+    """The ranges (first, next) of a topic's offsets whose messages are all lost, ascending."""
     losses = [one for damage in damages for one in damage.losses if one.topic_number == topic_number]
     return sorted(
         (one.first_offset, one.next_offset) for one in losses if one.count == one.next_offset - one.first_offset
@@ -73,8 +73,8 @@ def lost_ranges(damages: Sequence[Damage], topic_number: int) -> list[tuple[int,
 
 @dataclass(frozen=True, slots=True)
 class ProgressLoss:
-    """A channel that delivers `count` finished messages again, since the files that knew are damaged. is_exact: whether
-    a clean stop had counted; else it is at most that many."""
+    """A channel that delivers `count` finished messages again, since its progress files are damaged. is_exact: whether
+    a clean stop had counted them; otherwise it is at most that many."""
 
     topic: str
     channel: str

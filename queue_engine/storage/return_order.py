@@ -1,4 +1,4 @@
-"""When a message that came back has its turn: behind what waited when it came back, as far as that is bounded."""
+"""The order of a message that came back: behind the messages that waited when it came back, up to a bound."""
 
 from collections import deque
 from collections.abc import Iterator

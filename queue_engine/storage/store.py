@@ -1,8 +1,8 @@
-"""What delivery asks of storage: two small protocols, and nothing about files.
+"""The two protocols through which delivery uses storage; they say nothing about files.
 
 `TopicStore` takes what is published; `Backlog` is one channel's view of it. A store may keep one copy per
-channel (storage kind `diskqueue`) or one copy for all (`log`); delivery can't tell, except that an append may
-complete later: its `Ticket` says when.
+channel (storage kind `diskqueue`) or one copy for all (`log`). Delivery sees one difference: an append to the log may
+complete later, when its `Ticket` is done.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -23,7 +23,7 @@ class EmptyResult:
 
 @dataclass(frozen=True, slots=True)
 class StorePositions:
-    """What topology.json has to keep of a topic's store; all zero where the store needs nothing kept.
+    """What topology.json stores of a topic's store; all zero for a kind that needs nothing stored.
 
     id_base: what is added to an offset to make a message's id. reserved_offset: all offsets below it may have been
     given. released: how far its messages went on to its channels, None while they flow. channel_starts: the offset
@@ -65,7 +65,7 @@ class Backlog(Protocol):
         ...
 
     can_reread: bool
-    """Whether what was sent can be read again by its id. Then nobody has to keep its frames: `give_back` needs the ids
+    """Whether sent messages can be read again by their ids. Then delivery keeps no frames: `give_back` needs the ids
     alone."""
 
     @property
@@ -82,12 +82,12 @@ class Backlog(Protocol):
         ...
 
     def sent(self, run: Run) -> None:
-        """The run taken was handed to a transport: the delivery counts from here."""
+        """The run is handed to the connection next: the delivery counts from here."""
         ...
 
     def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
-        """Of messages of `run` that are in flight: which delivery it is, and the bytes of the body; None where that
-        would cost much reading."""
+        """For each of these in-flight messages of `run`: the number of its delivery, and the bytes of its body; None
+        when that would cost much reading."""
         ...
 
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
@@ -118,11 +118,11 @@ class Backlog(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Let go of what only costs memory. Called every few seconds."""
+        """Free memory that is not needed. Called every few seconds."""
         ...
 
     def disk_bytes(self) -> int:
-        """Bytes on disk that are there for this channel: its files, or the part of a shared log that it needs."""
+        """Bytes on disk that this channel needs: its files, or its part of a shared log."""
         ...
 
     def oldest_ns(self) -> int | None:
@@ -140,8 +140,7 @@ class Backlog(Protocol):
         ...
 
     def most_attempts(self) -> tuple[int, bytes]:
-        """How often that unfinished message was delivered that was delivered most often, and its id; (0, b"") when
-        none was delivered more than twice."""
+        """The most deliveries that any unfinished message had, and its id; (0, b"") when none had more than two."""
         ...
 
     def empty(self) -> EmptyResult:
@@ -149,22 +148,22 @@ class Backlog(Protocol):
         ...
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
-        """Tell what fails unexpectedly in here outside of the calls above, while messages come or at a start: what was
-        done, and the error. `on_fault` is called at once if something has. Nothing of that is lost by it."""
+        """Report unexpected errors outside of the calls above, while messages arrive or at a start, as `on_fault(what
+        was done, error)`; at once if one has happened already. No message is lost by such an error."""
         ...
 
     def start_over(self) -> bool:
-        """A call failed unexpectedly, and the channel is to be tried again: put every message in its place anew from
-        what is known for sure, as a start does.
+        """A call failed unexpectedly, and the channel is tried again: rebuild what waits from the durable state, as a
+        start does.
 
-        True: what is not settled waits or is deferred now, what was taken or in flight included. False: only what the
-        caller gives back comes back. Raises what fails now.
+        True: all messages that are not settled wait or are deferred now, those taken or in flight included. False: the
+        caller gives back those in flight itself. Raises an error that happens now.
         """
         ...
 
 
 class TopicStore(Protocol):
-    """What is published to one topic, and the backlogs that come of it."""
+    """Stores what is published to one topic, and makes the backlogs of its channels."""
 
     @property
     def kind(self) -> str:
@@ -198,20 +197,20 @@ class TopicStore(Protocol):
         ...
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
-        """Take a batch, all or nothing, for every channel there is (or, withheld, for the topic itself).
+        """Take a batch, all or nothing, for every channel; without flow, it waits at the topic.
 
         due_ns: monotonic time until which it is deferred in each channel. The ticket is done when the
-        storage kind's promise holds; it is rejected with StorageError, and then nothing of it is delivered.
+        storage kind's promise holds. When it is rejected with StorageError, no channel delivers any of the batch.
         """
         ...
 
     def set_flowing(self, is_flowing: bool) -> None:
-        """Whether messages go on to the channels (not paused, not starting). Takes effect for what waits
-        through `pump`."""
+        """Whether messages are passed on to the channels (not while paused or starting). What waits at the topic is
+        passed on by `pump`."""
         ...
 
     def pump(self, count_max: int) -> int:
-        """Move what waits at the topic on to its channels, oldest first; returns how many, at most `count_max`.
+        """Pass what waits at the topic on to its channels, oldest first; returns how many, at most `count_max`.
 
         One call moves about a mebibyte at most. 0 when nothing waits, the flow is stopped, or there is no channel.
         Raises StorageError when the disk refuses; nothing is lost, and part of it may have been moved.
@@ -219,18 +218,19 @@ class TopicStore(Protocol):
         ...
 
     def plan_channel(self, name: str, start: int | None = None) -> int:
-        """The offset a new channel begins at, were it opened now; what lies behind is kept until it is opened or
-        `unplan_channel` is called. start: where it is to begin if that is there. 0 where there are no offsets."""
+        """The offset at which a new channel would begin now; the log keeps messages from there on until the channel is
+        opened or `unplan_channel` is called. start: the wanted offset, used if it exists. 0 where there are no
+        offsets."""
         ...
 
     def unplan_channel(self, name: str) -> None:
-        """It is not opened."""
+        """The planned channel is not opened."""
         ...
 
     def open_channel(self, name: str, number: int = 0, start: int | None = None) -> Backlog:
-        """The backlog of a channel: what it had before a restart, else nothing; the first channel of a topic
-        gets what waits at the topic, through `pump`. number: the channel's, never another's. start: as `plan_channel`
-        said; None for where the topic is now."""
+        """The backlog of a channel: its messages from before a restart, otherwise empty; the first channel of a topic
+        gets what waits at the topic, through `pump`. number: the channel's own. start: from `plan_channel`; None for
+        where the topic is now."""
         ...
 
     def delete_channel(self, name: str) -> None:
@@ -238,16 +238,17 @@ class TopicStore(Protocol):
         ...
 
     def synced(self) -> Ticket:
-        """Done when what was dropped or moved so far is on disk, as far as this kind keeps it there."""
+        """Done when the acts so far, such as emptying or moving a channel, are durable, as far as this kind makes them
+        so."""
         ...
 
     def forgotten(self) -> Ticket:
-        """Done when nothing of what was emptied or deleted so far, the topic itself included, can come again after a
-        kill or a power cut, where topology.json does not see to that."""
+        """Done when messages that were emptied or deleted so far, with the topic or alone, can't come again after a
+        kill or a power cut. Done at once for a kind whose deletions topology.json makes final."""
         ...
 
     def positions(self) -> StorePositions:
-        """What topology.json has to keep of this store, as of now."""
+        """What topology.json stores of this store, as of now."""
         ...
 
     def disk_bytes(self) -> int:
@@ -260,8 +261,8 @@ class TopicStore(Protocol):
         ...
 
     def empty(self, upto: int | None = None) -> EmptyResult:
-        """Drop what waits at the topic itself; its channels keep theirs. upto: an offset, where there are any: what
-        lies behind stays."""
+        """Drop what waits at the topic itself; its channels keep theirs. upto: on the log, the offset from which on
+        messages stay."""
         ...
 
     def delete(self) -> None:
@@ -273,15 +274,15 @@ class TopicStore(Protocol):
         ...
 
     def start_over(self) -> None:
-        """As `Backlog.start_over`: a fenced topic is to be tried again. Raises what fails now."""
+        """As `Backlog.start_over`, for a fenced topic. Raises an error that happens now."""
         ...
 
     def begin_close(self) -> None:
-        """The process ends: nothing comes or goes any more, and what belongs to all topics of the kind puts this
-        topic on disk with the others. In-flight messages were given back before."""
+        """The engine stops: this topic takes and gives nothing more. All topics of the kind are then written together.
+        In-flight messages were given back before."""
         ...
 
     def close(self) -> None:
-        """For one topic alone: put everything that must outlive the process on disk and sync it. In-flight messages
-        were given back before. Raises StorageError naming what could not be written."""
+        """Close one topic alone: write everything that must outlive the process to the disk, and sync it. In-flight
+        messages were given back before. Raises StorageError naming what could not be written."""
         ...
