@@ -11,7 +11,7 @@ from admin_console.gateway.current import get_gateway
 from admin_console.gateway.history import HistorySource, HistoryUnreadableError
 from admin_console.history.ranges import Range, RangeError, now_s, range_of
 from admin_console.history.series import History, channel_history, overview_history, topic_history
-from admin_console.hub.hub import Reading, get_hub
+from admin_console.hub.hub import LiveState, get_hub
 
 
 @require_safe
@@ -21,20 +21,20 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def topic(request: HttpRequest, topic: str) -> HttpResponse:
-    return _answer(request, lambda source, reading, asked: topic_history(source, reading, topic, asked))
+    return _answer(request, lambda source, live, asked: topic_history(source, live, topic, asked))
 
 
 @require_safe
 def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
-    return _answer(request, lambda source, reading, asked: channel_history(source, reading, topic, channel, asked))
+    return _answer(request, lambda source, live, asked: channel_history(source, live, topic, channel, asked))
 
 
-def _answer(request: HttpRequest, read: Callable[[HistorySource, Reading | None, Range], History]) -> HttpResponse:
+def _answer(request: HttpRequest, read: Callable[[HistorySource, LiveState | None, Range], History]) -> HttpResponse:
     """`History.wire` as JSON; 400 for what is no range, 503 for a history that can't be read, both with a sentence."""
-    reading = get_hub().reading
+    live = get_hub().live
     try:
-        asked = range_of(request.GET, now_s(reading))
-        found = read(get_gateway().history(), reading, asked)
+        asked = range_of(request.GET, now_s(live))
+        found = read(get_gateway().history(), live, asked)
     except RangeError as exc:
         return refusal(request, f"This is no range: {exc}", status=400)
     except HistoryUnreadableError as exc:

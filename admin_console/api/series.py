@@ -5,32 +5,32 @@ from collections.abc import Sequence
 import orjson
 from django.http import HttpRequest, HttpResponse
 
-from admin_console.hub.hub import Key, Reading, get_hub
+from admin_console.hub.hub import Key, LiveState, get_hub
 from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
 
 
 def overview_series(request: HttpRequest) -> HttpResponse:
-    reading = get_hub().reading
-    return _answer(reading, graphs.overview_plans(reading), None)
+    live = get_hub().live
+    return _answer(live, graphs.overview_plans(live), None)
 
 
 def topic_series(request: HttpRequest, topic: str) -> HttpResponse:
-    return _answer(get_hub().reading, graphs.topic_plans(topic), (topic, ""))
+    return _answer(get_hub().live, graphs.topic_plans(topic), (topic, ""))
 
 
 def channel_series(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
-    return _answer(get_hub().reading, graphs.channel_plans(topic, channel), (topic, channel))
+    return _answer(get_hub().live, graphs.channel_plans(topic, channel), (topic, channel))
 
 
-def _answer(reading: Reading | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:
+def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:
     """{"newest": Unix second, "seconds": 900, "columns": {...}, "graphs": {name: [column...]}, "labels", "paused"}."""
-    rings = reading.rings.get(paused_key) if reading and paused_key else None
-    newest = reading.second if reading else None
+    rings = live.rings.get(paused_key) if live and paused_key else None
+    newest = live.second if live else None
     body = {
         "newest": newest,
         "seconds": SECONDS,
-        "columns": graphs.columns_of(reading, plans),
+        "columns": graphs.columns_of(live, plans),
         "graphs": {plan.name: [line.column for line in plan.lines] for plan in plans},
         "labels": {line.column: line.label for plan in plans for line in plan.lines},
         "paused": spans(rings.series("paused"), newest) if rings and newest is not None else [],

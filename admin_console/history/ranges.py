@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 PRESETS: Mapping[str, int] = {
@@ -68,10 +68,10 @@ class Range:
         return window_s * -(-self.span_s // (window_s * points_max))
 
 
-def now_s(reading: Reading | None) -> int:
+def now_s(live: LiveState | None) -> int:
     """The end of the second that passes now; of the newest live one where the engine's clock is a little ahead."""
     second = int(time.time())
-    newest = reading.second if reading and reading.second is not None else second
+    newest = live.second if live and live.second is not None else second
     return max(second, min(newest, second + CLOCK_AHEAD_MAX_S)) + 1
 
 

@@ -15,7 +15,7 @@ from admin_console.gateway.history import HistorySource
 from admin_console.history.points import LinePoints, Points, floats, of_all_nodes, percentiles
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
 from admin_console.history.store import Floats, HistoryStore, Part, Rows, store_of
-from admin_console.hub.hub import GAUGES, Key, Reading
+from admin_console.hub.hub import GAUGES, Key, LiveState
 from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
 
@@ -82,29 +82,29 @@ class _Tiers:
 
 
 def overview_history(
-    source: HistorySource, reading: Reading | None, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource, live: LiveState | None, asked: Range, points_max: int = POINTS_MAX
 ) -> History:
     """All topics together, and the channels that held most in the range."""
     tiers = _tiers(source, asked, points_max)
     # By name, as in the live graph.
     deepest = sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
-    return _history(source, reading, asked, tiers, graphs.overview_plans(reading, deepest), None)
+    return _history(source, live, asked, tiers, graphs.overview_plans(live, deepest), None)
 
 
 def topic_history(
-    source: HistorySource, reading: Reading | None, topic: str, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource, live: LiveState | None, topic: str, asked: Range, points_max: int = POINTS_MAX
 ) -> History:
     tiers = _tiers(source, asked, points_max)
-    return _history(source, reading, asked, tiers, graphs.topic_plans(topic), (topic, ""))
+    return _history(source, live, asked, tiers, graphs.topic_plans(topic), (topic, ""))
 
 
 def channel_history(
-    source: HistorySource, reading: Reading | None, topic: str, channel: str, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource, live: LiveState | None, topic: str, channel: str, asked: Range, points_max: int = POINTS_MAX
 ) -> History:
     """A channel's lines, and its latencies from publish to FIN."""
     tiers = _tiers(source, asked, points_max)
     plans = graphs.channel_plans(topic, channel)
-    return _history(source, reading, asked, tiers, plans, (topic, channel), has_latency=True)
+    return _history(source, live, asked, tiers, plans, (topic, channel), has_latency=True)
 
 
 def _tiers(source: HistorySource, asked: Range, points_max: int) -> _Tiers:
@@ -136,7 +136,7 @@ def _tiers(source: HistorySource, asked: Range, points_max: int) -> _Tiers:
 
 def _history(
     source: HistorySource,
-    reading: Reading | None,
+    live: LiveState | None,
     asked: Range,
     tiers: _Tiers,
     plans: Sequence[graphs.GraphPlan],
@@ -161,10 +161,10 @@ def _history(
             if key == paused_key:
                 paused += points.sums(points.slots(windows["t"]), floats(windows["paused_samples"]))
         for line in own:
-            _add_live(gathered[line.column], reading, line, tiers.live_from_s, asked.end_s)
-    live = _live_seconds(reading, paused_key, "paused", tiers.live_from_s, asked.end_s) if paused_key else None
-    if live is not None:
-        paused += points.sums(points.slots(live[0] + np.arange(len(live[1]))), np.nan_to_num(live[1]))
+            _add_live(gathered[line.column], live, line, tiers.live_from_s, asked.end_s)
+    seconds = _live_seconds(live, paused_key, "paused", tiers.live_from_s, asked.end_s) if paused_key else None
+    if seconds is not None:
+        paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
     columns = {name: line.values for name, line in gathered.items()}
     named = {plan.name: [line.column for line in plan.lines] for plan in plans}
     labels = {line.column: line.label for line in lines}
@@ -172,7 +172,7 @@ def _history(
         columns |= _latencies(store, points, paused_key, tiers.parts)
         named[LATENCY] = list(LATENCY_LABELS)
         labels |= LATENCY_LABELS
-    newest = reading.second if reading and reading.second is not None and reading.second < asked.end_s else None
+    newest = live.second if live and live.second is not None and live.second < asked.end_s else None
     return History(
         range=asked,
         step_s=tiers.step_s,
@@ -209,19 +209,19 @@ def _latencies(store: HistoryStore, points: Points, key: Key, parts: Sequence[Pa
     return percentiles(points, counts)
 
 
-def _add_live(gathered: LinePoints, reading: Reading | None, line: graphs.Line, from_s: int, end_s: int) -> None:
-    live = _live_seconds(reading, line.key, line.ring, from_s, end_s)
-    if live is not None:
-        gathered.add_seconds(*live, is_gauge=line.ring in GAUGES)
+def _add_live(gathered: LinePoints, live: LiveState | None, line: graphs.Line, from_s: int, end_s: int) -> None:
+    seconds = _live_seconds(live, line.key, line.ring, from_s, end_s)
+    if seconds is not None:
+        gathered.add_seconds(*seconds, is_gauge=line.ring in GAUGES)
 
 
-def _live_seconds(reading: Reading | None, key: Key, name: str, from_s: int, end_s: int) -> tuple[int, Floats] | None:
+def _live_seconds(live: LiveState | None, key: Key, name: str, from_s: int, end_s: int) -> tuple[int, Floats] | None:
     """The seconds of [from_s, end_s) that the rings keep: the first one, and a value for each."""
-    rings = reading.rings.get(key) if reading else None
-    if rings is None or reading is None or reading.second is None:
+    rings = live.rings.get(key) if live else None
+    if rings is None or live is None or live.second is None:
         return None
-    oldest_s = reading.second - SECONDS + 1
-    first_s, last_s = max(from_s, oldest_s), min(end_s, reading.second + 1)
+    oldest_s = live.second - SECONDS + 1
+    first_s, last_s = max(from_s, oldest_s), min(end_s, live.second + 1)
     if first_s >= last_s:
         return None
     values = np.array(rings.series(name), dtype=np.float64)

@@ -14,7 +14,7 @@ from admin_console.history.series import (
     overview_history,
     topic_history,
 )
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request
 from admin_console.vocabulary import units
 
@@ -34,15 +34,15 @@ class RangeTable:
     step: str
 
 
-def table_of(source: HistorySource, reading: Reading | None, asked: Request, span: Range) -> RangeTable:
+def table_of(source: HistorySource, live: LiveState | None, asked: Request, span: Range) -> RangeTable:
     """The lines of the page's graphs over `span`, in at most ROWS_MAX rows. Times are UTC."""
     try:
         if asked.page == "overview":
-            found = overview_history(source, reading, span, ROWS_MAX)
+            found = overview_history(source, live, span, ROWS_MAX)
         elif asked.page == "topic":
-            found = topic_history(source, reading, asked.topic, span, ROWS_MAX)
+            found = topic_history(source, live, asked.topic, span, ROWS_MAX)
         else:
-            found = channel_history(source, reading, asked.topic, asked.channel, span, ROWS_MAX)
+            found = channel_history(source, live, asked.topic, asked.channel, span, ROWS_MAX)
     except HistoryUnreadableError as exc:
         return RangeTable((), (), str(exc), "")
     names = list(found.columns)

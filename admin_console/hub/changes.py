@@ -1,4 +1,4 @@
-"""What was done since the hub's newest reading: pages made before an act do not show what it did."""
+"""Counts acts. A page that was made before an act does not show what the act did, and is made anew."""
 
 import itertools
 
@@ -11,7 +11,7 @@ class Changes:
         self._numbers = itertools.count(1)
 
     def note(self) -> None:
-        """Something was done."""
+        """An act was done."""
         self.count = next(self._numbers)
 
 

@@ -1,8 +1,8 @@
-"""The live hub: takes every snapshot of the engine, keeps fifteen minutes of it, and tells who looks.
+"""The live hub: takes every snapshot of the engine, keeps fifteen minutes of it, and notifies its listeners.
 
-It lives on the web side's event loop. The engine's thread hands a snapshot over (`attach`) and never waits. Pages
-read `hub.reading` from worker threads: a reading is replaced as a whole, and a ring that is being written while it
-is read is at worst one second ahead.
+The hub belongs to the web side's event loop. The engine's thread hands a snapshot over (`attach`) and never waits.
+Pages read `hub.live` from worker threads. The hub replaces that object as a whole; a ring that is written while a page
+reads it is at most one second ahead.
 """
 
 import asyncio
@@ -35,10 +35,11 @@ class SnapshotSource(Protocol):
     on_snapshot: "list[Callable[[EngineSnapshot], None]]"
 
 
-class Reading:
-    """One snapshot, the rings up to it, and what is wrong with its channels. `memory` keeps what screens derive."""
+class LiveState:
+    """One snapshot, the rings up to it, and what is wrong with its channels. Screens keep in `derived` what they
+    work out from it."""
 
-    __slots__ = ("channels", "diagnoses", "memory", "paused_since", "rings", "second", "snapshot", "states", "topics")
+    __slots__ = ("channels", "derived", "diagnoses", "paused_since", "rings", "second", "snapshot", "states", "topics")
 
     def __init__(
         self,
@@ -48,8 +49,7 @@ class Reading:
         second: int | None = None,
         states: Mapping[Key, tuple[State, ...]] | None = None,
     ) -> None:
-        """states: of the channels at the reading before. Without, this snapshot alone tells what is a fact, such as a
-        pause."""
+        """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed."""
         self.snapshot = snapshot
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
         self.diagnoses, self.states = diagnose_all(snapshot, rings.get, paused_since, states or {})
@@ -60,65 +60,65 @@ class Reading:
         self.channels: dict[Key, ChannelStats] = {
             (topic.topic_name, channel.channel_name): channel for topic in snapshot.topics for channel in topic.channels
         }
-        self.memory: dict[object, object] = {}
+        self.derived: dict[object, object] = {}
 
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
         return self.rings.get((topic, channel))
 
 
 class Hub:
-    """Rings for all that exists, the newest reading, and the listeners that hear of every new one."""
+    """Rings for all that exists, the newest live state, and the listeners that get every new one."""
 
     def __init__(self) -> None:
-        self.listeners: set[Callable[[Reading], Awaitable[None]]] = set()
-        self._is_telling = False
+        self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
+        self._is_notifying = False
         self.forget_all()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def forget_all(self) -> None:
-        """Begin anew, as for another engine; listeners stay."""
+        """Drop all history, as for another engine; listeners stay."""
         self.clock = Clock()
         self.rings: dict[Key, Rings] = {}
         self.paused_since: dict[Key, int] = {}
-        self.reading: Reading | None = None
+        self.live: LiveState | None = None
         self._was_paused: set[Key] = set()
         self._held: dict[Key, Held] = {}
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
-        """Take every coming snapshot of `source`. It is called on the engine's thread and only hands over to `loop`."""
+        """Take every further snapshot of `source`. The engine's thread calls `hand_over`, which passes it to `loop`."""
         self.forget_all()
 
         def hand_over(snapshot: "EngineSnapshot") -> None:
             try:
                 loop.call_soon_threadsafe(self.take, snapshot)
             except RuntimeError:
-                # The web side's loop is closed: the process is stopping, and nobody is left to look.
+                # The web side's loop is closed: the process is stopping.
                 pass
 
         source.on_snapshot.append(hand_over)
 
     def take(self, snapshot: "EngineSnapshot") -> None:
-        """Write a snapshot into the rings and tell the listeners. A call in a running loop tells them in a task."""
+        """Write a snapshot into the rings and notify the listeners, in a task of the running loop."""
         self.write(snapshot)
-        if not self.listeners or self._is_telling:
+        if not self.listeners or self._is_notifying:
             return  # listeners that are still busy with the last second get the next one
-        self._is_telling = True
-        task = asyncio.get_running_loop().create_task(self._tell())
+        self._is_notifying = True
+        task = asyncio.get_running_loop().create_task(self._notify())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         try:
             for listener in tuple(self.listeners):
-                if self.reading is not None:
-                    await listener(self.reading)
+                if self.live is not None:
+                    await listener(self.live)
         except Exception:
-            logger.exception("telling the listeners of a snapshot failed")
+            logger.exception("a listener of the hub failed")
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
     def write(self, snapshot: "EngineSnapshot") -> None:
-        """Write a snapshot into the rings. One that comes twice within a second only renews the reading."""
+        """Write a snapshot into the rings. A second one of the same second only replaces `live`."""
         accepted = self.clock.accept(snapshot.taken_at_ns / 1e9)
         if accepted is not None:
             second, missed = accepted
@@ -127,8 +127,8 @@ class Hub:
                     rings.forget(missed)
             self._write_second(snapshot, second)
         self._note_pauses(snapshot)
-        states = self.reading.states if self.reading else None
-        self.reading = Reading(snapshot, self.rings, dict(self.paused_since), self.clock.newest, states)
+        states = self.live.states if self.live else None
+        self.live = LiveState(snapshot, self.rings, dict(self.paused_since), self.clock.newest, states)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_first = not self.rings
@@ -198,7 +198,7 @@ class Hub:
         for topic in snapshot.topics:
             paused.update((topic.topic_name, channel.channel_name) for channel in topic.channels if channel.paused)
         # A pause that was there before the hub looked has no known beginning.
-        if self.reading is not None:
+        if self.live is not None:
             for key in paused - self._was_paused:
                 self.paused_since[key] = snapshot.taken_at_ns // 1_000_000_000
         for key in self.paused_since.keys() - paused:

@@ -9,7 +9,7 @@ from django.conf import settings
 from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
-from admin_console.hub.hub import Hub, Reading
+from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 
@@ -47,20 +47,20 @@ class Broadcast:
         if not self._subscribers:
             self._hub.listeners.discard(self.tell)
 
-    async def tell(self, reading: Reading) -> None:
+    async def tell(self, live: LiveState) -> None:
         """Build and offer the frame of every subscription; one that fails is logged and does not stop the others."""
         for request in tuple(self._subscribers):
             try:
-                frame = await self.frame(request, reading)
+                frame = await self.frame(request, live)
             except Exception:
                 logger.exception("building a frame failed page=%s", request.page)
                 continue
             for subscriber in tuple(self._subscribers.get(request, ())):
-                subscriber.offer(frame, reading.snapshot.sequence)
+                subscriber.offer(frame, live.snapshot.sequence)
             # Pages and the engine get their turn between two frames.
             await asyncio.sleep(0)
 
-    async def frame(self, request: Request, reading: Reading) -> bytes:
+    async def frame(self, request: Request, live: LiveState) -> bytes:
         in_flight: tuple[InFlightStats, ...] | None = None
         http_address = ""
         try:
@@ -68,10 +68,10 @@ class Broadcast:
             http_address = gateway.node().http_address
             if request.page == "topic":
                 gateway.watch("", "")
-            if request.wants_in_flight and (request.topic, request.channel) in reading.channels:
+            if request.wants_in_flight and (request.topic, request.channel) in live.channels:
                 # Consumers are sampled only while somebody looks; the lease lasts a few seconds.
                 gateway.watch(request.topic, request.channel)
-                if reading.channels[request.topic, request.channel].in_flight_count:
+                if live.channels[request.topic, request.channel].in_flight_count:
                     in_flight = await asyncio.to_thread(
                         gateway.in_flight, request.topic, request.channel, IN_FLIGHT_MAX
                     )
@@ -83,5 +83,5 @@ class Broadcast:
         if request.wants_pipeline:
             # Small files, read in another thread: a slow disk holds up this page alone.
             view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view)
-        screen = build_screen(request, reading, in_flight=in_flight, http_address=http_address, pipeline=view)
+        screen = build_screen(request, live, in_flight=in_flight, http_address=http_address, pipeline=view)
         return screen.frame()

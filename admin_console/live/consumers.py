@@ -139,9 +139,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             _broadcast.remove(self._request, self)
         self._request = request
         _broadcast.add(request, self)
-        reading = get_hub().reading
-        if reading is not None:
-            self.offer(await _broadcast.frame(request, reading), reading.snapshot.sequence)
+        live = get_hub().live
+        if live is not None:
+            self.offer(await _broadcast.frame(request, live), live.snapshot.sequence)
 
     def _acked(self, sequence: int) -> None:
         # Frames arrive in order: one that came vouches for those before it.

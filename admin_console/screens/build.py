@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens import channel, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.parts import Screen
@@ -66,7 +66,7 @@ class Request:
 
 def build_screen(
     request: Request,
-    reading: Reading | None,
+    live: LiveState | None,
     *,
     in_flight: tuple[InFlightStats, ...] | None = None,
     http_address: str = "",
@@ -74,39 +74,39 @@ def build_screen(
 ) -> Screen:
     """The screen of a page. Pure: everything it shows is handed in.
 
-    The lists are made once a reading, however many pages and sockets ask: they differ by their age alone.
+    The lists are made once for a live state, however many pages and sockets ask; only their age differs.
 
     in_flight: the channel's messages in flight, None when nobody asked the engine; http_address: where the HTTP API
     listens, for the commands that empty pages show; pipeline: for the pages that are about it.
     """
-    snapshot: EngineSnapshot | None = reading.snapshot if reading else None
+    snapshot: EngineSnapshot | None = live.snapshot if live else None
     frame: dict[str, Any] = {
         "page": request.page,
         "subscription": request.subscription,
         "sequence": snapshot.sequence if snapshot else 0,
         "taken_at_ms": snapshot.taken_at_ns // 1_000_000 if snapshot else 0,
-        "second": reading.second if reading else None,
+        "second": live.second if live else None,
         "age_ms": max(0, int((time.time_ns() - snapshot.taken_at_ns) / 1e6)) if snapshot else 0,
         "version": snapshot.version if snapshot else "",
         "has_figures": snapshot is not None,
     }
     if request.page in ("overview", "topics"):
-        known = reading.memory.get(request) if reading else None
+        known = live.derived.get(request) if live else None
         if isinstance(known, Screen):
             return replace(known, age_ms=frame["age_ms"])
         if request.page == "overview":
-            made = Screen(**frame, **overview.parts(reading, request.role, http_address))
+            made = Screen(**frame, **overview.parts(live, request.role, http_address))
         else:
             asked = (request.q, request.sort, request.number)
-            made = Screen(**frame, **topics.parts(reading, request.role, *asked, http_address))
-        if reading is not None:
-            reading.memory[request] = made
+            made = Screen(**frame, **topics.parts(live, request.role, *asked, http_address))
+        if live is not None:
+            live.derived[request] = made
         return made
     if request.wants_pipeline:
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
-            return Screen(**frame, **pipeline_screen.parts(reading, request.role, pipeline))
+            return Screen(**frame, **pipeline_screen.parts(live, request.role, pipeline))
         return Screen(**frame, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
-        return Screen(**frame, **topic.parts(reading, request.role, request.topic))
-    return Screen(**frame, **channel.parts(reading, request.role, request.topic, request.channel, in_flight))
+        return Screen(**frame, **topic.parts(live, request.role, request.topic))
+    return Screen(**frame, **channel.parts(live, request.role, request.topic, request.channel, in_flight))

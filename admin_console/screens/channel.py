@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell
@@ -59,32 +59,32 @@ _STATS = (
 
 
 def parts(
-    reading: Reading | None, role: Role, topic_name: str, name: str, in_flight: "tuple[InFlightStats, ...] | None"
+    live: LiveState | None, role: Role, topic_name: str, name: str, in_flight: "tuple[InFlightStats, ...] | None"
 ) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when there is no such channel.
 
     in_flight: what the engine says is held now; None when it was not asked or did not answer.
     """
-    topic = reading.topics.get(topic_name) if reading else None
-    stats = reading.channels.get((topic_name, name)) if reading else None
+    topic = live.topics.get(topic_name) if live else None
+    stats = live.channels.get((topic_name, name)) if live else None
     plans = graphs.channel_plans(topic_name, name)
-    points = graphs.points_of(reading, plans)
+    points = graphs.points_of(live, plans)
     common = {"graphs": graphs.graphs_of(plans, points), "points": points}
-    if reading is None or topic is None or stats is None:
+    if live is None or topic is None or stats is None:
         return common | {
-            "flags": {"gone": reading is not None},
+            "flags": {"gone": live is not None},
             "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN)) for stat, label in _STATS),
             "tables": {
                 "clients": _client_table(None, role, topic_name, name),
                 "in_flight": _in_flight_table(None, None, role, topic_name, name),
             },
         }
-    diagnosis = diagnosis_of(reading, topic, stats)
+    diagnosis = diagnosis_of(live, topic, stats)
     return common | {
         "subtitle": _subtitle(stats),
         "chips": chips_of(diagnosis),
         "banner": channel_banner(diagnosis),
-        "stats": _stats(diagnosis, reading.rings_of(topic_name, name)),
+        "stats": _stats(diagnosis, live.rings_of(topic_name, name)),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name),
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from admin_console.diagnosis import words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import TONES, WARNING
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.parts import Banner
 from admin_console.vocabulary import units
 
@@ -26,9 +26,9 @@ def channel_banner(diagnosis: Diagnosis) -> Banner | None:
     return Banner(TONES[finding.level], finding.title, text)
 
 
-def overview_banner(reading: Reading, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]) -> Banner | None:
+def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]) -> Banner | None:
     """The gravest thing there is, in one sentence with a link to it; None when all is well."""
-    health = reading.snapshot.health
+    health = live.snapshot.health
     if health != "OK":
         return Banner(
             "danger", "The engine is not well.", f"{health.removeprefix('NOK - ')}. Publishing may be refused."
@@ -51,9 +51,9 @@ def overview_banner(reading: Reading, urgent: Sequence[Diagnosis], link_of: Call
     )
 
 
-def topic_banner(reading: Reading, name: str) -> Banner | None:
+def topic_banner(live: LiveState, name: str) -> Banner | None:
     """What holds a topic back: a pause, or nobody to give its messages to."""
-    topic = reading.topics[name]
+    topic = live.topics[name]
     depth = f"the depth at the topic itself is {units.number(topic.depth)}"
     if topic.fenced:
         return Banner(
@@ -71,7 +71,7 @@ def topic_banner(reading: Reading, name: str) -> Banner | None:
     if topic.paused:
         return Banner(
             "held",
-            f"Paused{_since(reading.paused_since.get((name, '')))}: no message goes on to the channels.",
+            f"Paused{_since(live.paused_since.get((name, '')))}: no message goes on to the channels.",
             f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
         )
     if not topic.channels and topic.depth:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from admin_console.hub.hub import GAUGES, TOTAL, Key, Reading
+from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.screens.parts import Graph, GraphLegend
 from admin_console.vocabulary import units
 
@@ -33,10 +33,10 @@ class GraphPlan:
     lines: tuple[Line, ...]
 
 
-def overview_plans(reading: Reading | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:
+def overview_plans(live: LiveState | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:
     """Flow through all topics, and the depth of the four most loaded channels: `deepest`, or those of now."""
     if deepest is None:
-        deepest = _deepest(reading) if reading else []
+        deepest = _deepest(live) if live else []
     return (
         GraphPlan(
             "flow",
@@ -59,23 +59,23 @@ def overview_plans(reading: Reading | None, deepest: Sequence[Key] | None = None
     )
 
 
-def _deepest(reading: Reading) -> list[Key]:
+def _deepest(live: LiveState) -> list[Key]:
     """The channels that held most in the last fifteen minutes, by name.
 
     The bucket that still fills is left out and the order is by name, so that two channels that overtake each other
     every second neither come and go nor swap colours.
     """
-    known = reading.memory.get("deepest")
+    known = live.derived.get("deepest")
     if isinstance(known, list):
         return known
-    ranked = heapq.nlargest(TOP_CHANNELS, ((_peak(reading, key), key) for key in reading.channels))
+    ranked = heapq.nlargest(TOP_CHANNELS, ((_peak(live, key), key) for key in live.channels))
     made = sorted(key for _, key in ranked)
-    reading.memory["deepest"] = made
+    live.derived["deepest"] = made
     return made
 
 
-def _peak(reading: Reading, key: Key) -> float:
-    rings = reading.rings.get(key)
+def _peak(live: LiveState, key: Key) -> float:
+    rings = live.rings.get(key)
     known = [value for value in rings.spark_values()[:-1] if not isnan(value)] if rings else []
     return max(known, default=0.0)
 
@@ -141,17 +141,17 @@ def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
     )
 
 
-def value_now(reading: Reading | None, line: Line) -> float | None:
+def value_now(live: LiveState | None, line: Line) -> float | None:
     """This second's value of a line: a gauge as it is, a counter as its change in the last second."""
-    rings = reading.rings.get(line.key) if reading else None
+    rings = live.rings.get(line.key) if live else None
     if rings is None:
         return None
     return rings.newest(line.ring) if line.ring in GAUGES else rings.rate(line.ring, 1)
 
 
-def points_of(reading: Reading | None, plans: Sequence[GraphPlan]) -> dict[str, float | None]:
+def points_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, float | None]:
     """This second's value of every line."""
-    points = {line.column: value_now(reading, line) for plan in plans for line in plan.lines}
+    points = {line.column: value_now(live, line) for plan in plans for line in plan.lines}
     return {column: None if value is None else round(value, 3) for column, value in points.items()}
 
 
@@ -172,11 +172,11 @@ def _worded(value: float | None, unit: str) -> str:
     return units.rate(value) if unit == "per second" else units.number(value)
 
 
-def columns_of(reading: Reading | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:
+def columns_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:
     """Fifteen minutes of every line, a value a second, oldest first; empty where nothing is kept."""
     columns: dict[str, list[float | None]] = {}
     for plan in plans:
         for line in plan.lines:
-            rings = reading.rings.get(line.key) if reading else None
+            rings = live.rings.get(line.key) if live else None
             columns[line.column] = rings.series(line.ring) if rings else []
     return columns

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
@@ -21,9 +21,9 @@ UNSYNCED_LATE_MS = 5_000
 HOLDS_SHOWN = 3
 
 
-def log_table(reading: Reading | None) -> Table:
+def log_table(live: LiveState | None) -> Table:
     """One row for each thing to know; empty where no topic is of the log."""
-    log = reading.snapshot.log if reading is not None else None
+    log = live.snapshot.log if live is not None else None
     rows = _rows(log) if log is not None else []
     return Table.build("log", "The log", _COLUMNS, rows, Empty("", "No topic is of storage kind log."))
 

@@ -10,7 +10,7 @@ from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.saturated import SATURATED
 from admin_console.diagnosis.stuck import STUCK
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.hub.hub import TOTAL, Reading
+from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell, StateCell
@@ -42,54 +42,54 @@ _URGENT_COLUMNS = (
 _SIDE_COLUMNS = (Column("name", "Name", "name"), Column("depth", "Depth"), Column("oldest", "Oldest"))
 
 
-def parts(reading: Reading | None, role: Role, http_address: str) -> dict[str, Any]:
+def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, Any]:
     """The parts of the screen."""
-    plans = graphs.overview_plans(reading)
-    points = graphs.points_of(reading, plans)
-    urgent = all_diagnoses(reading) if reading else []
+    plans = graphs.overview_plans(live)
+    points = graphs.points_of(live, plans)
+    urgent = all_diagnoses(live) if live else []
     return {
-        "subtitle": _subtitle(reading),
-        "banner": overview_banner(reading, urgent, lambda *names: url_of("channel", *names)) if reading else None,
-        "stats": _stats(reading, urgent),
+        "subtitle": _subtitle(live),
+        "banner": overview_banner(live, urgent, lambda *names: url_of("channel", *names)) if live else None,
+        "stats": _stats(live, urgent),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
         "tables": {
-            "urgent": _urgent_table(reading, urgent, role, http_address),
-            "paused": _paused_table(reading),
+            "urgent": _urgent_table(live, urgent, role, http_address),
+            "paused": _paused_table(live),
             "unconsumed": _unconsumed_table(urgent),
-            "unchannelled": _unchannelled_table(reading),
-            "log": log_table(reading),
+            "unchannelled": _unchannelled_table(live),
+            "log": log_table(live),
         },
         "flags": {
-            "first_run": reading is not None and not reading.snapshot.topics,
+            "first_run": live is not None and not live.snapshot.topics,
             "more": len(urgent) > ROWS_MAX,
-            "log": reading is not None and reading.snapshot.log is not None,
+            "log": live is not None and live.snapshot.log is not None,
         },
         "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(len(urgent), 'channel')}."},
     }
 
 
-def _subtitle(reading: Reading | None) -> str:
-    if reading is None:
+def _subtitle(live: LiveState | None) -> str:
+    if live is None:
         return "The engine has not told its figures yet."
-    snapshot = reading.snapshot
-    clients = sum(channel.client_count for channel in reading.channels.values())
+    snapshot = live.snapshot
+    clients = sum(channel.client_count for channel in live.channels.values())
     return " · ".join(
         (
             units.plural(len(snapshot.topics), "topic"),
-            units.plural(len(reading.channels), "channel"),
+            units.plural(len(live.channels), "channel"),
             units.plural(clients, "consumer"),
             units.plural(snapshot.producer_count, "producer"),
         )
     )
 
 
-def _stats(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
-    rings = reading.rings.get(TOTAL) if reading else None
+def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
+    rings = live.rings.get(TOTAL) if live else None
     depth = in_flight = ready = deferred = None
-    if reading is not None:
+    if live is not None:
         channels = [each.vitals.stats for each in urgent]
-        depth = sum(topic.depth for topic in reading.snapshot.topics) + sum(one.depth for one in channels)
+        depth = sum(topic.depth for topic in live.snapshot.topics) + sum(one.depth for one in channels)
         in_flight = sum(one.in_flight_count for one in channels)
         deferred = sum(one.deferred_count for one in channels)
         ready = sum(one.ready_count for one in channels)
@@ -130,7 +130,7 @@ def _stats(reading: Reading | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]
             Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
         ),
         Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
-        _oldest_stat(reading, urgent),
+        _oldest_stat(live, urgent),
     )
 
 
@@ -157,19 +157,17 @@ def _average(rings: Any, name: str) -> Cell:
     return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
-def _oldest_stat(reading: Reading | None, urgent: list[Diagnosis]) -> Stat:
-    if reading is None:
+def _oldest_stat(live: LiveState | None, urgent: list[Diagnosis]) -> Stat:
+    if live is None:
         return Stat("oldest", "Oldest message", Cell(units.UNKNOWN))
-    health = reading.snapshot.health
+    health = live.snapshot.health
     ages = [
         (each.vitals.oldest_s, f"{each.vitals.topic_name}/{each.vitals.channel_name}")
         for each in urgent
         if each.vitals.oldest_s is not None
     ]
     ages += [
-        (age, topic.topic_name)
-        for topic in reading.snapshot.topics
-        if (age := age_s(reading, topic.oldest_ns)) is not None
+        (age, topic.topic_name) for topic in live.snapshot.topics if (age := age_s(live, topic.oldest_ns)) is not None
     ]
     oldest = max(ages, default=None)
     value = Cell(units.duration(oldest[0] if oldest else None))
@@ -180,10 +178,10 @@ def _oldest_stat(reading: Reading | None, urgent: list[Diagnosis]) -> Stat:
     return Stat("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
 
 
-def _urgent_table(reading: Reading | None, urgent: list[Diagnosis], role: Role, http_address: str) -> Table:
+def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, http_address: str) -> Table:
     rows = []
     for diagnosis in urgent[:ROWS_MAX]:
-        assert reading is not None, "there are diagnoses only where there is a reading"
+        assert live is not None, "diagnoses come from a live state"
         vitals = diagnosis.vitals
         stats = vitals.stats
         key = (vitals.topic_name, vitals.channel_name)
@@ -200,14 +198,12 @@ def _urgent_table(reading: Reading | None, urgent: list[Diagnosis], role: Role, 
                     requeued_cell(diagnosis),
                     timeouts_cell(diagnosis),
                     oldest_cell(diagnosis),
-                    SparkCell(spark_levels(reading.rings_of(*key)), diagnosis.tone),
+                    SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=stats.paused),
                 ),
             )
         )
-    return Table.build(
-        "urgent", "Channels, the most urgent first", _URGENT_COLUMNS, rows, _nothing(reading, http_address)
-    )
+    return Table.build("urgent", "Channels, the most urgent first", _URGENT_COLUMNS, rows, _nothing(live, http_address))
 
 
 def quiet_cell(count: float | None, tone: str = "") -> Cell:
@@ -235,10 +231,10 @@ def oldest_cell(diagnosis: Diagnosis) -> Cell:
     return Cell(units.duration(diagnosis.vitals.oldest_s), tone=tone)
 
 
-def _nothing(reading: Reading | None, http_address: str) -> Empty:
-    if reading is None:
+def _nothing(live: LiveState | None, http_address: str) -> Empty:
+    if live is None:
         return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
-    if not reading.snapshot.topics:
+    if not live.snapshot.topics:
         return first_run(http_address)
     return Empty(
         "No channels yet",
@@ -255,11 +251,11 @@ def first_run(http_address: str) -> Empty:
     )
 
 
-def _paused_table(reading: Reading | None) -> Table:
+def _paused_table(live: LiveState | None) -> Table:
     rows = []
-    for topic in reading.snapshot.topics if reading else ():
+    for topic in live.snapshot.topics if live else ():
         if topic.paused:
-            oldest = age_s(reading, topic.oldest_ns) if reading else None
+            oldest = age_s(live, topic.oldest_ns) if live else None
             rows.append(
                 (
                     topic.topic_name,
@@ -272,7 +268,7 @@ def _paused_table(reading: Reading | None) -> Table:
                 (
                     channel_cell(topic.topic_name, channel.channel_name),
                     Cell(units.number(channel.depth), units.exact(channel.depth)),
-                    Cell(units.duration(age_s(reading, channel.oldest_ns)) if reading else units.UNKNOWN),
+                    Cell(units.duration(age_s(live, channel.oldest_ns)) if live else units.UNKNOWN),
                 ),
             )
             for channel in topic.channels
@@ -303,8 +299,8 @@ def _unconsumed_table(urgent: list[Diagnosis]) -> Table:
     )
 
 
-def _unchannelled_table(reading: Reading | None) -> Table:
-    topics = [topic for topic in reading.snapshot.topics if not topic.channels] if reading else []
+def _unchannelled_table(live: LiveState | None) -> Table:
+    topics = [topic for topic in live.snapshot.topics if not topic.channels] if live else []
     topics.sort(key=lambda topic: topic.depth, reverse=True)
     rows = [
         (
@@ -312,7 +308,7 @@ def _unchannelled_table(reading: Reading | None) -> Table:
             (
                 topic_cell(topic.topic_name),
                 Cell(units.number(topic.depth), units.exact(topic.depth)),
-                Cell(units.duration(age_s(reading, topic.oldest_ns)) if reading else units.UNKNOWN),
+                Cell(units.duration(age_s(live, topic.oldest_ns)) if live else units.UNKNOWN),
             ),
         )
         for topic in topics[:SIDE_ROWS_MAX]

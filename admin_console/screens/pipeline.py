@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, Cell, Chip, NameCell, ProgressCell, StateCell
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.screens.jobs import (
@@ -49,25 +49,25 @@ _REPLAY_COLUMNS = (
 )
 
 
-def parts(reading: Reading | None, role: Role, view: "PipelineView") -> dict[str, Any]:
-    """The parts of the screen. reading: for the cursors of topics as they are now; None before the first figures."""
-    cursors = archive_cursors(reading)
+def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str, Any]:
+    """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures."""
+    cursors = archive_cursors(live)
     return {
         "subtitle": _subtitle(view),
         "banner": _banner(view),
-        "stats": _stats(reading, view, cursors),
+        "stats": _stats(live, view, cursors),
         "tables": {
             "jobs": job_table(view, role),
-            "archived": _topic_table(reading, view, cursors, role),
+            "archived": _topic_table(live, view, cursors, role),
             "replays": _replay_table(view, role),
         },
         "flags": {"off": not view.is_switched_on, "archived": bool(view.topics)},
     }
 
 
-def archive_cursors(reading: Reading | None) -> "dict[tuple[str, int, int], CursorStats]":
+def archive_cursors(live: LiveState | None) -> "dict[tuple[str, int, int], CursorStats]":
     """The cursors of the archive by topic, number and id base."""
-    topics = reading.snapshot.topics if reading else ()
+    topics = live.snapshot.topics if live else ()
     return {
         (cursor.topic, cursor.number, cursor.id_base): cursor
         for topic in topics
@@ -134,7 +134,7 @@ def _banner(view: "PipelineView") -> Banner | None:
 
 
 def _stats(
-    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
+    live: LiveState | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
 ) -> tuple[Stat, ...]:
     rows = sum(topic.rows for topic in view.topics)
     size = sum(topic.bytes for topic in view.topics)
@@ -142,7 +142,7 @@ def _stats(
     names = {topic.topic for topic in view.topics} | {topic for topic, _, _ in cursors}
     failed = len(jobs_in_trouble(view))
     to_archive = sum(cursor.depth for cursor in cursors.values())
-    oldest_s = _oldest_unarchived_s(reading, view, cursors)
+    oldest_s = _oldest_unarchived_s(live, view, cursors)
     open_replays = [one for one in view.replays if not one.is_over]
     asked = sum(1 for one in open_replays if one.is_asked_about)
     return (
@@ -168,7 +168,7 @@ def _stats(
         Stat(
             "oldest",
             "Oldest unarchived",
-            Cell("none" if reading and not to_archive else _at_most(oldest_s), "younger than the last archived one"),
+            Cell("none" if live and not to_archive else _at_most(oldest_s), "younger than the last archived one"),
             Cell(
                 f"{units.plural(to_archive, 'message')} to archive" if to_archive else "nothing to archive",
                 units.exact(to_archive),
@@ -206,7 +206,7 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
 
 
 def _oldest_unarchived_s(
-    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
+    live: LiveState | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]"
 ) -> float | None:
     """How old the oldest message to archive is at most: younger than the last archived one of its topic. None: unknown.
 
@@ -214,9 +214,9 @@ def _oldest_unarchived_s(
     """
     archived = {(one.topic, one.number, one.id_base): one.last_time_ms for one in view.topics}
     since = [archived.get(key) or cursor.created_ms for key, cursor in cursors.items() if cursor.depth]
-    if not since or reading is None:
+    if not since or live is None:
         return None
-    return max(0.0, reading.snapshot.taken_at_ns / 1e9 - min(since) / 1000)
+    return max(0.0, live.snapshot.taken_at_ns / 1e9 - min(since) / 1000)
 
 
 def _at_most(seconds: float | None) -> str:
@@ -224,10 +224,10 @@ def _at_most(seconds: float | None) -> str:
 
 
 def _topic_table(
-    reading: Reading | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]", role: Role
+    live: LiveState | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]", role: Role
 ) -> Table:
     archived = {(one.topic, one.number, one.id_base): one for one in view.topics}
-    present = {topic.topic_name for topic in reading.snapshot.topics if topic.storage == "log"} if reading else set()
+    present = {topic.topic_name for topic in live.snapshot.topics if topic.storage == "log"} if live else set()
     rows = []
     # Those behind first, then by name.
     keys = sorted({*archived, *cursors}, key=lambda key: (-(cursors[key].depth if key in cursors else 0), key))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.cursors import cursor_table, is_archived
@@ -44,34 +44,34 @@ _PRODUCER_COLUMNS = (
 )
 
 
-def parts(reading: Reading | None, role: Role, name: str) -> dict[str, Any]:
+def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when there is no such topic."""
-    topic = reading.topics.get(name) if reading else None
+    topic = live.topics.get(name) if live else None
     plans = graphs.topic_plans(name)
-    points = graphs.points_of(reading, plans)
-    if reading is None or topic is None:
+    points = graphs.points_of(live, plans)
+    if live is None or topic is None:
         return {
-            "flags": {"gone": reading is not None},
+            "flags": {"gone": live is not None},
             "stats": _blank_stats(),
             "graphs": graphs.graphs_of(plans, points),
             "points": points,
             "tables": {
-                "channels": _channel_table(reading, None, role),
+                "channels": _channel_table(live, None, role),
                 "cursors": cursor_table(None, role),
-                "producers": _producer_table(reading, None),
+                "producers": _producer_table(live, None),
             },
         }
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
         "chips": _chips(topic),
-        "banner": topic_banner(reading, name),
-        "stats": _stats(reading, topic),
+        "banner": topic_banner(live, name),
+        "stats": _stats(live, topic),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
         "tables": {
-            "channels": _channel_table(reading, topic, role),
+            "channels": _channel_table(live, topic, role),
             "cursors": cursor_table(topic, role),
-            "producers": _producer_table(reading, topic),
+            "producers": _producer_table(live, topic),
         },
         "flags": {
             "paused": topic.paused,
@@ -97,8 +97,8 @@ def _chips(topic: "TopicStats") -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-def _stats(reading: Reading, topic: "TopicStats") -> tuple[Stat, ...]:
-    rings = reading.rings_of(topic.topic_name)
+def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
+    rings = live.rings_of(topic.topic_name)
     in_channels = sum(channel.depth for channel in topic.channels)
     in_flight = sum(channel.in_flight_count for channel in topic.channels)
     deferred = sum(channel.deferred_count for channel in topic.channels)
@@ -161,12 +161,12 @@ def _blank_stats() -> tuple[Stat, ...]:
     return tuple(Stat(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
 
 
-def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Role) -> Table:
+def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Role) -> Table:
     rows = []
     for channel in topic.channels if topic else ():
         assert topic is not None, "channels are a topic's"
-        assert reading is not None, "topics come from a reading"
-        diagnosis = diagnosis_of(reading, topic, channel)
+        assert live is not None, "topics come from a live state"
+        diagnosis = diagnosis_of(live, topic, channel)
         vitals = diagnosis.vitals
         key = (topic.topic_name, channel.channel_name)
         rows.append(
@@ -194,7 +194,7 @@ def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Ro
                     ),
                     Cell(units.number(channel.message_count), units.exact(channel.message_count)),
                     Cell(units.number(channel.client_count)),
-                    SparkCell(spark_levels(reading.rings_of(*key)), diagnosis.tone),
+                    SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
                     pause_cell(*key, role, is_paused=channel.paused),
                 ),
             )
@@ -206,11 +206,11 @@ def _channel_table(reading: Reading | None, topic: "TopicStats | None", role: Ro
     return Table.build("channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty)
 
 
-def _producer_table(reading: Reading | None, topic: "TopicStats | None") -> Table:
+def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table:
     rows = []
-    if reading is not None and topic is not None:
-        now_s = reading.snapshot.taken_at_ns / 1e9
-        for client in reading.snapshot.producers:
+    if live is not None and topic is not None:
+        now_s = live.snapshot.taken_at_ns / 1e9
+        for client in live.snapshot.producers:
             published = dict(client.pub_counts).get(topic.topic_name)
             if published is None:
                 continue

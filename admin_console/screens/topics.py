@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
-from admin_console.hub.hub import TOTAL, Reading
+from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.links import pause_cell, topic_cell, url_of
 from admin_console.screens.overview import first_run
@@ -78,9 +78,9 @@ _COLUMNS = (
 )
 
 
-def parts(reading: Reading | None, role: Role, query: str, sort: str, number: str, http_address: str) -> dict[str, Any]:
+def parts(live: LiveState | None, role: Role, query: str, sort: str, number: str, http_address: str) -> dict[str, Any]:
     """The parts of the screen. An unknown sort or page number falls back to the most urgent and the first."""
-    lines = _lines(reading) if reading else []
+    lines = _lines(live) if live else []
     wanted = query.strip().lower()
     found = [line for line in lines if _matches(line, wanted)] if wanted else lines
     sort_name, is_descending = parse_sort(sort)
@@ -90,18 +90,16 @@ def parts(reading: Reading | None, role: Role, query: str, sort: str, number: st
     page = min(max(1, int(number) if number.isascii() and number.isdigit() else 1), pages)
     shown = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     columns = tuple(_with_sort(column, query, sort_name, is_descending) for column in _COLUMNS)
-    rows = [(line.name, _cells(reading, line, role)) for line in shown if reading]
+    rows = [(line.name, _cells(live, line, role)) for line in shown if live]
     subtitle = units.plural(len(lines), "topic")
     if wanted:
         subtitle = f"{units.number(len(found))} of {subtitle} match “{query.strip()}”"
-    rings = reading.rings.get(TOTAL) if reading else None
+    rings = live.rings.get(TOTAL) if live else None
     if rings:
         subtitle += f" · {units.rate(rings.rate('messages'))} published · {units.rate(rings.rate('finished'))} finished"
     return {
         "subtitle": subtitle,
-        "tables": {
-            "topics": Table.build("topics", "Topics", columns, rows, _empty(reading, query, wanted, http_address))
-        },
+        "tables": {"topics": Table.build("topics", "Topics", columns, rows, _empty(live, query, wanted, http_address))},
         "flags": {"pages": pages > 1, "earlier": page > 1, "later": page < pages},
         "texts": {
             "page": f"{units.number((page - 1) * PAGE_ROWS + 1)}–{units.number((page - 1) * PAGE_ROWS + len(shown))} "
@@ -144,14 +142,14 @@ def _matches(line: Line, wanted: str) -> bool:
     return any(wanted in f"{line.name}/{channel.channel_name}".lower() for channel in line.stats.channels)
 
 
-def _lines(reading: Reading) -> list[Line]:
-    known = reading.memory.get("topics")
+def _lines(live: LiveState) -> list[Line]:
+    known = live.derived.get("topics")
     if isinstance(known, list):
         return known
     made = []
-    for topic in reading.snapshot.topics:
-        channels = [diagnosis_of(reading, topic, channel) for channel in topic.channels]
-        rings = reading.rings_of(topic.topic_name)
+    for topic in live.snapshot.topics:
+        channels = [diagnosis_of(live, topic, channel) for channel in topic.channels]
+        rings = live.rings_of(topic.topic_name)
         made.append(
             Line(
                 name=topic.topic_name,
@@ -170,16 +168,16 @@ def _lines(reading: Reading) -> list[Line]:
                 paused_channels=sum(each.vitals.stats.paused for each in channels),
             )
         )
-    reading.memory["topics"] = made
+    live.derived["topics"] = made
     return made
 
 
-def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
+def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
     if line.stats.paused:
         return (Chip("❚❚ paused", "held", "No message goes on to the channels until somebody resumes the topic"),)
     chips: list[Chip] = []
     gravest = max(
-        (diagnosis_of(reading, line.stats, channel) for channel in line.stats.channels),
+        (diagnosis_of(live, line.stats, channel) for channel in line.stats.channels),
         key=lambda each: each.level,
         default=None,
     )
@@ -199,11 +197,11 @@ def _chips(line: Line, reading: Reading) -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-def _cells(reading: Reading, line: Line, role: Role) -> tuple[Any, ...]:
+def _cells(live: LiveState, line: Line, role: Role) -> tuple[Any, ...]:
     tone = "held" if line.stats.paused else TONES[line.level]
     return (
         topic_cell(line.name),
-        StateCell(_chips(line, reading)),
+        StateCell(_chips(line, live)),
         Cell(units.number(line.depth), units.exact(line.depth)),
         _quiet(units.number(line.in_flight)),
         _quiet(units.number(line.deferred)),
@@ -213,7 +211,7 @@ def _cells(reading: Reading, line: Line, role: Role) -> tuple[Any, ...]:
         _quiet(units.rate(line.finished_s)),
         Cell(units.number(line.channels)),
         _quiet(units.number(line.clients)),
-        SparkCell(spark_levels(reading.rings_of(line.name)), tone),
+        SparkCell(spark_levels(live.rings_of(line.name)), tone),
         pause_cell(line.name, "", role, is_paused=line.stats.paused),
     )
 
@@ -223,10 +221,10 @@ def _quiet(text: str) -> Cell:
     return Cell(text, tone="muted" if text in ("0", "0/s", units.UNKNOWN) else "")
 
 
-def _empty(reading: Reading | None, query: str, wanted: str, http_address: str) -> Empty:
-    if reading is None:
+def _empty(live: LiveState | None, query: str, wanted: str, http_address: str) -> Empty:
+    if live is None:
         return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
-    if wanted and reading.snapshot.topics:
+    if wanted and live.snapshot.topics:
         return Empty(
             f"No topic or channel matches “{query.strip()}”", "", href=url_of("topics"), link="Show all topics"
         )

@@ -7,7 +7,7 @@ from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES
 from admin_console.diagnosis.findings import RANK
 from admin_console.diagnosis.vitals import take_vitals
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
 from admin_console.screens.cells import SPARK_TOP, Chip
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
 
 
-def diagnosis_of(reading: Reading, topic: "TopicStats", channel: "ChannelStats") -> Diagnosis:
+def diagnosis_of(live: LiveState, topic: "TopicStats", channel: "ChannelStats") -> Diagnosis:
     """One channel's figures and states; of an idle one its figures alone."""
     key = (topic.topic_name, channel.channel_name)
-    known = reading.diagnoses.get(key)
+    known = live.diagnoses.get(key)
     if known is None:
-        vitals = take_vitals(topic, channel, reading.rings_of(*key), taken_at_ns=reading.snapshot.taken_at_ns)
-        known = reading.diagnoses[key] = Diagnosis(vitals, ())
+        vitals = take_vitals(topic, channel, live.rings_of(*key), taken_at_ns=live.snapshot.taken_at_ns)
+        known = live.diagnoses[key] = Diagnosis(vitals, ())
     return known
 
 
-def all_diagnoses(reading: Reading) -> list[Diagnosis]:
+def all_diagnoses(live: LiveState) -> list[Diagnosis]:
     """Every channel's diagnosis, the most urgent first."""
-    known = reading.memory.get("all")
+    known = live.derived.get("all")
     if isinstance(known, list):
         return known
-    made = [diagnosis_of(reading, topic, channel) for topic in reading.snapshot.topics for channel in topic.channels]
-    made.sort(key=lambda each: urgency(reading, each))
-    reading.memory["all"] = made
+    made = [diagnosis_of(live, topic, channel) for topic in live.snapshot.topics for channel in topic.channels]
+    made.sort(key=lambda each: urgency(live, each))
+    live.derived["all"] = made
     return made
 
 
-def urgency(reading: Reading, diagnosis: Diagnosis) -> tuple[object, ...]:
+def urgency(live: LiveState, diagnosis: Diagnosis) -> tuple[object, ...]:
     """Sorts the most urgent first, and so that nothing changes places every second: by the gravest state, the longest
     in it first; calm channels by the most that waited in the last fifteen minutes."""
     vitals = diagnosis.vitals
@@ -44,7 +44,7 @@ def urgency(reading: Reading, diagnosis: Diagnosis) -> tuple[object, ...]:
     if diagnosis.states:
         gravest = diagnosis.states[0]
         return (-diagnosis.level, float(RANK[gravest.finding.kind]), gravest.begun_s, name)
-    return (-CALM, -peak_depth(reading.rings_of(*name), vitals.stats.depth), 0.0, name)
+    return (-CALM, -peak_depth(live.rings_of(*name), vitals.stats.depth), 0.0, name)
 
 
 def peak_depth(rings: Rings | None, depth: int) -> float:
@@ -63,9 +63,9 @@ def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-def age_s(reading: Reading, published_ns: int | None) -> float | None:
+def age_s(live: LiveState, published_ns: int | None) -> float | None:
     """How long ago a message was published, as of the snapshot; None when there is none."""
-    return None if published_ns is None else max(0.0, (reading.snapshot.taken_at_ns - published_ns) / 1e9)
+    return None if published_ns is None else max(0.0, (live.snapshot.taken_at_ns - published_ns) / 1e9)
 
 
 def spark_levels(rings: Rings | None) -> tuple[int | None, ...]:

@@ -1,7 +1,7 @@
 """Pages made once for all users of a role within one snapshot; what is one user's own is filled in for each.
 
-A made page has marks in place of the name, the form token and the age of the figures. It belongs to a reading of the
-hub and goes with it, and every act makes all pages anew.
+A made page has marks in place of the name, the form token and the age of the figures. A made page
+belongs to one live state of the hub and goes with it. Every act makes all pages anew.
 """
 
 import re
@@ -29,7 +29,7 @@ _MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
 _FIELDS = {"topics": frozenset({"q", "sort", "number"})}
 
 
-# In one reading: users search for what they like.
+# For one live state; more searches than that are made for each user alone.
 _MADE_MAX = 200
 
 
@@ -54,21 +54,21 @@ def answer(
 ) -> HttpResponse:
     """The page, as another user of the role has got it, or as `make` makes it.
 
-    basis: what the page is made from beside the hub's reading; another object is another page. make: renders the page
-    with this context over its own.
+    basis: what the page is made from beside the hub's live state; another object is another page. make: renders the
+    page with this context over its own.
     """
-    reading = get_hub().reading
-    if reading is None or not request.GET.keys() <= _FIELDS.get(asked.page, frozenset()) or len(get_messages(request)):
+    live = get_hub().live
+    if live is None or not request.GET.keys() <= _FIELDS.get(asked.page, frozenset()) or len(get_messages(request)):
         rendered = make({})
         return HttpResponse(rendered.html, status=rendered.status)
     key = ("page", asked, CHANGES.count)
-    made = reading.memory.get(key)
+    made = live.derived.get(key)
     if isinstance(made, _Made) and made.basis is basis:
         return HttpResponse(_filled(made, request))
     rendered = make(_marked(request))
     made = _Made(_MARKS.split(rendered.html), rendered.taken_at_ms, basis)
-    if rendered.status == 200 and len(reading.memory) < _MADE_MAX:
-        reading.memory[key] = made
+    if rendered.status == 200 and len(live.derived) < _MADE_MAX:
+        live.derived[key] = made
     return HttpResponse(_filled(made, request), status=rendered.status)
 
 

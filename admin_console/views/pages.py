@@ -16,7 +16,7 @@ from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
-from admin_console.hub.hub import Reading, get_hub
+from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
@@ -86,11 +86,11 @@ def _rendered(
     request: CheckedRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
 ) -> Rendered:
     """filled: goes before what the page has in its template's context."""
-    reading = _fresh(gateway, asked) if asked.topic else _newest(gateway)
+    live = _fresh(gateway, asked) if asked.topic else _newest(gateway)
     in_flight = _in_flight(gateway, asked)
-    picker = picker_of(asked, request.GET, now_s(reading)) if asked.page in PAGES_WITH_GRAPHS else None
-    table = table_of(gateway.history(), reading, asked, picker.range) if picker and picker.wants_table else None
-    screen = build_screen(asked, reading, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view)
+    picker = picker_of(asked, request.GET, now_s(live)) if asked.page in PAGES_WITH_GRAPHS else None
+    table = table_of(gateway.history(), live, asked, picker.range) if picker and picker.wants_table else None
+    screen = build_screen(asked, live, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view)
     context: dict[str, Any] = {
         "screen": screen,
         "age_ms": str(screen.age_ms),
@@ -111,16 +111,16 @@ def _rendered(
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
 
 
-def _newest(gateway: Gateway) -> Reading | None:
-    """The hub's reading; before the hub's first one, the engine's own newest figures without any history."""
-    reading = get_hub().reading
-    if reading is not None:
-        return reading
+def _newest(gateway: Gateway) -> LiveState | None:
+    """The hub's live state; before the first one, the engine's own newest figures without any history."""
+    live = get_hub().live
+    if live is not None:
+        return live
     snapshot = gateway.snapshot()
-    return Reading(snapshot, {}, {}) if snapshot else None
+    return LiveState(snapshot, {}, {}) if snapshot else None
 
 
-def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
+def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
     """The topic as it is at this moment, so that the page after an act shows what the act did.
 
     Consumers and producers are those of the newest snapshot: they are sampled, not asked for.
@@ -131,11 +131,11 @@ def _fresh(gateway: Gateway, asked: Request) -> Reading | None:
     except EngineUnavailableError:
         return newest
     if newest is None:
-        return Reading(exact, {}, {})
-    return Reading(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second, newest.states)
+        return LiveState(exact, {}, {})
+    return LiveState(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second, newest.states)
 
 
-def _with_clients(exact: EngineSnapshot, newest: Reading) -> EngineSnapshot:
+def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:
     topics = tuple(
         replace(
             stats,

@@ -11,7 +11,7 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.acts import sentence_of
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
 from admin_console.vocabulary.roles import Role
@@ -145,8 +145,8 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
 
 def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
-    reading = Reading(engine.submit("stats.now", topic="orders").result(5), {}, {})
-    frame = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), reading).frame())
+    live = LiveState(engine.submit("stats.now", topic="orders").result(5), {}, {})
+    frame = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), live).frame())
     assert frame["tables"]["cursors"]["keys"] == ["archive"]
     assert frame["tables"]["cursors"]["columns"]["depth"] == ["5"]
     flags = frame["flags"]

@@ -16,7 +16,7 @@ from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, v
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
-from admin_console.hub.hub import Hub, Reading
+from admin_console.hub.hub import Hub, LiveState
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency_buckets import bucket_of
@@ -41,11 +41,11 @@ def source(tmp_path: Path) -> Iterator[LakeHistory]:
 
 
 def shown(
-    source: LakeHistory, asked: str | Range, reading: Reading | None = None, names: tuple[str, str] = ORDERS
+    source: LakeHistory, asked: str | Range, live: LiveState | None = None, names: tuple[str, str] = ORDERS
 ) -> History:
     """The history of a channel over a preset or a range, as of NOW_S."""
     span = range_of({"range": asked}, NOW_S) if isinstance(asked, str) else asked
-    return channel_history(source, reading, *names, span)
+    return channel_history(source, live, *names, span)
 
 
 def between(first_s: int, end_s: int) -> Range:
@@ -351,9 +351,9 @@ def test_a_damaged_file_and_a_damaged_manifest_are_told(lake: HistoryLake, sourc
 # The live edge.
 
 
-def live(
+def live_after(
     seconds: int, *, last_s: int, depth: int = 50, per_second: int = 4, paused_from_s: int | None = None
-) -> Reading:
+) -> LiveState:
     """What the hub knows after `seconds` seconds up to last_s."""
     hub = Hub()
     for index in range(seconds):
@@ -361,16 +361,16 @@ def live(
         is_paused = paused_from_s is not None and at >= paused_from_s
         billing = channel(*ORDERS, depth=depth, message_count=per_second * index, paused=is_paused)
         hub.write(snapshot(topic("orders", billing, message_count=per_second * index), second=at))
-    assert hub.reading is not None
-    return hub.reading
+    assert hub.live is not None
+    return hub.live
 
 
 def test_the_newest_part_comes_from_the_live_seconds(lake: HistoryLake, source: LakeHistory) -> None:
     """Recorded until three minutes ago, live for fifteen: no point has both, none is missing."""
     until_s = NOW_S - 180
     lake.add("minutes", [window(t, *ORDERS, depth=10.0, messages=60) for t in range(until_s - HOUR_S, until_s, 60)])
-    reading = live(600, last_s=NOW_S - 1)
-    found = shown(source, "1h", reading)
+    live = live_after(600, last_s=NOW_S - 1)
+    found = shown(source, "1h", live)
     depth, received = values(found, "depth"), values(found, "received")
     assert list(depth) == list(range(NOW_S - HOUR_S, NOW_S, 60))
     assert depth == {t: 10.0 if t < until_s else 50.0 for t in depth}
@@ -382,7 +382,7 @@ def test_the_newest_part_comes_from_the_live_seconds(lake: HistoryLake, source: 
 def test_a_rollup_that_lags_more_than_the_live_seconds_leaves_a_gap(lake: HistoryLake, source: LakeHistory) -> None:
     until_s = NOW_S - 1_800
     lake.add("minutes", [window(t, *ORDERS, depth=10.0) for t in range(until_s - HOUR_S, until_s, 60)])
-    depth = values(shown(source, "1h", live(900, last_s=NOW_S - 1)), "depth")
+    depth = values(shown(source, "1h", live_after(900, last_s=NOW_S - 1)), "depth")
     assert set(depth) == {*range(NOW_S - HOUR_S, until_s, 60), *range(NOW_S - 900, NOW_S, 60)}
 
 
@@ -393,7 +393,7 @@ def test_a_point_of_recorded_minutes_and_live_seconds_weighs_both_by_their_secon
     hour_s = NOW_S
     now_s = hour_s + 3_000
     lake.add("minutes", [window(t, *ORDERS, depth=10.0, messages=60) for t in range(hour_s, hour_s + 2_400, 60)])
-    found = shown(source, Range("7d", now_s - 7 * DAY_S, now_s, True), live(600, last_s=now_s - 1))
+    found = shown(source, Range("7d", now_s - 7 * DAY_S, now_s, True), live_after(600, last_s=now_s - 1))
     assert values(found, "depth") == {hour_s: pytest.approx((10 * 2_400 + 50 * 600) / 3_000)}
     # The first live second has nothing before it to be a change of.
     assert values(found, "received") == {hour_s: pytest.approx((2_400 + 4 * 599) / 2_999)}
@@ -402,8 +402,8 @@ def test_a_point_of_recorded_minutes_and_live_seconds_weighs_both_by_their_secon
 
 
 def test_a_span_in_the_past_has_no_live_second(lake: HistoryLake, source: LakeHistory) -> None:
-    reading = live(600, last_s=NOW_S - 1)
-    found = shown(source, between(NOW_S - 7_200, NOW_S - HOUR_S), reading)
+    live = live_after(600, last_s=NOW_S - 1)
+    found = shown(source, between(NOW_S - 7_200, NOW_S - HOUR_S), live)
     assert values(found, "depth") == {}
     assert found.newest is None
 
@@ -411,7 +411,7 @@ def test_a_span_in_the_past_has_no_live_second(lake: HistoryLake, source: LakeHi
 def test_a_pause_goes_on_at_the_live_edge(lake: HistoryLake, source: LakeHistory) -> None:
     until_s = NOW_S - 180
     lake.add("minutes", [window(until_s - 60, *ORDERS, paused_samples=6)])
-    found = shown(source, "1h", live(600, last_s=NOW_S - 1, paused_from_s=NOW_S - 600))
+    found = shown(source, "1h", live_after(600, last_s=NOW_S - 1, paused_from_s=NOW_S - 600))
     assert found.paused == [(until_s - 60, NOW_S)]
 
 
@@ -419,7 +419,7 @@ def test_a_pause_goes_on_at_the_live_edge(lake: HistoryLake, source: LakeHistory
 
 
 def test_without_a_history_the_live_seconds_are_shown_and_why(source: LakeHistory) -> None:
-    found = shown(source, "1h", live(600, last_s=NOW_S - 1))
+    found = shown(source, "1h", live_after(600, last_s=NOW_S - 1))
     assert found.notice == "never"
     assert list(values(found, "depth")) == list(range(NOW_S - 600, NOW_S, 60))
 

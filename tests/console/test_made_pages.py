@@ -141,6 +141,6 @@ def test_searches_do_not_fill_the_memory(runner: EngineRunner) -> None:
     client = client_of(make_user())
     for number in range(250):
         client.get(f"/topics/?q={number}")
-    reading = get_hub().reading
-    assert reading is not None
-    assert sum(key[0] == "page" for key in reading.memory if isinstance(key, tuple)) <= 200
+    live = get_hub().live
+    assert live is not None
+    assert sum(key[0] == "page" for key in live.derived if isinstance(key, tuple)) <= 200

@@ -359,7 +359,7 @@ def test_every_frame_says_what_the_page_says(engine: EngineRunner, browser: Clie
     see(engine)
     html = shown(browser)
     assert "{&quot;page&quot;:&quot;pipeline&quot;}" in html
-    screen = build_screen(Request("pipeline", Role.OPERATOR), get_hub().reading, pipeline=Pipeline(lake).view())
+    screen = build_screen(Request("pipeline", Role.OPERATOR), get_hub().live, pipeline=Pipeline(lake).view())
     wire = screen.tables["jobs"].wire()
     index = wire["keys"].index("archive")
     assert wire["columns"]["progress"][index] == [

@@ -47,7 +47,7 @@ async def test_an_open_topics_page_keeps_them_sampled(tmp_path: Path) -> None:
         producer.publish("orders", b"one")
         assert engine.snapshot is not None
         get_hub().write(engine.snapshot)
-        reading = get_hub().reading
-        assert reading is not None
-        await Broadcast(get_hub()).frame(Request("topic", Role.VIEWER, topic="orders"), reading)
+        live = get_hub().live
+        assert live is not None
+        await Broadcast(get_hub()).frame(Request("topic", Role.VIEWER, topic="orders"), live)
         await wait_for_async("the sample", lambda: publishers_of(engine) == ["till-7"])

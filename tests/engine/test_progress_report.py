@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.hub.hub import Reading
+from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
@@ -38,7 +38,7 @@ def log_stats(engine: Engine) -> dict[str, object]:
 
 def page(engine: Engine) -> dict[str, tuple[str, str]]:
     """Row → what it says, and its tone."""
-    table = log_table(Reading(engine.stats.now(include_clients=False), {}, {}))
+    table = log_table(LiveState(engine.stats.now(include_clients=False), {}, {}))
     cells = {row.key: row.cells[1][1] for row in table.rows}
     return {key: (cell.text, cell.tone) for key, cell in cells.items() if isinstance(cell, Cell)}
 

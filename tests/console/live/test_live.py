@@ -126,7 +126,7 @@ async def test_a_browser_that_does_not_acknowledge_gets_two_frames_and_then_the_
     for second in range(6):
         take(second)
         # Each is offered before the next comes.
-        await wait_for_async("the frame to be offered", lambda: not get_hub()._is_telling)
+        await wait_for_async("the frame to be offered", lambda: not get_hub()._is_notifying)
     assert [(await hear(held))["seq"] for _ in range(2)] == [1, 2]
     assert await held.receive_nothing(timeout=0.1)
     await say(held, ack=2)
@@ -138,9 +138,9 @@ async def test_one_frame_is_built_for_all_that_ask_for_the_same(monkeypatch: pyt
     built: list[object] = []
     real = consumers._broadcast.frame
 
-    async def counted(request: Any, reading: Any) -> bytes:
+    async def counted(request: Any, live: Any) -> bytes:
         built.append(request)
-        return await real(request, reading)
+        return await real(request, live)
 
     monkeypatch.setattr(consumers._broadcast, "frame", counted)
     _, _, cookie = await signed_in()
@@ -264,10 +264,10 @@ async def test_a_frame_that_fails_leaves_the_others_alone(
 ) -> None:
     real = consumers._broadcast.frame
 
-    async def failing(request: Any, reading: Any) -> bytes:
+    async def failing(request: Any, live: Any) -> bytes:
         if request.page == "topics":
             raise RuntimeError("broken screen")
-        return await real(request, reading)
+        return await real(request, live)
 
     monkeypatch.setattr(consumers._broadcast, "frame", failing)
     _, _, cookie = await signed_in()
@@ -289,6 +289,6 @@ async def test_hub_takes_snapshots_from_another_thread() -> None:
     hub = get_hub()
     hub.attach(source, asyncio.get_running_loop())
     await asyncio.to_thread(source.on_snapshot[0], snapshot(second=START_S))
-    await wait_for_async("the reading", lambda: hub.reading)
-    assert hub.reading is not None
-    assert hub.reading.snapshot.taken_at_ns == START_S * 1_000_000_000
+    await wait_for_async("the live state", lambda: hub.live)
+    assert hub.live is not None
+    assert hub.live.snapshot.taken_at_ns == START_S * 1_000_000_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admin_console.hub.hub import TOTAL, Hub, Reading
+from admin_console.hub.hub import TOTAL, Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
@@ -15,27 +15,27 @@ from tests.support.pages.snapshots import START_S, channel, client, snapshot, to
 Figures = Callable[[int], dict[str, Any]]
 
 
-def watched(figures: Figures, seconds: int = 90, hub: Hub | None = None, start: int = 0) -> Reading:
+def watched(figures: Figures, seconds: int = 90, hub: Hub | None = None, start: int = 0) -> LiveState:
     """orders/billing through so many seconds. figures: of the channel at each of them."""
     hub = hub or Hub()
     for second in range(start, start + seconds):
         stats = channel("orders", "billing", **figures(second))
         hub.write(snapshot(topic("orders", stats), second=START_S + second))
-    assert hub.reading is not None
-    return hub.reading
+    assert hub.live is not None
+    return hub.live
 
 
-def page(reading: Reading, name: str = "channel") -> Screen:
-    return build_screen(Request(name, Role.VIEWER, topic="orders", channel="billing"), reading)
+def page(live: LiveState, name: str = "channel") -> Screen:
+    return build_screen(Request(name, Role.VIEWER, topic="orders", channel="billing"), live)
 
 
-def title(reading: Reading) -> str:
-    banner = page(reading).banner
+def title(live: LiveState) -> str:
+    banner = page(live).banner
     return banner.title if banner else ""
 
 
-def text(reading: Reading) -> str:
-    banner = page(reading).banner
+def text(live: LiveState) -> str:
+    banner = page(live).banner
     return banner.text if banner else ""
 
 
@@ -53,9 +53,9 @@ def requeues_all(second: int, **given: Any) -> dict[str, Any]:
 
 
 def test_a_channel_that_requeues_everything_says_so_in_figures() -> None:
-    reading = watched(requeues_all)
-    assert title(reading) == "0 finished, 2,400 requeued in the last minute: every delivery fails."
-    chip = page(reading).chips[0]
+    live = watched(requeues_all)
+    assert title(live) == "0 finished, 2,400 requeued in the last minute: every delivery fails."
+    chip = page(live).chips[0]
     assert (chip.text, chip.tone) == ("▲ every delivery fails", "danger")
 
 
@@ -72,9 +72,9 @@ def test_nothing_tells_to_add_consumers_that_would_fail_too() -> None:
 
 
 def test_a_part_that_is_requeued_is_told_as_its_share() -> None:
-    reading = watched(lambda second: requeues_all(second, finish_count=60 * second, message_count=10**6))
-    assert title(reading) == "3,600 finished, 2,400 requeued in the last minute: 40 % of the deliveries fail."
-    assert page(reading).chips[0].tone == "warning"
+    live = watched(lambda second: requeues_all(second, finish_count=60 * second, message_count=10**6))
+    assert title(live) == "3,600 finished, 2,400 requeued in the last minute: 40 % of the deliveries fail."
+    assert page(live).chips[0].tone == "warning"
 
 
 def test_a_few_requeues_among_many_are_nothing_to_tell() -> None:
@@ -83,15 +83,15 @@ def test_a_few_requeues_among_many_are_nothing_to_tell() -> None:
 
 def test_requeued_by_some_consumers_alone_names_them() -> None:
     clients = (client(1, requeue_count=900), client(2, finish_count=900), client(3, finish_count=900))
-    reading = watched(lambda second: requeues_all(second, clients=clients))
-    assert text(reading).startswith("1 of 3 consumers requeue more than they finish: worker-1. The depth is 960; the ")
+    live = watched(lambda second: requeues_all(second, clients=clients))
+    assert text(live).startswith("1 of 3 consumers requeue more than they finish: worker-1. The depth is 960; the ")
 
 
 def test_what_an_operator_requeues_once_is_no_failure() -> None:
     hub = Hub()
     for second in range(90):
-        reading = watched(lambda at: requeues_all(at, requeue_count=0 if at < 30 else 500), 1, hub, second)
-        assert "fails" not in title(reading)
+        live = watched(lambda at: requeues_all(at, requeue_count=0 if at < 30 else 500), 1, hub, second)
+        assert "fails" not in title(live)
 
 
 def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
@@ -100,8 +100,8 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
         calm = channel("orders", "archive", depth=90_000, client_count=1, ready_count=9, in_flight_count=1)
         failing = channel("orders", "billing", **requeues_all(second, depth=0, deferred_count=960))
         hub.write(snapshot(topic("orders", calm, failing), second=START_S + second))
-    assert hub.reading is not None
-    screen = page(hub.reading, "overview")
+    assert hub.live is not None
+    screen = page(hub.live, "overview")
     assert [row.key for row in screen.tables["urgent"].rows] == ["orders/billing", "orders/archive"]
     assert screen.banner is not None
     assert screen.banner.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
@@ -113,10 +113,10 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
 
 def test_one_message_at_hundreds_of_attempts_is_named() -> None:
     figures = {"attempts_max": 398, "attempts_max_id": "0f" * 8, "deferred_count": 1}
-    reading = watched(lambda second: {"client_count": 1, "ready_count": 1, "message_count": 1} | figures)
-    assert title(reading) == "One message has been delivered 398 times and never finished."
-    assert "0f0f0f0f0f0f0f0f" in text(reading)
-    assert [chip.text for chip in page(reading).chips] == ["▲ 398 attempts"]
+    live = watched(lambda second: {"client_count": 1, "ready_count": 1, "message_count": 1} | figures)
+    assert title(live) == "One message has been delivered 398 times and never finished."
+    assert "0f0f0f0f0f0f0f0f" in text(live)
+    assert [chip.text for chip in page(live).chips] == ["▲ 398 attempts"]
 
 
 def test_a_few_attempts_are_nothing_to_tell() -> None:
@@ -125,9 +125,9 @@ def test_a_few_attempts_are_nothing_to_tell() -> None:
 
 def test_consumers_that_end_nothing_are_told_and_no_more_are_asked_for() -> None:
     held = {"depth": 50, "in_flight_count": 20, "client_count": 2, "ready_count": 20, "message_count": 70}
-    reading = watched(lambda second: held | {"oldest_ns": (START_S - 600) * 10**9})
-    assert title(reading) == "0 finished in the last minute: 2 consumers hold 20 messages and end none."
-    assert "dd consumers" not in text(reading)
+    live = watched(lambda second: held | {"oldest_ns": (START_S - 600) * 10**9})
+    assert title(live) == "0 finished in the last minute: 2 consumers hold 20 messages and end none."
+    assert "dd consumers" not in text(live)
 
 
 # States begin and end.
@@ -194,8 +194,8 @@ def test_the_banner_names_one_channel_while_ages_and_depths_swing() -> None:
             for index in range(4)
         ]
         hub.write(snapshot(topic("orders", *channels), second=START_S + second))
-        assert hub.reading is not None
-        screen = page(hub.reading, "overview")
+        assert hub.live is not None
+        screen = page(hub.live, "overview")
         if second >= 5:
             assert screen.banner is not None
             named.add(screen.banner.link)
@@ -211,36 +211,36 @@ def test_when_it_began_is_told() -> None:
 # What an act moved is no flow.
 
 
-def growth_of(reading: Reading, name: str = "overview") -> str:
-    (row,) = page(reading, name).tables["urgent" if name == "overview" else "channels"].rows
+def growth_of(live: LiveState, name: str = "overview") -> str:
+    (row,) = page(live, name).tables["urgent" if name == "overview" else "channels"].rows
     return {column.name: cell for column, cell in row.cells}["growth"].text
 
 
 @pytest.mark.parametrize(("before", "after"), [(40_000, 0), (0, 40_000)])
 def test_a_channel_that_was_emptied_or_moved_back_neither_drains_nor_grows(before: int, after: int) -> None:
-    reading = watched(
+    live = watched(
         lambda second: {"depth": before if second < 25 else after, "message_count": 40_000, "client_count": 1}, 30
     )
-    assert (growth_of(reading), growth_of(reading, "topic")) == ("0/s", "0/s")
-    notes = {figure.name: figure.note.text for figure in page(reading).stats}
+    assert (growth_of(live), growth_of(live, "topic")) == ("0/s", "0/s")
+    notes = {figure.name: figure.note.text for figure in page(live).stats}
     assert notes["depth"] == ("steady" if after else "no messages")
-    assert {figure.name: figure.note.text for figure in page(reading, "overview").stats}["waiting"] == notes["depth"]
+    assert {figure.name: figure.note.text for figure in page(live, "overview").stats}["waiting"] == notes["depth"]
 
 
 def test_what_flows_beside_an_act_is_still_a_trend() -> None:
     """Ten a second come before it was emptied and after."""
-    reading = watched(
+    live = watched(
         lambda second: {"depth": 10 * (second if second < 25 else second - 25), "message_count": 10 * second}, 31
     )
-    assert growth_of(reading) == "+9.7/s", "but for the second of the act"
+    assert growth_of(live) == "+9.7/s", "but for the second of the act"
 
 
 def test_requeues_timeouts_and_deferrals_are_flow() -> None:
     """What is deferred leaves the depth and is no act: it comes back."""
-    reading = watched(
+    live = watched(
         lambda second: {"depth": 3_000 - 10 * second, "deferred_count": 10 * second, "message_count": 3_000}, 31
     )
-    assert growth_of(reading) == "−10/s"
+    assert growth_of(live) == "−10/s"
 
 
 def test_a_deleted_channel_takes_no_flow_with_it() -> None:

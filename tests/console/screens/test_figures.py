@@ -23,7 +23,7 @@ def plans_of(page: str) -> tuple[graphs.GraphPlan, ...]:
     if page == "overview":
         hub = Hub()
         hub.write(snapshot(topic("t", *(channel("t", f"c{index}") for index in range(9))), second=START_S))
-        return graphs.overview_plans(hub.reading)
+        return graphs.overview_plans(hub.live)
     return graphs.topic_plans("t") if page == "topic" else graphs.channel_plans("t", "c")
 
 
@@ -57,10 +57,10 @@ def test_columns_are_fifteen_minutes_of_every_line() -> None:
     hub = Hub()
     for index in range(3):
         hub.write(snapshot(topic("t", channel("t", "c", depth=index)), second=START_S + index))
-    columns = graphs.columns_of(hub.reading, graphs.channel_plans("t", "c"))
+    columns = graphs.columns_of(hub.live, graphs.channel_plans("t", "c"))
     assert columns["depth"][-4:] == [None, 0, 1, 2]
     assert {len(values) for values in columns.values()} == {900}
-    assert graphs.columns_of(hub.reading, graphs.channel_plans("t", "gone"))["depth"] == []
+    assert graphs.columns_of(hub.live, graphs.channel_plans("t", "gone"))["depth"] == []
 
 
 def test_plotly_is_prepared_once_compressed_and_under_its_hash(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from admin_console.hub.hub import Hub, Reading
+from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cells import spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
@@ -17,15 +17,15 @@ from queue_engine.delivery.stats import ChannelStats, TopicStats
 from tests.support.pages.snapshots import START_S, channel, client, in_flight, snapshot, topic
 
 
-def reading_of(*topics: TopicStats, seconds: int = 1) -> Reading:
+def live_of(*topics: TopicStats, seconds: int = 1) -> LiveState:
     hub = Hub()
     for index in range(seconds):
         hub.write(snapshot(*topics, second=START_S + index))
-    assert hub.reading is not None
-    return hub.reading
+    assert hub.live is not None
+    return hub.live
 
 
-def growing(seconds: int = 90, timeouts: int = 0, finished: int = 0, **given: object) -> Reading:
+def growing(seconds: int = 90, timeouts: int = 0, finished: int = 0, **given: object) -> LiveState:
     """orders/billing for a minute and a half: twenty messages a second come, `finished` of them are finished."""
     hub = Hub()
     for index in range(seconds):
@@ -40,8 +40,8 @@ def growing(seconds: int = 90, timeouts: int = 0, finished: int = 0, **given: ob
             **given,
         )
         hub.write(snapshot(topic("orders", stats), second=START_S + index))
-    assert hub.reading is not None
-    return hub.reading
+    assert hub.live is not None
+    return hub.live
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
     assert units.duration(value) == text
 
 
-def meaning_of(reading: Reading) -> str:
-    banner = channel_banner(all_diagnoses(reading)[0])
+def meaning_of(live: LiveState) -> str:
+    banner = channel_banner(all_diagnoses(live)[0])
     return banner.title if banner else ""
 
 
-def only(stats: ChannelStats, **topic_given: object) -> Reading:
-    return reading_of(topic("orders", stats, **topic_given), seconds=10)
+def only(stats: ChannelStats, **topic_given: object) -> LiveState:
+    return live_of(topic("orders", stats, **topic_given), seconds=10)
 
 
 @pytest.mark.parametrize(
@@ -127,26 +127,26 @@ def test_a_channel_that_is_held_back_says_why() -> None:
 def test_what_was_dropped_for_want_of_room_is_told() -> None:
     dropped = channel("orders#ephemeral", "billing", dropped_count=12)
     screen = channel_parts(
-        reading_of(topic("orders#ephemeral", dropped)), Role.VIEWER, "orders#ephemeral", "billing", None
+        live_of(topic("orders#ephemeral", dropped)), Role.VIEWER, "orders#ephemeral", "billing", None
     )
     assert "12 dropped for want of room" in screen["subtitle"]
 
 
 def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:
-    reading = growing(client_count=3, ready_count=100, in_flight_count=100, finished=10)
-    assert meaning_of(reading).startswith("Saturated")
+    live = growing(client_count=3, ready_count=100, in_flight_count=100, finished=10)
+    assert meaning_of(live).startswith("Saturated")
 
 
 def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
-    reading = growing(client_count=3, ready_count=100, in_flight_count=10, finished=10)
-    assert meaning_of(reading).startswith("Falling behind")
-    assert all_diagnoses(reading)[0].tone == "danger"
+    live = growing(client_count=3, ready_count=100, in_flight_count=10, finished=10)
+    assert meaning_of(live).startswith("Falling behind")
+    assert all_diagnoses(live)[0].tone == "danger"
 
 
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
     clients = (client(1, timeout_count=99, in_flight_count=7), client(2, timeout_count=1))
-    reading = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
-    banner = channel_banner(all_diagnoses(reading)[0])
+    live = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
+    banner = channel_banner(all_diagnoses(live)[0])
     assert banner is not None
     assert banner.title == "20 % of the messages handled in the last minute timed out."
     assert "99 % of the timeouts are worker-1's, which holds 7 now" in banner.text
@@ -157,12 +157,12 @@ def test_a_few_timeouts_are_no_alarm() -> None:
     for second, timeouts in ((START_S, 0), (START_S + 1, 2)):
         stats = channel("orders", "billing", timeout_count=timeouts, client_count=1, ready_count=1)
         hub.write(snapshot(topic("orders", stats), second=second))
-    assert hub.reading is not None
-    assert chips_of(all_diagnoses(hub.reading)[0]) == ()
+    assert hub.live is not None
+    assert chips_of(all_diagnoses(hub.live)[0]) == ()
 
 
 def test_most_urgent_first_and_paused_is_no_alarm() -> None:
-    reading = reading_of(
+    live = live_of(
         topic(
             "orders",
             channel("orders", "calm", client_count=1, ready_count=1),
@@ -171,17 +171,17 @@ def test_most_urgent_first_and_paused_is_no_alarm() -> None:
         ),
         seconds=10,
     )
-    assert [each.vitals.channel_name for each in all_diagnoses(reading)] == ["lonely", "held", "calm"]
-    assert [each.tone for each in all_diagnoses(reading)] == ["warning", "held", ""]
+    assert [each.vitals.channel_name for each in all_diagnoses(live)] == ["lonely", "held", "calm"]
+    assert [each.tone for each in all_diagnoses(live)] == ["warning", "held", ""]
 
 
 def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
-    reading = reading_of(topic("orders", channel("orders", "billing", in_flight_count=80)))
+    live = live_of(topic("orders", channel("orders", "billing", in_flight_count=80)))
 
     def said(length: int) -> str:
         held = tuple(in_flight(f"{index:016}", 1) for index in range(length))
         request = Request("channel", Role.VIEWER, topic="orders", channel="billing")
-        return build_screen(request, reading, in_flight=held).texts["in_flight_count"]
+        return build_screen(request, live, in_flight=held).texts["in_flight_count"]
 
     assert said(IN_FLIGHT_MAX) == f"the first {IN_FLIGHT_MAX} of 80"
     assert said(IN_FLIGHT_MAX - 1) == "80", "the list came a moment later"
@@ -194,7 +194,7 @@ def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
         stats = channel("orders", "billing", depth=depth, message_count=1_000, finish_count=1_000 - depth)
         hub.write(snapshot(topic("orders", stats), second=START_S + index))
     for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
-        screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.reading)
+        screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.live)
         assert {each.name: each.note.text for each in screen.stats}[figure] == "▼ 20/s over 5 s"
 
 
@@ -211,30 +211,30 @@ def test_page_without_figures_shows_dashes_and_never_zero() -> None:
 
 
 def test_every_screen_is_a_frame_of_json() -> None:
-    reading = growing(client_count=1, ready_count=1, clients=(client(1),))
+    live = growing(client_count=1, ready_count=1, clients=(client(1),))
     for page in ("overview", "topics", "topic", "channel"):
         request = Request(page, Role.ADMIN, topic="orders", channel="billing")
-        screen = build_screen(request, reading, in_flight=(in_flight("0" * 16, 1),))
+        screen = build_screen(request, live, in_flight=(in_flight("0" * 16, 1),))
         frame = orjson.loads(screen.frame())
-        assert frame["seq"] == reading.snapshot.sequence
+        assert frame["seq"] == live.snapshot.sequence
         for table in frame["tables"].values():
             assert {len(cells) for cells in table["columns"].values()} == {len(table["keys"])}
 
 
 def test_frame_of_a_calm_page_stays_small() -> None:
     """Fifty topics a second to every open page: what is not news is not said."""
-    reading = reading_of(*(topic(f"topic-{index:03}", channel(f"topic-{index:03}", "c")) for index in range(200)))
-    frame = build_screen(Request("topics", Role.ADMIN), reading).frame()
+    live = live_of(*(topic(f"topic-{index:03}", channel(f"topic-{index:03}", "c")) for index in range(200)))
+    frame = build_screen(Request("topics", Role.ADMIN), live).frame()
     assert len(orjson.loads(frame)["tables"]["topics"]["keys"]) == PAGE_ROWS
     assert len(frame) < 20_000
 
 
 def test_topics_are_searched_by_channel_too_and_cut_into_pages() -> None:
     many = [topic(f"t{index:03}") for index in range(120)] + [topic("orders", channel("orders", "billing"))]
-    reading = reading_of(*many)
+    live = live_of(*many)
 
     def keys(**asked: str) -> list[str]:
-        screen = build_screen(Request("topics", Role.ADMIN, **asked), reading)
+        screen = build_screen(Request("topics", Role.ADMIN, **asked), live)
         return [row.key for row in screen.tables["topics"].rows]
 
     assert keys(q="BILLING") == ["orders"]
@@ -259,9 +259,9 @@ def test_sort_is_a_column_or_urgency(asked: str, meant: tuple[str, bool]) -> Non
 
 
 def test_buttons_say_why_a_viewer_may_not() -> None:
-    reading = reading_of(topic("orders", channel("orders", "billing")))
+    live = live_of(topic("orders", channel("orders", "billing")))
     for role, href in ((Role.VIEWER, ""), (Role.OPERATOR, "/topics/orders/billing/~pause/")):
-        table = build_screen(Request("overview", role), reading).tables["urgent"]
+        table = build_screen(Request("overview", role), live).tables["urgent"]
         action = {column.name: cell for column, cell in table.rows[0].cells}["action"]
         assert action.href == href
         assert ("operator" in action.reason) == (role == Role.VIEWER)
