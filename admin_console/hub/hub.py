@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from admin_console.diagnosis.diagnosis import Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State
-from admin_console.rings.moved import Held, moved_at_topic, moved_in_channel
-from admin_console.rings.rings import MOVED, Clock, Rings
+from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
+from admin_console.rings.rings import DEPTH_JUMPS, Clock, Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "paused")
-COUNTERS = ("messages", "finished", "timeouts", "requeued", MOVED)
+COUNTERS = ("messages", "finished", "timeouts", "requeued", DEPTH_JUMPS)
 # Each costs 73 KB. What comes later is counted in the totals and its topic, but has no history of its own.
 RINGS_MAX = 4_000
 
@@ -82,7 +82,7 @@ class Hub:
         self.paused_since: dict[Key, int] = {}
         self.live: LiveState | None = None
         self._was_paused: set[Key] = set()
-        self._held: dict[Key, Held] = {}
+        self._counts: dict[Key, DepthCounts] = {}
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
         """Take every further snapshot of `source`. The engine's thread calls `hand_over`, which passes it to `loop`."""
@@ -135,8 +135,8 @@ class Hub:
         total_gauges = [0.0] * len(GAUGES)
         total_growth = [0.0] * len(COUNTERS)
         alive: set[Key] = {TOTAL}
-        held_before, self._held = self._held, _held_by_all(snapshot)
-        moved = _deleted(held_before, self._held)
+        counts_before, self._counts = self._counts, _depth_counts(snapshot)
+        deleted = _deleted_depths(counts_before, self._counts)
         for topic in snapshot.topics:
             topic_key = (topic.topic_name, "")
             waiting, in_flight, deferred = topic.depth, 0, 0
@@ -152,7 +152,7 @@ class Hub:
                     (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count),
                     is_new=not is_first,
                 )
-                grown.append(moved_in_channel(held_before.get(key), self._held[key], grown[0], grown[1]))
+                grown.append(jump_in_channel(counts_before.get(key), self._counts[key], grown[0], grown[1]))
                 rings.write(
                     second,
                     (channel.depth, channel.depth, channel.in_flight_count, channel.deferred_count, channel.paused),
@@ -168,16 +168,16 @@ class Hub:
             rings = self._rings(topic_key)
             if rings is not None:
                 growth[0] = rings.deltas((topic.message_count,), is_new=not is_first)[0]
-                growth[4] += moved_at_topic(
-                    held_before.get(topic_key), self._held[topic_key], growth[0], passed_on
-                ) + moved.get(topic.topic_name, 0.0)
+                growth[4] += jump_at_topic(
+                    counts_before.get(topic_key), self._counts[topic_key], growth[0], passed_on
+                ) + deleted.get(topic.topic_name, 0.0)
                 rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), growth)
             for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
                 total_gauges[index] += value
             for index, change in enumerate(growth):
                 total_growth[index] += change
         names = {topic.topic_name for topic in snapshot.topics}
-        total_growth[4] += sum(depth for name, depth in moved.items() if name not in names)
+        total_growth[4] += sum(depth for name, depth in deleted.items() if name not in names)
         total = self._rings(TOTAL)
         assert total is not None, "the totals are the first rings of all"
         total.write(second, total_gauges, total_growth)
@@ -206,23 +206,25 @@ class Hub:
         self._was_paused = paused
 
 
-def _held_by_all(snapshot: "EngineSnapshot") -> dict[Key, Held]:
-    """What each topic itself and each channel holds."""
-    held = {(topic.topic_name, ""): Held(topic.depth, topic.depth, topic.dropped_count) for topic in snapshot.topics}
+def _depth_counts(snapshot: "EngineSnapshot") -> dict[Key, DepthCounts]:
+    """The counts of each topic itself and of each channel."""
+    counts = {
+        (topic.topic_name, ""): DepthCounts(topic.depth, topic.depth, topic.dropped_count) for topic in snapshot.topics
+    }
     for topic in snapshot.topics:
         for channel in topic.channels:
             unfinished = channel.depth + channel.in_flight_count + channel.deferred_count
             key = (topic.topic_name, channel.channel_name)
-            held[key] = Held(channel.depth, unfinished, channel.dropped_count)
-    return held
+            counts[key] = DepthCounts(channel.depth, unfinished, channel.dropped_count)
+    return counts
 
 
-def _deleted(before: dict[Key, Held], now: dict[Key, Held]) -> dict[str, float]:
-    """Topic → how much less waits because it, or channels of it, were deleted: at most 0."""
-    moved: dict[str, float] = {}
+def _deleted_depths(before: dict[Key, DepthCounts], now: dict[Key, DepthCounts]) -> dict[str, float]:
+    """By topic: the change of depth, at most 0, that came of deleting the topic or channels of it."""
+    depths: dict[str, float] = {}
     for key in before.keys() - now.keys():
-        moved[key[0]] = moved.get(key[0], 0.0) - before[key].depth
-    return moved
+        depths[key[0]] = depths.get(key[0], 0.0) - before[key].depth
+    return depths
 
 
 _hub = Hub()

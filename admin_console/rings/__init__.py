@@ -1,1 +1,1 @@
-"""The last fifteen minutes, second by second, and what acts moved at once."""
+"""The last fifteen minutes, second by second, and the jumps of depth that acts made."""

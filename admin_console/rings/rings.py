@@ -1,7 +1,7 @@
 """The last fifteen minutes of one thing, a slot a second, in flat arrays of doubles.
 
 Gauges are kept as they were. Counters are kept as running sums that only grow, whatever restarts or deletions
-did to the counters they came from, so a rate over any span is one subtraction. A second that nobody saw is NaN:
+did to the counters they came from, so a rate over any span is one subtraction. A second without a snapshot is NaN:
 a gap, never 0.
 """
 
@@ -11,8 +11,8 @@ from math import isnan, nan
 
 SECONDS = 900
 SPARK_BUCKET_S = 15
-# The column of what acts put in or took out at once: a sum that rises and falls.
-MOVED = "moved"
+# A column: the sum of the jumps that acts made (depth_jumps.py); it rises and falls.
+DEPTH_JUMPS = "depth_jumps"
 SPARK_BUCKETS = SECONDS // SPARK_BUCKET_S
 _BLANK = array("d", [nan]) * SECONDS
 _BLANK_SPARK = array("d", [nan]) * SPARK_BUCKETS
@@ -92,7 +92,7 @@ class Rings:
         self.spark = array("d", _BLANK_SPARK)
 
     def forget(self, seconds: range) -> None:
-        """Mark seconds that nobody saw."""
+        """Mark seconds without a snapshot."""
         for column in self.columns.values():
             for second in seconds:
                 column[second % SECONDS] = nan
@@ -159,10 +159,10 @@ class Rings:
         return None if change is None else change[0] / change[1]
 
     def trend(self, name: str, span_s: int) -> float | None:
-        """As `rate`, of a gauge of depth, without what acts put in or took out at once: an emptied channel does not
-        drain, and one that was moved back does not grow."""
-        change, moved = self.change(name, span_s), self.change(MOVED, span_s)
-        return None if change is None or moved is None else (change[0] - moved[0]) / change[1]
+        """As `rate`, for a gauge of depth, without the jumps that acts made: an emptied channel does not drain, and a
+        rewound one does not grow."""
+        change, jumps = self.change(name, span_s), self.change(DEPTH_JUMPS, span_s)
+        return None if change is None or jumps is None else (change[0] - jumps[0]) / change[1]
 
     def count(self, name: str, span_s: int = 60) -> float | None:
         """How much a counter grew over the last `span_s` seconds, or as many as are known; None when unknown."""

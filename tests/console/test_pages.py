@@ -89,7 +89,7 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> Non
     """Of all that happens to messages the engine's counters tell where they went."""
     engine = impatient
     do(engine, "create_channel", "orders", "billing")
-    moved = []
+    jumps = []
 
     def counts() -> ChannelStats:
         (found,) = engine.submit("stats.now").result(5).topics[0].channels
@@ -98,9 +98,9 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> Non
 
     def look() -> None:
         taken = engine.submit("stats.now").result(5)
-        get_hub().write(replace(taken, taken_at_ns=(START_S + len(moved)) * NS_PER_S))
+        get_hub().write(replace(taken, taken_at_ns=(START_S + len(jumps)) * NS_PER_S))
         rings = get_hub().rings["orders", "billing"]
-        moved.append(rings.change("moved", 1)[0] if len(moved) else 0.0)  # type: ignore[index]
+        jumps.append(rings.change("depth_jumps", 1)[0] if jumps else 0.0)
 
     look()
     with NsqSocket(engine.tcp_address[1]) as consumer, NsqSocket(engine.tcp_address[1]) as late:
@@ -128,10 +128,10 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> Non
             consumer.read_message()
     wait_for("what it held", lambda: counts().disconnect_count == 3)
     look()
-    assert moved == [0.0] * len(moved)
+    assert jumps == [0.0] * len(jumps)
     do(engine, "empty_channel", "orders", "billing")
     look()
-    assert moved[-1] == -20
+    assert jumps[-1] == -20
 
 
 def test_overview_lists_what_needs_somebody(engine: EngineRunner, browser: Client) -> None:

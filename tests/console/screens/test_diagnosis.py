@@ -208,7 +208,7 @@ def test_when_it_began_is_told() -> None:
     assert text(watched(no_consumer_in(*range(20)), 20)).endswith("Seen since 15:06:40 UTC.")
 
 
-# What an act moved is no flow.
+# A jump that an act made is no flow.
 
 
 def growth_of(live: LiveState, name: str = "overview") -> str:
