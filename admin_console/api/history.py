@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import refusal
-from admin_console.gateway.current import get_gateway
+from admin_console.gateway.gateway import get_gateway
 from admin_console.gateway.history import HistorySource, HistoryUnreadableError
 from admin_console.history.ranges import Range, RangeError, now_s, range_of
 from admin_console.history.series import History, channel_history, overview_history, topic_history

@@ -1,4 +1,4 @@
-"""What the console asks of an engine, wherever it runs. Views know this and nothing of the engine itself."""
+"""What the console asks of an engine, and the gateway of this process. Views know nothing else of the engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,9 +38,11 @@ __all__ = [
     "Target",
     "TopicStats",
     "format_duration",
+    "get_gateway",
     "is_ephemeral",
     "is_valid_name",
     "parse_duration_ms",
+    "set_gateway",
 ]
 
 DONE = "done"
@@ -131,3 +133,19 @@ class Gateway(Protocol):
     def history(self) -> HistorySource:
         """Where the pipeline's history of this engine is, whether or not there is any."""
         ...
+
+
+_gateway: Gateway | None = None
+
+
+def set_gateway(gateway: Gateway | None) -> None:
+    """Called by `serve` once its engine runs, and with None before it stops."""
+    global _gateway
+    _gateway = gateway
+
+
+def get_gateway() -> Gateway:
+    """The gateway of this process. Raises EngineUnavailableError where no engine runs; the answer is then a 503."""
+    if _gateway is None:
+        raise EngineUnavailableError("The engine is not running: it is starting, stopping, or this is not `serve`.")
+    return _gateway

@@ -6,8 +6,7 @@ from typing import Protocol
 
 from django.conf import settings
 
-from admin_console.gateway.current import get_gateway
-from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats
+from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen

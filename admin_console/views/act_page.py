@@ -16,7 +16,6 @@ from django.views import View
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act
-from admin_console.gateway.current import get_gateway
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
@@ -25,6 +24,7 @@ from admin_console.gateway.gateway import (
     ChannelStats,
     EngineUnavailableError,
     TopicStats,
+    get_gateway,
 )
 from admin_console.views.question import Field, Question, ask, reason_field
 

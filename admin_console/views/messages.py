@@ -14,8 +14,7 @@ from django.views.decorators.http import require_safe
 from admin_console.answers.refusal import refusal
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import NotAuditedError, begin_act
-from admin_console.gateway.current import get_gateway
-from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target
+from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target, get_gateway
 from admin_console.gateway.sentences import counted
 
 PAGE_MESSAGES = 20

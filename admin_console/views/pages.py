@@ -10,8 +10,7 @@ from django.http import HttpResponse
 from django.template.loader import render_to_string
 
 from admin_console.figures.frames import frames_json
-from admin_console.gateway.current import get_gateway
-from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats
+from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s

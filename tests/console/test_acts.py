@@ -13,8 +13,7 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway import embedded
-from admin_console.gateway.current import get_gateway, set_gateway
-from admin_console.gateway.gateway import EngineUnavailableError
+from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options import Options

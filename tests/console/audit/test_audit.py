@@ -21,8 +21,8 @@ from admin_console.audit.record import NotAuditedError, begin_act, set_waiting_r
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.journals import JOURNALS
-from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.gateway.gateway import set_gateway
 from admin_console.views.audit import PAGE_ROWS
 from admin_console.vocabulary.private_files import set_aside
 from admin_console.vocabulary.roles import Role

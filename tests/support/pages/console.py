@@ -9,8 +9,8 @@ from typing import Any
 from django.test import Client
 
 from admin_console.accounts.models import User
-from admin_console.gateway.current import set_gateway
 from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.roles import Role
