@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.views import View
 
-from admin_console.views import accounts, acts, audit, confirmed_acts, cursors, messages, pages, pipeline, rewind
+from admin_console.views import accounts, audit, cursors, messages, pages, pipeline, rewind, risky_acts, safe_acts
 from admin_console.views.names import NameConverter
 
 register_converter(NameConverter, "name")
@@ -35,16 +35,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_TOPIC}/~messages/", messages.topic_messages, name="topic_messages"),
     path(f"{_CHANNEL}/~messages/", messages.channel_messages, name="channel_messages"),
     # Acts.
-    _act("topics/~create/", acts.CreateTopic, "create_topic"),
-    _act(f"{_TOPIC}/~create-channel/", acts.CreateChannel, "create_channel"),
-    _act(f"{_TOPIC}/~publish/", acts.Publish, "publish"),
-    _act(f"{_TOPIC}/~pause/", acts.Pause, "pause_topic"),
-    _act(f"{_TOPIC}/~unpause/", acts.Unpause, "unpause_topic"),
-    _act(f"{_TOPIC}/~retry/", acts.Retry, "retry_topic"),
+    _act("topics/~create/", safe_acts.CreateTopic, "create_topic"),
+    _act(f"{_TOPIC}/~create-channel/", safe_acts.CreateChannel, "create_channel"),
+    _act(f"{_TOPIC}/~publish/", safe_acts.Publish, "publish"),
+    _act(f"{_TOPIC}/~pause/", safe_acts.Pause, "pause_topic"),
+    _act(f"{_TOPIC}/~unpause/", safe_acts.Unpause, "unpause_topic"),
+    _act(f"{_TOPIC}/~retry/", safe_acts.Retry, "retry_topic"),
     _act(f"{_TOPIC}/~archive-on/", cursors.ArchiveOn, "archive_on"),
-    _act(f"{_CHANNEL}/~pause/", acts.Pause, "pause_channel"),
-    _act(f"{_CHANNEL}/~unpause/", acts.Unpause, "unpause_channel"),
-    _act(f"{_CHANNEL}/~retry/", acts.Retry, "retry_channel"),
+    _act(f"{_CHANNEL}/~pause/", safe_acts.Pause, "pause_channel"),
+    _act(f"{_CHANNEL}/~unpause/", safe_acts.Unpause, "unpause_channel"),
+    _act(f"{_CHANNEL}/~retry/", safe_acts.Retry, "retry_channel"),
     # Acts on the pipeline.
     _act("pipeline/jobs/<slug:job>/~stop/", pipeline.StopJob, "stop_job"),
     _act("pipeline/jobs/<slug:job>/~start/", pipeline.StartJob, "start_job"),
@@ -52,14 +52,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act("pipeline/replays/<slug:replay>/~run/", pipeline.RunReplay, "run_replay"),
     _act("pipeline/replays/<slug:replay>/~cancel/", pipeline.CancelReplay, "cancel_replay"),
     # Acts that are confirmed first.
-    _act(f"{_TOPIC}/~empty/", confirmed_acts.EmptyTopic, "empty_topic"),
-    _act(f"{_TOPIC}/~delete/", confirmed_acts.DeleteTopic, "delete_topic"),
+    _act(f"{_TOPIC}/~empty/", risky_acts.EmptyTopic, "empty_topic"),
+    _act(f"{_TOPIC}/~delete/", risky_acts.DeleteTopic, "delete_topic"),
     _act(f"{_TOPIC}/~archive-off/", cursors.ArchiveOff, "archive_off"),
     _act(f"{_TOPIC}/~cursors/<name:cursor>/~delete/", cursors.DeleteCursor, "delete_cursor"),
-    _act(f"{_CHANNEL}/~empty/", confirmed_acts.EmptyChannel, "empty_channel"),
-    _act(f"{_CHANNEL}/~delete/", confirmed_acts.DeleteChannel, "delete_channel"),
-    _act(f"{_CHANNEL}/~requeue/", confirmed_acts.RequeueChannel, "requeue_channel"),
-    _act(f"{_CHANNEL}/~release-deferred/", confirmed_acts.ReleaseDeferred, "release_deferred"),
+    _act(f"{_CHANNEL}/~empty/", risky_acts.EmptyChannel, "empty_channel"),
+    _act(f"{_CHANNEL}/~delete/", risky_acts.DeleteChannel, "delete_channel"),
+    _act(f"{_CHANNEL}/~requeue/", risky_acts.RequeueChannel, "requeue_channel"),
+    _act(f"{_CHANNEL}/~release-deferred/", safe_acts.ReleaseDeferred, "release_deferred"),
     _act(f"{_CHANNEL}/~rewind/", rewind.RewindChannel, "rewind_channel"),
     path("api/", include("admin_console.api.urls")),
 ]

@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Any
 
-from admin_console.gateway.acts import ACTS, sentence_of
+from admin_console.gateway.act_table import ACTS, sentence_of
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,

@@ -1,12 +1,12 @@
 """The table: every page, act and socket, with the least role that may use it.
 
-The acts are those of `gateway/acts.py`. A URL name that is not here is refused to everybody, and a test walks the URLs
+The acts are those of `gateway/act_table.py`. A URL name that is not here is refused to everybody, and a test walks the URLs
 to find it.
 """
 
 from collections.abc import Mapping
 
-from admin_console.gateway import acts
+from admin_console.gateway import act_table
 from admin_console.vocabulary.roles import Role
 
 ANYONE = "anyone"  # not logged in
@@ -26,7 +26,7 @@ PAGES: Mapping[str, Role] = {
     "channel_messages": Role.OPERATOR,
 }
 
-ACTS: Mapping[str, Role] = {act.name: act.least for act in acts.ACTS.values() if act.least is not None}
+ACTS: Mapping[str, Role] = {act.name: act.least for act in act_table.ACTS.values() if act.least is not None}
 
 API: Mapping[str, Role] = {
     "overview_series": Role.VIEWER,

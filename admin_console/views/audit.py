@@ -14,7 +14,7 @@ from admin_console.audit.chain import COLUMNS
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.upkeep import ChainState, chain_state
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
-from admin_console.gateway.acts import ACTS
+from admin_console.gateway.act_table import ACTS
 from admin_console.views.notices import waiting_rows
 
 PAGE_ROWS = 50

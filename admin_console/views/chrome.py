@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
-from admin_console.gateway.acts import ACTS
+from admin_console.gateway.act_table import ACTS
 from admin_console.views.notices import notices
 
 _PLACES = (

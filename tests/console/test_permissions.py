@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway import acts
+from admin_console.gateway import act_table
 from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
@@ -180,10 +180,10 @@ def test_no_name_stands_for_a_path_of_ours(name: str) -> None:
 
 def test_each_act_of_the_table_has_its_method_and_each_act_over_http_its_row(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock())
-    for act in acts.ACTS.values():
+    for act in act_table.ACTS.values():
         assert not act.method or callable(attrgetter(act.method)(engine)), act.name
     changes = {entry.action for entry in PATHS.values() if entry.rule is Rule.CHANGES and entry.action}
-    assert {f"acts.{action}" for action in changes} <= {act.method for act in acts.ACTS.values()}
+    assert {f"acts.{action}" for action in changes} <= {act.method for act in act_table.ACTS.values()}
     # A list of cursors is not audited, unless it is refused.
-    assert {entry.action for entry in PATHS.values() if entry.action} - acts.ACTS.keys() == {"list_cursors"}
+    assert {entry.action for entry in PATHS.values() if entry.action} - act_table.ACTS.keys() == {"list_cursors"}
     engine.close()

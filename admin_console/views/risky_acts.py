@@ -232,16 +232,6 @@ class RequeueChannel(ActPage):
         return f"message {details['message_id']}" if "message_id" in details else ""
 
 
-class ReleaseDeferred(ActPage):
-    def question(self) -> Question:
-        channel = self.channel_stats()
-        return self.pose(
-            f"Release deferred messages of {self.name}",
-            [f"{counted(channel.deferred_count, 'deferred message')} will be due now."],
-            button=f"Release deferred of {self.name}",
-        )
-
-
 def _client_label(client: ClientStats) -> str:
     name = client.client_id or client.hostname or "unnamed"
     return f"{name} at {client.remote_address}: {counted(client.in_flight_count, 'message')}"

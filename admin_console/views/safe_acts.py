@@ -1,4 +1,4 @@
-"""Acts that lose nothing: create, publish, pause, unpause, retry."""
+"""Acts that lose nothing: create, publish, pause, unpause, retry, release deferred."""
 
 from typing import Any
 
@@ -190,4 +190,14 @@ class Retry(ActPage):
                 *([effect] if one.fenced else []),
                 "Should it fail again it stops again, with the new reason; nothing is lost by that.",
             ],
+        )
+
+
+class ReleaseDeferred(ActPage):
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        return self.pose(
+            f"Release deferred messages of {self.name}",
+            [f"{counted(channel.deferred_count, 'deferred message')} will be due now."],
+            button=f"Release deferred of {self.name}",
         )
