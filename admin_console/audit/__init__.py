@@ -1,1 +1,1 @@
-"""Who did what, when, from where, and what came of it: rows that are added and never changed."""
+"""Who did what, when, from where, and with which outcome: rows that are added and never changed."""

@@ -1,4 +1,4 @@
-"""Removing old audit rows: only whole beginnings of the list, and never without a row that says so.
+"""Removes old audit rows: whole beginnings of the list only, each with a new row that says so.
 
 The row `remove_old_rows` names the last removed row and keeps its hash, so that the chain can be checked from the
 first row that is left. The database lets rows be removed only up to the one that such a row names (migrations/0003).
@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 10_000  # one transaction of about a tenth of a second
 def remove_old_rows(before_ms: int, now_ms: int) -> int:
     """Remove the rows in front of the first one that was written at `before_ms` or later; their number.
 
-    Both are UTC, Unix milliseconds. Raises DatabaseError; then nothing was removed of what is not counted.
+    Both times are UTC, Unix milliseconds. Raises DatabaseError; each transaction before it stays done.
     """
     removed = 0
     while count := _remove_some(before_ms, now_ms):
@@ -34,7 +34,7 @@ def _remove_some(before_ms: int, now_ms: int) -> int:
         if kept is not None:
             old = old.filter(id__lt=kept)
         rows = list(old.values_list("id", "hash", "at_ms", "action")[:ROWS_AT_ONCE])
-        # A row that tells of an earlier removal is no reason for the next one.
+        # Rows that say what was removed earlier are no reason for another removal.
         if all(action == AGEING for _, _, _, action in rows):
             return 0
         (first_id, *_), (last_id, last_hash, last_ms, _) = rows[0], rows[-1]

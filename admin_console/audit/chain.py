@@ -3,7 +3,7 @@
     hash = SHA-256, in hex, of the JSON list ["penstock-audit-1", previous_hash, act_id, phase, … , counts]
 
 The columns come in the order of COLUMNS, without spaces, the keys of `counts` sorted, all beyond ASCII escaped. The
-first row of all has GENESIS as previous_hash. `id` is not part of it: a row that was moved is still known by its hash.
+first row of all has GENESIS as previous_hash. `id` is not part of it: a row that was moved is found by its hash.
 To cover another column, add a version to the first item and keep the old one for the rows that have it.
 """
 

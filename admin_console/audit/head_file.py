@@ -1,8 +1,8 @@
-"""The file beside the database that names the newest audit row and its hash: rows cut off at the end are missed by it.
+"""The file beside the database that names the newest audit row and its hash. It shows when rows at the end are removed.
 
     {"version": 1, "id": 1234, "hash": "9f2c…", "at_ms": 1700000000000} LF
 
-A copy of it on another machine shows, too, when somebody writes the whole list anew.
+A copy of the file on another machine also shows that the whole list was written anew.
 """
 
 import json

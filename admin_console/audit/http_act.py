@@ -1,4 +1,4 @@
-"""An act that did not come over a page: what the engine hands over of it, cheap to make on the engine's thread."""
+"""An act over the HTTP API or of a client, as the engine hands it over: cheap to make on the engine's thread."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from admin_console.audit.record import FOREIGN_REQUEST, now_ms
 
 @dataclass(frozen=True, slots=True)
 class HttpAct:
-    """One act that the engine's HTTP API did or refused, or that a client caused by publishing or subscribing.
+    """One act that the engine's HTTP API did or refused, or that a client did by publishing or subscribing.
 
-    message: the sentence, or the error's word. is_change: False where nothing was changed, such as a look.
+    message: the sentence, or the error's code. is_change: False where nothing was changed, such as a look.
     """
 
     action: str

@@ -6,11 +6,11 @@ VIA_CONSOLE = "console"
 VIA_HTTP_API = "http-api"
 VIA_TCP = "tcp"  # a client's publish or subscription
 VIA_COMMAND_LINE = "command-line"
-VIA_SERVER = "server"  # what nobody asked for, such as removing old rows
+VIA_SERVER = "server"  # the server by itself, such as removing old rows
 
 
 class Phase(models.TextChoices):
-    """An act is written twice, before and after; whatever is over at once is one row."""
+    """An act is written twice, before and after; an event, which is over at once, is one row."""
 
     INTENT = "intent"
     RESULT = "result"
@@ -19,7 +19,7 @@ class Phase(models.TextChoices):
 
 
 class Verdict(models.TextChoices):
-    """What came of it."""
+    """The outcome of an act."""
 
     PENDING = "", "pending"  # an intent's
     DONE = "done"
@@ -38,7 +38,7 @@ class AuditRow(models.Model):
     act_id = models.CharField(max_length=32)  # joins the intent and the result of one act
     phase = models.CharField(max_length=8, choices=Phase.choices)
     at_ms = models.BigIntegerField()  # UTC, Unix milliseconds
-    actor = models.CharField(max_length=64)  # "" where nobody logs in, as over the engine's HTTP API
+    actor = models.CharField(max_length=64)  # "" without a log-in, as over the engine's HTTP API
     role = models.CharField(max_length=16, blank=True)
     address = models.CharField(max_length=64, blank=True)
     via = models.CharField(max_length=16)  # VIA_…

@@ -1,4 +1,4 @@
-"""Writing audit rows: an act's intent and result, refusals, single events. What the disk refuses waits in memory."""
+"""Writes audit rows: an act's intent and result, refusals, single events. Rows that the disk refuses wait in memory."""
 
 import time
 import uuid
@@ -18,12 +18,14 @@ FOREIGN_REQUEST = "foreign_request"
 
 
 class NotAuditedError(DatabaseError):
-    """No row can be kept about an act, not in memory either: it must not be done."""
+    """Neither disk nor memory takes a row about an act: the act must not be done."""
 
 
-class WaitingRoom(Protocol):
-    """Keeps rows in memory until the disk takes them, and counts those that come again and again (writer.py).
-    refusal: why rows wait, "" when they don't."""
+class RowBuffer(Protocol):
+    """Rows in memory until the disk takes them, and the count of repeated acts: AuditWriter, which imports this module.
+
+    refusal: why rows wait, "" when they don't.
+    """
 
     refusal: str
     lost_count: int
@@ -31,23 +33,23 @@ class WaitingRoom(Protocol):
     @property
     def waiting_count(self) -> int: ...
 
-    def hold(self, row: AuditRow) -> bool: ...
+    def keep(self, row: AuditRow) -> bool: ...
 
-    def counts(self, act: AuditRow) -> bool: ...
-
-
-_waiting_room: WaitingRoom | None = None
+    def count_repeat(self, act: AuditRow) -> bool: ...
 
 
-def set_waiting_room(room: WaitingRoom | None) -> None:
+_row_buffer: RowBuffer | None = None
+
+
+def set_row_buffer(buffer: RowBuffer | None) -> None:
     """Called by the writer when it starts, and with None when it ends."""
-    global _waiting_room
-    _waiting_room = room
+    global _row_buffer
+    _row_buffer = buffer
 
 
-def get_waiting_room() -> WaitingRoom | None:
+def get_row_buffer() -> RowBuffer | None:
     """None in a process that does not serve: there a row is written at once or not at all."""
-    return _waiting_room
+    return _row_buffer
 
 
 def now_ms() -> int:
@@ -56,23 +58,23 @@ def now_ms() -> int:
 
 
 def _add(row: AuditRow) -> None:
-    """Write the row, or let it wait; one of many is counted. Raises DatabaseError where it can't wait."""
-    room = _waiting_room
-    if room is not None and room.counts(row):
+    """Write the row, keep it in memory or count it as a repeat. Raises DatabaseError where none of these works."""
+    buffer = _row_buffer
+    if buffer is not None and buffer.count_repeat(row):
         return
-    if room is not None and (room.refusal or CONDITION.place is not Place.DISK):
-        _hold(room, row)
+    if buffer is not None and (buffer.refusal or CONDITION.place is not Place.DISK):
+        _keep(buffer, row)
         return
     try:
         append([row])
     except DatabaseError as exc:
-        if room is None or trouble_of(exc) is Trouble.NONE:
+        if buffer is None or trouble_of(exc) is Trouble.NONE:
             raise
-        _hold(room, row)
+        _keep(buffer, row)
 
 
-def _hold(room: WaitingRoom, row: AuditRow) -> None:
-    if not room.hold(row):
+def _keep(buffer: RowBuffer, row: AuditRow) -> None:
+    if not buffer.keep(row):
         raise NotAuditedError("the disk refuses the audit list, and memory keeps no more rows for it")
 
 
@@ -108,7 +110,7 @@ class ActInProgress:
 def begin_act(
     request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "", reason: str = ""
 ) -> ActInProgress:
-    """Write the intent. What this raises means that the act must not be done: it would leave no trace."""
+    """Write the intent. Raises DatabaseError where no row can be kept: then the act must not be done."""
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
     row.phase = Phase.INTENT
     row.reason = reason[:200]
@@ -117,17 +119,19 @@ def begin_act(
 
 
 def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", why: str = "") -> None:
-    """Somebody tried what the role does not cover."""
+    """Write that somebody tried an act that the role does not cover."""
     row = _row_of(request, action, topic=topic, channel=channel)
     row.phase, row.verdict, row.message = Phase.REFUSED, Verdict.REFUSED, why[:500]
     _add(row)
 
 
 def hand_over_refused_socket(address: str, path: str, origin: str) -> None:
-    """A page of another place tried to open a live socket. Touches no disk; without a server that writes, it is left
-    out."""
-    room = _waiting_room
-    if room is None:
+    """Hand over that a page of a foreign origin tried to open a live socket.
+
+    Touches no disk. In a process that does not serve, nothing is written.
+    """
+    buffer = _row_buffer
+    if buffer is None:
         return
     row = AuditRow(
         act_id=uuid.uuid4().hex,
@@ -140,14 +144,14 @@ def hand_over_refused_socket(address: str, path: str, origin: str) -> None:
         verdict=Verdict.REFUSED,
         message=f"A page of {origin[:200] or 'no known place'} tried to open the socket {path[:80]}.",
     )
-    if not room.counts(row):
-        room.hold(row)
+    if not buffer.count_repeat(row):
+        buffer.keep(row)
 
 
 def record_event(
     request: HttpRequest, action: str, *, actor: str = "", detail: str = "", verdict: Verdict = Verdict.DONE
 ) -> None:
-    """Something that is over at once: a log-in, a password change."""
+    """Write an event, which is over at once: a log-in, a password change."""
     row = _row_of(request, action, detail=detail)
     row.phase, row.verdict = Phase.EVENT, verdict
     row.actor = (actor or row.actor)[:64]
@@ -155,7 +159,7 @@ def record_event(
 
 
 def record_command(actor: str, action: str, *, detail: str) -> None:
-    """What `manage.py user` did; `actor` is the account of the operating system."""
+    """Write what `manage.py user` did; `actor` is the account of the operating system."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,

@@ -1,8 +1,7 @@
-"""One thread that looks after the written audit rows: are they as they were written, which is the newest, which are
-too old?
+"""The upkeep thread of the audit list: checks the chain of hashes, renews `audit-head`, removes old rows.
 
-It reads a piece of the list every second and begins anew every day, writes the newest row's hash beside the database
-every minute, and removes what is too old once a day.
+Every second the thread checks up to 1,000 rows, and once a day it begins anew at the first. Every minute it writes the
+newest row's number and hash beside the database. Once a day it removes rows that are older than the retention.
 """
 
 import logging
@@ -40,10 +39,10 @@ _FIRST_ID = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """What is known of the list.
+    """The newest result of the check.
 
-    last_id: the newest row that was looked at. checked_ms: when, UTC, Unix milliseconds; 0 before the first time.
-    is_complete: all rows were looked at since the start. faults: sentences; () while none is known.
+    last_id: the newest row that was checked. checked_ms: when, UTC, Unix milliseconds; 0 before the first time.
+    is_complete: all rows were checked since the start. faults: sentences; () while none is known.
     """
 
     row_count: int = 0
@@ -81,7 +80,7 @@ class AuditUpkeep:
         self._removed_ms = 0
         self._head_fault = ""
         self._head_trouble = ""  # why the file could not be written the last time
-        self._told: tuple[str, ...] = ()
+        self._logged_faults: tuple[str, ...] = ()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-upkeep", daemon=True)
         self.state = ChainState()
@@ -92,7 +91,7 @@ class AuditUpkeep:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5) -> None:
-        """Name the newest row for the last time, then end. Called when no more rows are written."""
+        """Renew `audit-head` for the last time, then end. Called when no more rows are written."""
         global _upkeep
         _upkeep = None
         if self._thread.is_alive():
@@ -110,15 +109,17 @@ class AuditUpkeep:
         try:
             self.run_once(now_ms(), is_last=is_last)
         except (OSError, sqlite3.Error, DatabaseError) as exc:
-            logger.warning("the audit list could not be looked at: %s", exc)
+            logger.warning("the upkeep of the audit list failed: %s", exc)
         except Exception:
-            logger.exception("the audit list could not be looked at")
+            logger.exception("the upkeep of the audit list failed")
         finally:
             connection.close()  # the database may be elsewhere the next time
 
     def run_once(self, at_ms: int, *, is_last: bool = False) -> None:
-        """What is due at `at_ms`, UTC, Unix milliseconds. is_last: only name the newest row. Raises OSError,
-        sqlite3.Error or DatabaseError."""
+        """Do all that is due at `at_ms`, UTC, Unix milliseconds; with is_last, only renew `audit-head`.
+
+        Raises OSError, sqlite3.Error or DatabaseError.
+        """
         with closing(open_to_read(self._database_path)) as database:
             if is_last or _is_due(self._head_ms, HEAD_EVERY_MS, at_ms):
                 self._head_ms = at_ms
@@ -126,8 +127,8 @@ class AuditUpkeep:
             if is_last:
                 return
             self._check_some(database, at_ms)
-        # Not before all rows were found to be in order: what is wrong with one would go with it. And not in the middle
-        # of a check, which would miss what it has not come to.
+        # Rows go only after a complete check without faults, or the proof of a fault would go with them; and not in the
+        # middle of a check, which has not read them yet.
         is_in_order = self.state.is_complete and self._is_caught_up and not self.state.faults
         if self._retention_ms and is_in_order and _is_due(self._removed_ms, REMOVE_EVERY_MS, at_ms):
             self._removed_ms = at_ms
@@ -155,25 +156,25 @@ class AuditUpkeep:
                 self._has_new_rows = False
                 self._row_faults = tuple(self._check.faults(partial(self._id_of_hash, database)))
             faults = (*self._row_faults, self._head_fault) if self._head_fault else self._row_faults
-            self._tell(faults)
+            self._log_new(faults)
             self.state = ChainState(self._check.row_count, self._check.last_id, at_ms, is_complete=True, faults=faults)
         elif not self.state.is_complete:
             self.state = ChainState(self._check.row_count, self._check.last_id, at_ms)
-        # While a check is under way anew, what the last one found stands.
+        # While a further check is under way, the result of the last one stands.
 
     def _id_of_hash(self, database: sqlite3.Connection, row_hash: str) -> int | None:
-        """A broken link is asked about with every new row; the answer, which costs all rows, stays for the day."""
+        """The row with a hash. The search reads all rows, so its result is kept for a day."""
         if row_hash not in self._ids:
             self._ids[row_hash] = id_of_hash(database, row_hash)
         return self._ids[row_hash]
 
-    def _tell(self, faults: tuple[str, ...]) -> None:
-        if new := [fault for fault in faults if fault not in self._told]:
+    def _log_new(self, faults: tuple[str, ...]) -> None:
+        if new := [fault for fault in faults if fault not in self._logged_faults]:
             logger.error("the audit list is not as it was written (manage.py audit verify): %s", " ".join(new[:10]))
-        self._told = faults
+        self._logged_faults = faults
 
     def _renew_head(self, database: sqlite3.Connection, at_ms: int) -> None:
-        """Write the newest row's hash, unless the row that the file names is not there: that must not be covered up."""
+        """Write the newest row's hash, unless the row that the file names is missing: the file is the proof of that."""
         try:
             named = read_head(self._head_path)
         except HeadFileError as exc:
@@ -200,7 +201,7 @@ class AuditUpkeep:
             self._head_trouble = trouble
 
     def _sync_journal(self) -> None:
-        """Rows are on the disk before the file names them: after a power cut they would be missed. Raises OSError."""
+        """Sync the rows before the file names them: after a power cut they would count as removed. Raises OSError."""
         # SQLite syncs this file when it moves its rows over, and holds no lock on it that closing it would end.
         try:
             descriptor = os.open(f"{self._database_path}-wal", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -217,5 +218,5 @@ class AuditUpkeep:
 
 
 def _is_due(last_ms: int, every_ms: int, at_ms: int) -> bool:
-    """Also when the clock was set back."""
+    """Whether `every_ms` has passed; also true when the clock was set back by that much."""
     return abs(at_ms - last_ms) >= every_ms

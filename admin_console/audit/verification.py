@@ -1,4 +1,4 @@
-"""Whether the audit list is as it was written: which rows were changed, removed, moved or put in.
+"""Checks whether the audit list is as it was written: which rows were changed, removed, moved or put in.
 
 Rows go in, in the order of their ids; sentences come out. A run is a stretch of rows of which each names the hash of
 the one before it: an untouched list is one run. Where there are more, each run names the hash that it was written
@@ -17,7 +17,7 @@ from admin_console.audit.head_file import Head
 from admin_console.audit.models import VIA_SERVER
 from admin_console.database.inspection import has_journal, read_only_name
 
-FAULTS_MAX = 1_000  # changed rows, and runs; what goes beyond is counted
+FAULTS_MAX = 1_000  # changed rows, and runs; further ones are counted
 AGEING = "remove_old_rows"  # the action of the row that says which rows were removed for their age
 PAGE_ROWS = 1_000
 LOOKUPS_MAX = 50  # of a hash among all rows, which have no index of it
@@ -30,7 +30,7 @@ _SELECT = (
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row as the database has it. values: of chain.COLUMNS; whatever somebody may have put there."""
+    """A row as the database has it. values: of chain.COLUMNS, of any type: a row may be written past Penstock."""
 
     id: int
     previous_hash: str
@@ -53,7 +53,7 @@ class _Run:
 
 
 class ChainCheck:
-    """Takes all rows of a list, one after the other, and says what is wrong with them."""
+    """Takes all rows of a list, one after the other, and reports what is wrong with them."""
 
     def __init__(self, head: Head | None = None) -> None:
         self._head = head
@@ -70,7 +70,7 @@ class ChainCheck:
         return self._runs[-1].last_id if self._runs else 0
 
     def take(self, row: StoredRow) -> None:
-        """The next row: its id is greater than the last one's."""
+        """Check the next row, whose id is greater than the last one's."""
         self.row_count += 1
         if self._head is not None and row.id == self._head.id:
             self._hash_at_head = row.hash
@@ -94,7 +94,7 @@ class ChainCheck:
             self._runs[-1].last_id, self._runs[-1].last_hash = row.id, row.hash
 
     def faults(self, id_of_hash: Callable[[str], int | None] = lambda _: None) -> list[str]:
-        """What was found, a sentence each, in the order of the rows; [] when the chain holds.
+        """A sentence for each fault, in the order of the rows; [] when the chain holds.
 
         id_of_hash: the id of the row that has this hash, None when there is none. Called for broken links only.
         """
@@ -120,16 +120,16 @@ class ChainCheck:
         return sentences
 
     def _order_of_writing(self, behind: dict[str, int]) -> dict[int, str]:
-        """Of each run that is known to be written behind another: "" where it stands there, else the sentence."""
-        told: dict[int, str] = {}
+        """For each run that is known to be written behind another: "" where it stands there, else a sentence."""
+        order: dict[int, str] = {}
         ends = {run.last_hash for run in self._runs if run.last_hash}
         for position, run in enumerate(self._runs):
             if run.previous_hash in ends:
                 continue
             # Where a stretch of runs begins: follow it.
             stretch = [position]
-            while (following := behind.get(self._runs[stretch[-1]].last_hash)) is not None and following not in told:
-                told[following] = ""
+            while (following := behind.get(self._runs[stretch[-1]].last_hash)) is not None and following not in order:
+                order[following] = ""
                 stretch.append(following)
             for place, here in zip(stretch, sorted(stretch), strict=True):
                 if place != here:
@@ -137,11 +137,11 @@ class ChainCheck:
                     where = f"behind row {before.last_id}" if before is not None else "in front of all others"
                     moved = self._runs[here]
                     verb = "was" if moved.first_id == moved.last_id else "were"
-                    told[here] = f"{str(moved).capitalize()} {verb} moved: written {where}."
-        return told
+                    order[here] = f"{str(moved).capitalize()} {verb} moved: written {where}."
+        return order
 
     def _link_complaint(self, position: int, run: _Run, id_of_hash: Callable[[str], int | None]) -> str:
-        """Why a run names a hash in front of it that no run ends with; "" where that is in order, or told."""
+        """Why a run names a hash in front of it that no run ends with; "" where that is in order, else a sentence."""
         first = run.first_id
         if position == 0:
             if run.previous_hash == GENESIS or self._removed_upto.get(run.previous_hash) == first - 1:
@@ -173,7 +173,7 @@ class ChainCheck:
             named = f"the file beside the database names row {head.id}"
             return f"{_rows(*lost).capitalize()} {_were(*lost)} removed: {named}."
         if self._runs and head.id < self._runs[0].first_id:
-            return ""  # removed with all in front of it, which is told elsewhere
+            return ""  # removed with all in front of it, which is reported elsewhere
         if head.id in self._changed:
             return ""
         return f"Row {head.id} is not the one that the file beside the database names: the list was written anew."
@@ -200,9 +200,9 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         database.close()
         if has_journal(path):
             raise
-        # A directory that can't be written, and nothing that is not in the file itself.
+        # The directory can't be written, and all rows are in the file itself.
         database = sqlite3.connect(read_only_name(path), uri=True, isolation_level=None)
-    # What somebody wrote past Penstock may be no text.
+    # A row that was written past Penstock may not be text.
     database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
     return database
 
@@ -251,7 +251,7 @@ def newest_head(database: sqlite3.Connection) -> Head | None:
 
 
 def _shown(values: dict[str, Any]) -> str:
-    """What a row says, for a terminal: whoever changed it may have put anything there."""
+    """A row's content, safe for a terminal: a changed row may contain control characters."""
     place = "/".join(str(values[name]) for name in ("topic", "channel") if values[name])
     words = [values["action"], place, f"by {values['actor']}" if values["actor"] else "", values["verdict"]]
     text = " ".join(str(word) for word in words if word)

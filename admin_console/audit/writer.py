@@ -1,8 +1,8 @@
-"""The one place that audit rows wait in: acts over the engine's HTTP API, and every row that the disk refuses. Here,
-too, is counted what comes again and again.
+"""The audit writer: one thread writes rows in batches: acts over the engine's HTTP API, and rows of the console
+that the disk refuses.
 
-Rows are handed over without touching a disk, written by a thread of ours in batches, and kept while the disk refuses
-them: at most so many, the rest counted.
+Handing a row over touches no disk. While the disk refuses rows, the writer keeps at most ROWS_MAX of them and counts
+further ones as lost. Repeated acts of one source are counted here, too (repeated_acts.py).
 """
 
 import logging
@@ -16,10 +16,10 @@ from django.db import DatabaseError, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
-from admin_console.audit.counted import CountedActs
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
-from admin_console.audit.record import set_waiting_room
+from admin_console.audit.record import set_row_buffer
+from admin_console.audit.repeated_acts import RepeatedActs
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
@@ -27,23 +27,23 @@ from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 logger = logging.getLogger(__name__)
 
 ROWS_MAX = 10_000  # about 10 MB
-# Beyond that no act is begun in the console: what is left is for results of those that were.
+# With more, the console begins no act: the rest is for the results of acts that were begun.
 INTENT_ROWS_MAX = 9_500
-# Beyond that none is begun over the HTTP API: the rest is for people.
+# With more, the HTTP API begins no act: the rest is for people.
 HTTP_ROWS_MAX = 9_000
 BATCH_ROWS_MAX = 200
 TRY_AGAIN_S = 1.0
-CLOSE_EVERY_S = 1.0  # looks for counted acts whose window is over
+CLOSE_EVERY_S = 1.0  # how often windows of repeated acts that are over become rows
 
 
 class AuditWriter:
-    """One thread that writes what is handed over. Handing over never waits and touches no disk; any thread."""
+    """Takes rows from any thread, without waiting and without touching a disk; its own thread writes them."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
-        self._counted = CountedActs()
+        self._repeated = RepeatedActs()
         self._rows: deque[HttpAct | AuditRow] = deque()
-        self._asking: dict[str, Callable[[bool], None]] = {}  # by act: who waits for its intent to be kept
+        self._callbacks: dict[str, Callable[[bool], None]] = {}  # act_id → called when its intent is kept or lost
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -56,7 +56,7 @@ class AuditWriter:
         return len(self._rows)
 
     def start(self) -> None:
-        set_waiting_room(self)
+        set_row_buffer(self)
         self._thread.start()
 
     @property
@@ -66,7 +66,7 @@ class AuditWriter:
 
     def begin(self, act: HttpAct, then: Callable[[bool], None]) -> None:
         """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
-        refuses it. Beyond 9,000 unwritten rows it is not. `then` may be called in here, or by the writer's thread."""
+        refuses it. Beyond 9,000 unwritten rows it is not kept. `then` runs in here or in the writer's thread."""
         is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.place is Place.DISK
         if not self.has_room:
             then(False)
@@ -77,15 +77,15 @@ class AuditWriter:
 
     def submit(self, act: HttpAct) -> None:
         """Hand over one act; beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is counted as lost."""
-        if not self.counts(act):
+        if not self.count_repeat(act):
             self._put(act, ROWS_MAX if act.act_id else HTTP_ROWS_MAX)
 
-    def counts(self, act: HttpAct | AuditRow) -> bool:
-        """Whether the act is one of many that become one row later (counted.py): then it is not to be written."""
+    def count_repeat(self, act: HttpAct | AuditRow) -> bool:
+        """Count the act if it is one of many that become one row later (repeated_acts.py); whether it is."""
         with self._lock:
-            return self._counted.take(act, self._monotonic_s())
+            return self._repeated.take(act, self._monotonic_s())
 
-    def hold(self, row: AuditRow) -> bool:
+    def keep(self, row: AuditRow) -> bool:
         """Take a row of the console that the disk refused. False for an intent beyond 9,500 unwritten rows: the act is
         not to be done. Other rows beyond 10,000 are counted as lost."""
         if row.phase == Phase.INTENT and len(self._rows) >= INTENT_ROWS_MAX:
@@ -95,7 +95,7 @@ class AuditWriter:
 
     def stop(self, timeout_s: float = 5) -> None:
         """Write what was handed over before, if the disk takes it, then end."""
-        set_waiting_room(None)
+        set_row_buffer(None)
         if self._thread.is_alive():
             self._stopping.set()
             self._wake.set()
@@ -104,18 +104,18 @@ class AuditWriter:
             logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
 
     def _put(self, row: HttpAct | AuditRow, most: int, then: Callable[[bool], None] | None = None) -> bool:
-        """Whether there was room; else it is counted as lost. then: is told once the row is kept, not where there was
-        no room."""
+        """Whether there was room; else the row is counted as lost. then: called once the row is kept, and not where
+        there was no room."""
         with self._lock:
             if len(self._rows) < most:
                 self._rows.append(row)
                 if then is not None:
-                    self._asking[row.act_id] = then  # with its row: the writer answers for both
+                    self._callbacks[row.act_id] = then  # under the same lock as its row: the thread takes both
                 self._wake.set()
                 return True
             self.lost_count += 1
             if self.lost_count & (self.lost_count - 1):
-                return False  # told at 1, 2, 4, 8 …
+                return False  # logged at 1, 2, 4, 8 …
         logger.error(
             "audit row lost action=%s topic=%s channel=%s lost=%d: %d rows wait, and no more are kept",
             row.action,
@@ -144,12 +144,12 @@ class AuditWriter:
 
     def _close_windows(self, *, is_last: bool) -> None:
         with self._lock:
-            rows = self._counted.closed(self._monotonic_s(), is_last=is_last)
+            rows = self._repeated.close_windows(self._monotonic_s(), is_last=is_last)
         for row in rows:
             self._put(row, ROWS_MAX)
 
     def _write_all(self) -> None:
-        """Write until nothing waits, or the disk refuses it."""
+        """Write until no row waits, or the disk refuses one."""
         while batch := self._head():
             if CONDITION.place is not Place.DISK:
                 self._refused(CONDITION.reason)
@@ -159,7 +159,7 @@ class AuditWriter:
                 append([row.row() if isinstance(row, HttpAct) else row for row in batch])
             except Exception as exc:
                 connection.close()
-                # What the database can't take for another reason goes: the thread and the rows behind it go on.
+                # Rows that the database can't take for another reason are dropped; the thread and later rows go on.
                 if trouble_of(exc) is not Trouble.NONE:
                     self._refused(str(sqlite_error_of(exc)))
                     return
@@ -172,7 +172,7 @@ class AuditWriter:
                 for _ in batch:
                     self._rows.popleft()
             for row in batch:
-                if then := self._asking.pop(row.act_id, None):
+                if then := self._callbacks.pop(row.act_id, None):
                     then(is_kept)
             self._written(len(batch))
 
@@ -188,11 +188,11 @@ class AuditWriter:
                 reason,
             )
         self.refusal = reason
-        # They wait in memory, as all rows do now: the acts go on.
+        # Their intents wait in memory, as all rows do now: the acts go on.
         with self._lock:
-            asking = list(self._asking.values())
-            self._asking.clear()
-        for then in asking:
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+        for then in callbacks:
             then(True)
 
     def _written(self, count: int) -> None:

@@ -1,7 +1,7 @@
 """The table: every page, act and socket, with the least role that may use it.
 
-The acts are those of `gateway/act_table.py`. A URL name that is not here is refused to everybody, and a test walks the URLs
-to find it.
+The acts are those of `gateway/act_table.py`. A URL name that is not here is refused to everybody; a test walks the URLs
+and finds it.
 """
 
 from collections.abc import Mapping

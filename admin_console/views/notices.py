@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from admin_console.audit.record import get_waiting_room
+from admin_console.audit.record import get_row_buffer
 from admin_console.audit.upkeep import chain_state
 from admin_console.database.condition import CONDITION, Notice
 
@@ -23,13 +23,13 @@ def notices() -> list[Notice]:
 
 def waiting_rows() -> Notice | None:
     """How many audit rows wait in memory, and how many were lost; None while all are written."""
-    room = get_waiting_room()
-    if room is None or not (room.refusal or room.lost_count):
+    buffer = get_row_buffer()
+    if buffer is None or not (buffer.refusal or buffer.lost_count):
         return None
-    lost = f"{room.lost_count:,} were lost: memory keeps 10,000 at most." if room.lost_count else ""
-    if not room.refusal:
+    lost = f"{buffer.lost_count:,} were lost: memory keeps 10,000 at most." if buffer.lost_count else ""
+    if not buffer.refusal:
         return Notice("Audit rows were lost.", lost, "danger")
-    count = room.waiting_count
+    count = buffer.waiting_count
     rows = f"{count:,} audit row waits" if count == 1 else f"{count:,} audit rows wait"
-    text = f"{rows} in memory until the disk takes {'it' if count == 1 else 'them'} ({room.refusal}). {lost}".strip()
+    text = f"{rows} in memory until the disk takes {'it' if count == 1 else 'them'} ({buffer.refusal}). {lost}".strip()
     return Notice("The audit list can't be written.", text, "danger" if lost else "warning")

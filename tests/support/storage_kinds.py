@@ -140,7 +140,7 @@ ONCE: dict[str, str] = {
     "console/accounts/test_socket.py": "users and sessions are in the console's own database",
     "console/audit/test_audit.py": "rows of the console's own database",
     "console/audit/test_chain.py": "rows of the console's own database",
-    "console/audit/test_counted.py": "rows of the console's own database",
+    "console/audit/test_repeated_acts.py": "rows of the console's own database",
     "console/audit/test_upkeep.py": "rows of the console's own database",
     "console/screens/test_figures.py": "made of invented figures, without an engine",
     "console/test_history.py": "the past is in the pipeline's files, outside of both",

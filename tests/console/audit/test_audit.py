@@ -17,7 +17,7 @@ from django.test import Client, RequestFactory
 
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.audit.record import NotAuditedError, begin_act, set_waiting_room
+from admin_console.audit.record import NotAuditedError, begin_act, set_row_buffer
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.journals import JOURNALS
@@ -238,9 +238,9 @@ def test_rows_of_the_http_api_leave_room_for_those_of_people(monkeypatch: pytest
     writer = AuditWriter()
     for _ in range(4):
         writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
-    writer.hold(row(1))
+    writer.keep(row(1))
     assert (writer.waiting_count, writer.lost_count) == (3, 2)
-    writer.hold(row(2))
+    writer.keep(row(2))
     assert (writer.waiting_count, writer.lost_count) == (3, 3)
 
 
@@ -315,13 +315,13 @@ def test_a_person_reads_that_an_act_is_not_done_and_nothing_is_shown(
     monkeypatch.setattr("admin_console.audit.writer.INTENT_ROWS_MAX", 0)
     writer = AuditWriter()
     writer.refusal = "the disk is full"
-    set_waiting_room(writer)
+    set_row_buffer(writer)
     set_gateway(EmbeddedGateway(EngineRunner(Options()), Options()))
     try:
         shown = client.get("/topics/orders/~messages/")
         paused = client.post("/topics/orders/~pause/", headers={"Accept": "application/json"})
     finally:
-        set_waiting_room(None)
+        set_row_buffer(None)
         set_gateway(None)
     assert shown.status_code == 503
     assert "No message was shown: the disk refuses the audit list" in shown.content.decode()
@@ -331,12 +331,12 @@ def test_a_person_reads_that_an_act_is_not_done_and_nothing_is_shown(
 def test_page_says_how_many_rows_wait_and_how_many_were_lost(client: Client) -> None:
     writer = AuditWriter()
     writer.refusal, writer.lost_count = "the disk is full", 1_234
-    writer.hold(row(1))
-    set_waiting_room(writer)
+    writer.keep(row(1))
+    set_row_buffer(writer)
     try:
         page = client.get("/audit/").content.decode()
     finally:
-        set_waiting_room(None)
+        set_row_buffer(None)
     assert "1 audit row waits in memory until the disk takes it (the disk is full)." in page
     assert "1,234 were lost: memory keeps 10,000 at most." in page
     assert "Nothing was done yet." not in page

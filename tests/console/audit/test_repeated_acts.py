@@ -3,10 +3,10 @@
 import pytest
 from django.test import Client
 
-from admin_console.audit.counted import FAILURE, SEVERAL, CountedActs, source_of
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
-from admin_console.audit.record import set_waiting_room
+from admin_console.audit.record import set_row_buffer
+from admin_console.audit.repeated_acts import FAILURE, SEVERAL, RepeatedActs, source_of
 from admin_console.audit.writer import AuditWriter
 from admin_console.security.origin import SameOriginSockets
 from tests.console.audit.test_audit import row
@@ -30,24 +30,24 @@ def log_in(name: str, address: str = "203.0.113.9") -> AuditRow:
 
 
 def test_a_flood_of_failures_is_five_rows_and_one_when_the_minute_is_over() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     assert [acts.take(failure(), 100.0 + number / 100) for number in range(1_000)] == [False] * 5 + [True] * 995
-    assert acts.closed(159.9) == []
-    [told] = acts.closed(160.0)
+    assert acts.close_windows(159.9) == []
+    [told] = acts.close_windows(160.0)
     assert (told.action, told.via, told.address, told.topic) == ("empty_topic", "http-api", "192.0.2.9", "t0")
     assert (told.phase, told.verdict, told.counts) == ("event", "failed", {"times": 995})
     assert told.message == (
         "995 more failed within a minute, for t0. The last: TOKEN_REQUIRED: the token is missing or wrong"
     )
-    assert acts.closed(1_000.0) == []
+    assert acts.close_windows(1_000.0) == []
     assert not acts.take(failure(), 1_000.0)  # another minute
 
 
 def test_guesses_at_many_names_are_one_row_that_says_which() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     for number in range(30):
         acts.take(log_in(f"name{number}"), 1.0)
-    [told] = acts.closed(61.0)
+    [told] = acts.close_windows(61.0)
     assert (told.actor, told.detail, told.address) == ("", "", "203.0.113.9")
     assert told.message == (
         "25 more failed within a minute, for name5, name6, name7, name8, name9, name10, name11, name12, name13, "
@@ -56,37 +56,37 @@ def test_guesses_at_many_names_are_one_row_that_says_which() -> None:
 
 
 def test_one_name_stays_the_rows_actor() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     for _ in range(7):
         acts.take(log_in("ada"), 1.0)
-    [told] = acts.closed(61.0)
+    [told] = acts.close_windows(61.0)
     assert (told.actor, told.detail, told.message) == ("ada", "ada", "2 more failed within a minute, for ada.")
 
 
 def test_refusals_of_several_users_at_one_topic_are_nobodys_alone() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     for actor in ("ada",) * 5 + ("eve", "ada"):
         acts.take(row(1, phase=Phase.REFUSED, verdict="refused", actor=actor, message="Ask an admin."), 1.0)
-    [told] = acts.closed(61.0)
+    [told] = acts.close_windows(61.0)
     assert (told.actor, told.role, told.topic, told.channel) == ("", "", "orders", "billing")
     assert told.message == ("2 more failed within a minute, for orders/billing, by eve, ada. The last: Ask an admin.")
 
 
 def test_refusals_of_one_user_at_many_topics_stay_his() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     for number in range(8):
         acts.take(row(1, phase=Phase.REFUSED, verdict="refused", topic=f"t{number}", channel=""), 1.0)
-    [told] = acts.closed(61.0)
+    [told] = acts.close_windows(61.0)
     assert (told.actor, told.role, told.topic) == ("ada", "admin", "")
 
 
 def test_sources_and_actions_are_counted_apart() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     for _ in range(6):
         acts.take(failure(address="192.0.2.1:1"), 1.0)
         acts.take(failure(address="192.0.2.2:1"), 1.0)
         acts.take(failure(address="192.0.2.2:2", action="delete_topic"), 1.0)
-    assert sorted((one.address, one.action, one.counts["times"]) for one in acts.closed(61.0)) == [
+    assert sorted((one.address, one.action, one.counts["times"]) for one in acts.close_windows(61.0)) == [
         ("192.0.2.1", "empty_topic", 1),
         ("192.0.2.2", "delete_topic", 1),
         ("192.0.2.2", "empty_topic", 1),
@@ -95,13 +95,13 @@ def test_sources_and_actions_are_counted_apart() -> None:
 
 def test_more_sources_than_are_kept_are_counted_together() -> None:
     """Ten thousand guesses from a thousand addresses."""
-    acts = CountedActs()
+    acts = RepeatedActs()
     rows_at_once = 0
     for number in range(10_000):
         address = f"10.0.{number % 1_000 // 250}.{number % 250}:1"
         rows_at_once += not acts.take(failure(address=address), 1.0 + number / 1_000)
     assert rows_at_once == FAILURE.rows_at_once_max == 60
-    told = acts.closed(71.0)
+    told = acts.close_windows(71.0)
     assert len(told) == FAILURE.windows_max + 1 == 101
     assert sum(one.counts["times"] for one in told) == 10_000 - 60
     assert [one.counts["times"] for one in told if one.address == SEVERAL] == [9_000]
@@ -109,11 +109,11 @@ def test_more_sources_than_are_kept_are_counted_together() -> None:
 
 
 def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     assert [acts.take(look(), 1.0) for _ in range(4)] == [False, True, True, True]
     assert not acts.take(look("clicks"), 1.0)
-    assert acts.closed(600.9) == []
-    [told] = acts.closed(601.0)
+    assert acts.close_windows(600.9) == []
+    [told] = acts.close_windows(601.0)
     assert (told.topic, told.verdict, told.counts) == ("orders", "done", {"times": 3, "messages": 60})
     assert told.message == "3 more within ten minutes. The last: Looked at 20 messages of orders."
 
@@ -129,12 +129,12 @@ def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
     ],
 )
 def test_each_change_and_each_act_of_a_person_is_a_row(act: HttpAct | AuditRow) -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     assert not any(acts.take(act, 1.0) for _ in range(20))
 
 
 def test_topics_that_come_and_go_with_a_client_and_those_that_were_there_are_counted() -> None:
-    acts = CountedActs()
+    acts = RepeatedActs()
     made = HttpAct("create_topic", "t#ephemeral", "", "127.0.0.1:1", True, "Created t#ephemeral.", {})
     there = HttpAct("create_topic", "t", "", "127.0.0.1:1", True, "t was there already.", {}, is_change=False)
     for act in (made, there):
@@ -204,7 +204,7 @@ async def test_sockets_of_foreign_pages_are_in_the_list() -> None:
 
     sockets = SameOriginSockets(application, paths=["/live/"], origin="", allowed_hosts=["localhost"])
     writer = AuditWriter()
-    set_waiting_room(writer)
+    set_row_buffer(writer)
     try:
         for path, origin in (
             ("/live/", b"http://localhost"),
@@ -214,7 +214,7 @@ async def test_sockets_of_foreign_pages_are_in_the_list() -> None:
             headers = [(b"host", b"localhost"), (b"origin", origin)]
             await sockets({"path": path, "headers": headers, "client": ("203.0.113.9", 5)}, receive, send)
     finally:
-        set_waiting_room(None)
+        set_row_buffer(None)
     assert (len(passed), len(answers), writer.waiting_count) == (1, 2, 1)
     told = writer._rows[0]
     assert (told.action, told.address) == ("foreign_request", "203.0.113.9")

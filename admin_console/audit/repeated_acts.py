@@ -1,10 +1,10 @@
-"""Acts of one source that come again and again are counted: a flood of them is a few rows, not a row for each.
+"""Counts repeated acts of one source: a flood of them becomes a few rows, not a row for each.
 
-Two kinds are counted. Failures (a wrong password, a missing token, a topic that is not there, a foreign page): five
-from an address are rows at once; those that follow within a minute are counted, and become one row when the minute is
-over. Looks and moves of readers, and topics that are there already: the first is a row at once, the others of ten
-minutes are one. Each act that a person does, and each change over the HTTP API, is a row of its own. What is counted is
-in memory: a kill loses it.
+Two kinds are counted. Failures (a wrong password, a missing token, a missing topic, a foreign page): five from
+an address are rows at once; those that follow within a minute are counted, and become one row when the minute is over.
+Looks and moves of readers, and creations of topics that exist: the first is a row at once, further ones within ten
+minutes become one row. Each act that a person does, and each change over the HTTP API, is a row of its own. Open counts
+are in memory: a kill loses them.
 """
 
 import ipaddress
@@ -21,10 +21,10 @@ SEVERAL = "several addresses"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is counted alike: so many rows at once, the others in one when the window closes.
+    """The limits of one kind: `rows_at_once` rows of a source in its window at once, its other acts in one row later.
 
-    windows_max: sources that are counted on their own; rows_at_once_max: rows at once of all of them in the time of a
-    window. What comes from further sources is counted together, by its action.
+    windows_max: sources that are counted on their own; further sources are counted together, by action.
+    rows_at_once_max: rows at once of all sources together in the time of a window.
     """
 
     rows_at_once: int
@@ -37,7 +37,7 @@ class Kind:
 # Guesses that come from a thousand addresses add some 160 rows a minute, and not one for each.
 FAILURE = Kind(5, 60, 100, 60.0, "failed within a minute")
 ROUTINE = Kind(1, 1_000, 1_000, 600.0, "within ten minutes")
-# Readers do these all the time.
+# Readers repeat these all the time.
 ROUTINE_ACTIONS = frozenset({"read_messages", "move_cursor", "release_lease"})
 
 _Key = tuple[str, str, str, str, str]
@@ -51,13 +51,13 @@ class _Window:
     counted: int = 0
     message_count: int = 0
     last: HttpAct | AuditRow | None = None
-    names: dict[str, None] = field(default_factory=dict)  # what was tried: users, topics
+    names: dict[str, None] = field(default_factory=dict)  # users, topics and channels that were tried
     actors: dict[str, None] = field(default_factory=dict)
     is_one_source: bool = True
 
 
-class CountedActs:
-    """The open windows. Belongs to the writer, whose lock guards it. All times are monotonic seconds."""
+class RepeatedActs:
+    """The open windows, guarded by the lock of the writer that owns them. All times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._windows: dict[_Key, _Window] = {}
@@ -65,7 +65,7 @@ class CountedActs:
         self._at_once: dict[Kind, tuple[float, int]] = {}  # since when, and how many rows
 
     def take(self, act: HttpAct | AuditRow, now_s: float) -> bool:
-        """Whether the act is counted; if not, it is to be a row of its own."""
+        """Count the act if it is a repeat; whether it was counted. If not, the act gets a row of its own."""
         kind = kind_of(act)
         if kind is None:
             return False
@@ -99,8 +99,8 @@ class CountedActs:
         self._at_once[kind] = (since_s, min(count + 1, kind.rows_at_once_max))
         return count < kind.rows_at_once_max
 
-    def closed(self, now_s: float, *, is_last: bool = False) -> list[AuditRow]:
-        """The rows of the windows that are over; is_last: of all."""
+    def close_windows(self, now_s: float, *, is_last: bool = False) -> list[AuditRow]:
+        """Close the windows that are over, all with is_last; their rows."""
         over = [key for key, one in self._windows.items() if is_last or now_s - one.began_s >= one.kind.window_s]
         windows = [self._windows.pop(key) for key in over]
         self._open_counts.subtract(one.kind for one in windows)
@@ -108,7 +108,7 @@ class CountedActs:
 
 
 def kind_of(act: HttpAct | AuditRow) -> Kind | None:
-    """None: each is a row."""
+    """The kind by which an act is counted; None for acts that each get a row."""
     if isinstance(act, AuditRow):
         is_failure = act.phase == Phase.REFUSED or (act.phase == Phase.EVENT and act.verdict == Verdict.FAILED)
         return FAILURE if is_failure else None
@@ -121,7 +121,7 @@ def kind_of(act: HttpAct | AuditRow) -> Kind | None:
 
 
 def source_of(address: str) -> str:
-    """The address without its port; of IPv6 the network of a client, which has 2^64 addresses of its own."""
+    """The address without its port; for IPv6 the /64 network, all of which one client may use."""
     host = address
     if host.startswith("["):
         host = host[1:].partition("]")[0]
