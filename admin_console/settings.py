@@ -51,7 +51,7 @@ INSTALLED_APPS = [
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
     "admin_console.security.headers.SecurityHeaders",
-    "admin_console.security.turns.TakeTurns",
+    "admin_console.security.request_pacing.PaceRequests",
     "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

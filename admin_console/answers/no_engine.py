@@ -1,4 +1,4 @@
-"""A clear 503 instead of a fault when there is no engine to ask."""
+"""Answers with 503 and a sentence when there is no engine to ask."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import EngineUnavailableError
 
 
 class EngineUnavailable:
-    """Turns EngineUnavailableError from any view into its sentence."""
+    """Middleware: the answer to EngineUnavailableError from any view is its sentence."""
 
     sync_capable = True
     async_capable = False

@@ -1,1 +1,1 @@
-"""Requests take turns at the interpreter, so that messages have at least half of it."""
+"""Requests queue for the interpreter, so that messages get at least half of it."""

@@ -1,20 +1,20 @@
-"""Whether messages flow: read from what the engine's thread computes."""
+"""Whether messages flow: measured by the CPU time of the engine's thread."""
 
 import time
 from collections.abc import Callable
 
-# Of a core. An engine that nobody asks anything takes about a hundredth.
+# Of a core. An idle engine takes about a hundredth.
 BUSY_SHARE = 0.05
 LOOK_EVERY_S = 0.05
-# Between two bursts, and while requests keep the engine from the interpreter, it counts as busy.
+# The engine counts as busy between two bursts, and while requests keep it from the interpreter.
 BUSY_FOR_S = 1.0
 
 
 class EngineLoad:
-    """Answers at once, from what the last look has found. Called by one thread at a time."""
+    """Whether the engine is busy, without waiting, by the last measurement. Called by one thread at a time."""
 
     def __init__(self, engine_cpu_s: Callable[[], float], monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        """engine_cpu_s: what the engine's thread has computed, in seconds."""
+        """engine_cpu_s: the CPU seconds of the engine's thread."""
         self._engine_cpu_s = engine_cpu_s
         self._monotonic_s = monotonic_s
         self._looked_at_s = monotonic_s()

@@ -1,10 +1,10 @@
-"""The turns of this process: while messages flow, requests have a third of the interpreter, unknown log-ins 4 %."""
+"""The queues of this process: while messages flow, requests get a third of the interpreter, unknown log-ins 4 %."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from admin_console.pacing.engine_load import EngineLoad
-from admin_console.pacing.turns import Turns
+from admin_console.pacing.request_queue import RequestQueue
 
 REQUESTS_SHARE = 1 / 3
 LOG_INS_SHARE = 0.04
@@ -12,23 +12,23 @@ LOG_IN_WAIT_S_MAX = 10.0
 
 
 class Pace:
-    """Lets requests through as they come until `serve` switches it on: only there an engine runs beside them."""
+    """A queue of all requests, and one before it for log-ins of unknown browsers. Off until `serve` runs an engine."""
 
     def __init__(self) -> None:
         self.is_on = False
-        self._requests = Turns(share=REQUESTS_SHARE)
-        self._log_ins = Turns(share=LOG_INS_SHARE)
+        self._requests = RequestQueue(share=REQUESTS_SHARE)
+        self._log_ins = RequestQueue(share=LOG_INS_SHARE)
 
     def switch_on(self, engine_cpu_s: Callable[[], float]) -> None:
-        """From now on. engine_cpu_s: what the engine's thread has computed, in seconds."""
-        self._requests = Turns(share=REQUESTS_SHARE, is_engine_busy=EngineLoad(engine_cpu_s).is_busy)
-        # A flood of them does not end with the messages.
-        self._log_ins = Turns(share=LOG_INS_SHARE)
+        """Pace requests from now on. engine_cpu_s: the CPU seconds of the engine's thread."""
+        self._requests = RequestQueue(share=REQUESTS_SHARE, is_engine_busy=EngineLoad(engine_cpu_s).is_busy)
+        # A flood of log-ins is paced whether messages flow or not.
+        self._log_ins = RequestQueue(share=LOG_INS_SHARE)
         self.is_on = True
 
     @contextmanager
     def turn(self, *, is_log_in: bool) -> Iterator[None]:
-        """Compute an answer in here. Raises TooManyTurnsError for a log-in whose turn does not come in time."""
+        """Compute an answer in here. Raises TurnTimeoutError for a log-in whose turn does not come in time."""
         with ExitStack() as stack:
             if self.is_on:
                 if is_log_in:
@@ -38,7 +38,7 @@ class Pace:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """In here a request waits, for the engine or for its turn at hashing, and others compute."""
+        """Give the turn back while the request waits, for the engine or for the hashing queue: others compute."""
         with self._requests.away(), self._log_ins.away():
             yield
 

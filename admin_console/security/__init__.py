@@ -1,1 +1,1 @@
-"""What every answer carries and every request must satisfy: headers, proxies, origins, turns."""
+"""What every answer carries and every request must satisfy: headers, proxies, origins, pacing."""

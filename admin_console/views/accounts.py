@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from admin_console.accounts import known_browser, session_age
 from admin_console.accounts.first_admin import forget_password_file
-from admin_console.accounts.hashing_turns import TooBusyError, hashing
+from admin_console.accounts.hashing_queue import TooBusyError, hashing
 from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
 from admin_console.accounts.throttle import throttle
 from admin_console.audit.models import Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin_console.accounts.hashing_turns import hashing
+from admin_console.accounts.hashing_queue import hashing
 
 
 @pytest.fixture(scope="session", autouse=True)

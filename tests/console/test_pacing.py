@@ -9,10 +9,10 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
-from admin_console.pacing import pace, turns
+from admin_console.pacing import pace, request_queue
 from admin_console.pacing.engine_load import EngineLoad
 from admin_console.pacing.pace import PACE
-from admin_console.pacing.turns import Clocks, TooManyTurnsError, Turns, thread_cpu_s
+from admin_console.pacing.request_queue import Clocks, RequestQueue, TurnTimeoutError, thread_cpu_s
 from tests.support.pages.console import console_engine
 from tests.support.waiting import wait_for
 
@@ -36,13 +36,13 @@ def in_thread(run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def take_turn(kind: Turns) -> None:
+def take_turn(kind: RequestQueue) -> None:
     with kind.turn():
         pass
 
 
 def test_four_that_compute_without_pause_have_half_of_the_interpreter() -> None:
-    kind = Turns(share=0.5)
+    kind = RequestQueue(share=0.5)
     computed_s = [0.0] * 4
     until_s = time.monotonic() + 0.6
 
@@ -66,7 +66,7 @@ def test_four_that_compute_without_pause_have_half_of_the_interpreter() -> None:
 @pytest.mark.parametrize(("share", "pause_s"), [(0.5, 0.02), (0.25, 0.06)])
 def test_a_turn_is_followed_by_a_pause_for_the_share(share: float, pause_s: float) -> None:
     computed = Computed()
-    kind = Turns(share=share, clocks=computed.clocks)
+    kind = RequestQueue(share=share, clocks=computed.clocks)
     with kind.turn():
         computed.thread_s += 0.02
         began_s = time.monotonic()
@@ -76,7 +76,7 @@ def test_a_turn_is_followed_by_a_pause_for_the_share(share: float, pause_s: floa
 
 def test_what_the_main_thread_did_for_a_request_counts_and_no_more_than_that() -> None:
     computed = Computed()
-    kind = Turns(share=0.5, clocks=computed.clocks)
+    kind = RequestQueue(share=0.5, clocks=computed.clocks)
     with kind.turn():
         computed.thread_s += 0.02
         computed.main_s += 3600.0
@@ -86,7 +86,7 @@ def test_what_the_main_thread_did_for_a_request_counts_and_no_more_than_that() -
 
 
 def test_who_computes_nothing_is_followed_by_no_pause() -> None:
-    kind = Turns(share=0.5, clocks=Computed().clocks)
+    kind = RequestQueue(share=0.5, clocks=Computed().clocks)
     for _ in range(100):
         with kind.turn():
             pass
@@ -95,7 +95,7 @@ def test_who_computes_nothing_is_followed_by_no_pause() -> None:
 
 def test_no_pause_follows_while_the_engine_is_idle() -> None:
     computed = Computed()
-    kind = Turns(share=0.001, is_engine_busy=lambda: False, clocks=computed.clocks)
+    kind = RequestQueue(share=0.001, is_engine_busy=lambda: False, clocks=computed.clocks)
     with kind.turn():
         computed.thread_s += 3600.0
     assert kind._pause_ends_s <= time.monotonic()
@@ -121,8 +121,8 @@ def test_runner_tells_what_the_engine_computes(tmp_path: Path) -> None:
 
 
 def test_one_at_a_time_in_the_order_of_their_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ALONE_S_MAX", PATIENCE_S)
-    kind = Turns(share=0.5, clocks=Computed().clocks)
+    monkeypatch.setattr(request_queue, "ALONE_S_MAX", PATIENCE_S)
+    kind = RequestQueue(share=0.5, clocks=Computed().clocks)
     order: list[int] = []
     threads = []
     with kind.turn():
@@ -141,8 +141,8 @@ def test_one_at_a_time_in_the_order_of_their_coming(monkeypatch: pytest.MonkeyPa
 
 
 def test_others_go_on_while_one_waits_for_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ALONE_S_MAX", PATIENCE_S)
-    kind = Turns(share=0.5, clocks=Computed().clocks)
+    monkeypatch.setattr(request_queue, "ALONE_S_MAX", PATIENCE_S)
+    kind = RequestQueue(share=0.5, clocks=Computed().clocks)
     with kind.turn(), kind.away():
         with kind.turn(timeout_s=PATIENCE_S):
             pass
@@ -153,7 +153,7 @@ def test_others_go_on_while_one_waits_for_something(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_that_hangs_holds_up_the_others_for_a_moment() -> None:
-    kind = Turns(share=0.5, clocks=Computed().clocks)
+    kind = RequestQueue(share=0.5, clocks=Computed().clocks)
     with kind.turn():
         thread = in_thread(lambda: take_turn(kind))
         thread.join(PATIENCE_S)
@@ -161,15 +161,15 @@ def test_one_that_hangs_holds_up_the_others_for_a_moment() -> None:
 
 
 def test_turn_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ALONE_S_MAX", PATIENCE_S)
-    kind = Turns(share=0.5, clocks=Computed().clocks)
+    monkeypatch.setattr(request_queue, "ALONE_S_MAX", PATIENCE_S)
+    kind = RequestQueue(share=0.5, clocks=Computed().clocks)
     raised: list[Exception] = []
 
     def give_up() -> None:
         try:
             with kind.turn(timeout_s=0.01):
                 pass
-        except TooManyTurnsError as exc:
+        except TurnTimeoutError as exc:
             raised.append(exc)
 
     with kind.turn():
@@ -184,7 +184,7 @@ def test_turn_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyP
 @pytest.mark.django_db
 def test_log_ins_beyond_their_share_are_told_to_try_again_and_pages_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PACE, "is_on", True)
-    monkeypatch.setattr(turns, "ALONE_S_MAX", PATIENCE_S)
+    monkeypatch.setattr(request_queue, "ALONE_S_MAX", PATIENCE_S)
     monkeypatch.setattr(pace, "LOG_IN_WAIT_S_MAX", 0.01)
     answers: list[HttpResponse] = []
 

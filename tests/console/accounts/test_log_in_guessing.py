@@ -13,8 +13,8 @@ from django.contrib.auth.hashers import make_password
 from django.core.handlers.asgi import ASGIRequest
 from django.test import Client
 
-from admin_console.accounts import hashers, hashing_turns
-from admin_console.accounts.hashing_turns import WAITING_MAX, HashingTurns, TooBusyError
+from admin_console.accounts import hashers, hashing_queue
+from admin_console.accounts.hashing_queue import WAITING_MAX, HashingQueue, TooBusyError
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
 from admin_console.security.proxy import TrustedProxies
 from admin_console.views import accounts as views
@@ -264,21 +264,21 @@ def test_guesses_of_who_holds_a_session_delay_that_session_alone(seconds: Second
 
 
 @pytest.fixture
-def taken() -> Iterator[HashingTurns]:
+def taken() -> Iterator[HashingQueue]:
     """Somebody's password is being hashed."""
-    turns = HashingTurns()
+    turns = HashingQueue()
     with turns.turn(is_known=False):
         yield turns
 
 
-def test_passwords_are_hashed_one_at_a_time(taken: HashingTurns) -> None:
+def test_passwords_are_hashed_one_at_a_time(taken: HashingQueue) -> None:
     for is_known in (False, True):
         with pytest.raises(TooBusyError), taken.turn(is_known=is_known, wait_s=0.01):
             pytest.fail("a second turn was given")
 
 
 def test_known_browsers_go_first_and_the_queue_is_short() -> None:
-    turns = HashingTurns()
+    turns = HashingQueue()
     order: list[str] = []
 
     def hash_as(name: str, *, is_known: bool) -> None:
@@ -303,7 +303,7 @@ def test_known_browsers_go_first_and_the_queue_is_short() -> None:
 
 def test_a_pause_follows_a_strangers_hash_and_known_browsers_do_not_wait_for_it() -> None:
     seconds = Seconds()
-    turns = HashingTurns(seconds)
+    turns = HashingQueue(seconds)
     with turns.turn(is_known=False, wait_s=0):
         seconds.now_s += 0.02
     seconds.now_s += 0.179
@@ -326,12 +326,12 @@ def test_hashes_are_computed_with_a_lower_priority() -> None:
 @pytest.mark.django_db
 def test_log_in_beyond_the_queue_is_told_to_try_again(seconds: Seconds, monkeypatch: pytest.MonkeyPatch) -> None:
     make_user()
-    monkeypatch.setattr(hashing_turns, "WAITING_MAX", 0)
+    monkeypatch.setattr(hashing_queue, "WAITING_MAX", 0)
     for _ in range(NAME_AT_ADDRESS.free + 2):
         answer = log_in(Client())
         assert answer.status_code == 503
         assert "Too many people are logging in at this moment." in answer.content.decode()
-    monkeypatch.setattr(hashing_turns, "WAITING_MAX", WAITING_MAX)
+    monkeypatch.setattr(hashing_queue, "WAITING_MAX", WAITING_MAX)
     assert log_in(Client()).status_code == 302, "what was not checked is no failure"
 
 

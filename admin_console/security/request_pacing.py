@@ -1,4 +1,4 @@
-"""Every request waits for its turn before anything is computed for it."""
+"""Every request waits in the queue of its kind before anything is computed for it (pacing/)."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,16 @@ from django.urls import reverse
 
 from admin_console.accounts.known_browser import is_known
 from admin_console.pacing.pace import PACE
-from admin_console.pacing.turns import TooManyTurnsError
+from admin_console.pacing.request_queue import TurnTimeoutError
 
 _BUSY = "Too many people are logging in at this moment. Try again in a few seconds.\n"
 
 
-class TakeTurns:
-    """Right behind the headers, which its refusals have, too. A browser that has logged in before does not wait behind
-    log-ins of strangers."""
+class PaceRequests:
+    """The middleware right behind SecurityHeaders, so that its refusals carry the headers, too.
+
+    A browser that has logged in before does not wait behind log-ins of unknown ones.
+    """
 
     sync_capable = True
     async_capable = False
@@ -28,7 +30,7 @@ class TakeTurns:
         try:
             with PACE.turn(is_log_in=is_log_in):
                 return self._get_response(request)
-        except TooManyTurnsError:
+        except TurnTimeoutError:
             return HttpResponse(
                 _BUSY, status=503, content_type="text/plain; charset=utf-8", headers={"Retry-After": "5"}
             )

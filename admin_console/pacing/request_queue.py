@@ -1,7 +1,8 @@
-"""Turns at the interpreter: one request computes at a time; while messages flow, a pause follows each.
+"""A queue for the interpreter: one request computes at a time; while messages flow, a pause follows each.
 
-The engine's thread has to get the interpreter's lock back from whoever holds it. From one thread it does within the
-switch interval; from several that take turns among themselves it does not. So requests queue here, before they compute.
+The engine's thread must get the interpreter's lock back from the thread that holds it. From one thread it gets it
+within the switch interval; from several that pass it among themselves it does not. So requests queue before they
+compute.
 """
 
 import threading
@@ -11,23 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# A request that has not ended by then waits for something, or is long: the next one begins beside it.
+# A request that takes longer waits for something, or is long: the next one begins beside it.
 ALONE_S_MAX = 0.25
-# After one request; a long one is not followed by silence of the same length.
+# After one request; a long one is not followed by a pause of the same length.
 PAUSE_S_MAX = 0.1
 
 
-class TooManyTurnsError(Exception):
+class TurnTimeoutError(Exception):
     """The turn did not come in time."""
 
 
 def thread_cpu_s() -> float:
-    """What the calling thread has computed."""
+    """CPU seconds of the calling thread."""
     return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
 
 
 def _main_clock() -> Callable[[], float]:
-    """What the main thread has computed: it reads each request and writes its answer."""
+    """A clock of the main thread's CPU seconds: that thread reads each request and writes its answer."""
     main = threading.main_thread().ident
     assert main is not None, "the main thread runs"
     clock = time.pthread_getcpuclockid(main)
@@ -36,7 +37,7 @@ def _main_clock() -> Callable[[], float]:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """All in seconds. thread_cpu_s: of the calling thread; main_cpu_s: of the thread that all requests come through."""
+    """All in seconds. thread_cpu_s: of the calling thread; main_cpu_s: of the main thread, which reads all requests."""
 
     monotonic_s: Callable[[], float]
     thread_cpu_s: Callable[[], float]
@@ -50,13 +51,13 @@ class _Turn:
     cpu_s: float = 0.0  # of its thread, when it began
 
 
-class Turns:
+class RequestQueue:
     """A queue for requests of one kind, first come, first served. Any thread."""
 
     def __init__(
         self, *, share: float, is_engine_busy: Callable[[], bool] = lambda: True, clocks: Clocks | None = None
     ) -> None:
-        """share: of the time, the most that these requests compute while the engine is busy."""
+        """share: the largest part of the time that these requests compute while the engine is busy."""
         self._is_engine_busy = is_engine_busy
         self._pause_per_s = (1 - share) / share
         self._clocks = clocks or Clocks(time.monotonic, thread_cpu_s, _main_clock())
@@ -69,7 +70,7 @@ class Turns:
 
     @contextmanager
     def turn(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Compute in here. Raises TooManyTurnsError when the turn does not come in time."""
+        """Compute inside. Raises TurnTimeoutError when the turn does not come in time."""
         self._begin(timeout_s)
         try:
             yield
@@ -78,7 +79,7 @@ class Turns:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Wait for something in here: others have their turn meanwhile. Does nothing outside of a turn."""
+        """Give the turn back inside, to wait for something; others compute meanwhile. No effect without a turn."""
         if getattr(self._of_thread, "turn", None) is None:
             yield
             return
@@ -110,7 +111,7 @@ class Turns:
                 if gives_up_s is not None and now_s >= gives_up_s:
                     self._queue.remove(turn)
                     self._call_next()
-                    raise TooManyTurnsError
+                    raise TurnTimeoutError
                 turn.called.clear()
             left_s = [seconds for seconds in (wait_s, gives_up_s and gives_up_s - now_s) if seconds is not None]
             turn.called.wait(min(left_s, default=None))
@@ -125,7 +126,7 @@ class Turns:
             self._running.remove(turn)
             cpu_s = max(clocks.thread_cpu_s() - turn.cpu_s, 0.0)
             main_cpu_s = clocks.main_cpu_s()
-            # The main thread has other work, too: of that no more is counted than the request's own.
+            # The main thread has other work, too: at most as much of it is counted as the request itself computed.
             cpu_s += min(main_cpu_s - self._main_cpu_s, cpu_s)
             self._main_cpu_s = main_cpu_s
             pause_s = min(cpu_s * self._pause_per_s, PAUSE_S_MAX) if self._is_engine_busy() else 0.0
@@ -133,7 +134,7 @@ class Turns:
             self._call_next()
 
     def _wait_s(self, now_s: float) -> float:
-        """For the first in the queue."""
+        """How long the first in the queue still waits."""
         if self._running:
             return self._running[-1].began_s + ALONE_S_MAX - now_s
         return self._pause_ends_s - now_s

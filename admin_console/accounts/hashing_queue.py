@@ -1,7 +1,7 @@
-"""Passwords are hashed one at a time; browsers that are known go first, and few wait.
+"""A queue for hashing: one password at a time, known browsers first, and few wait.
 
-Argon2 leaves the interpreter's lock alone while it computes, but not the processor and its caches: a hash beside
-another would take them from the engine, and so would strangers' hashes one right after the other.
+Argon2 releases the interpreter's lock while it computes, but uses the processor and its caches. Two hashes at a time
+would take them from the engine, and so would unknown browsers' hashes without a pause between them.
 """
 
 import threading
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 WAIT_S_MAX = 4.0
 # Of each kind; a hash takes some 40 ms.
 WAITING_MAX = 8
-# Of the time, the most that hashes for strangers take; the pause after one is at most so long.
+# The largest part of the time that hashes for unknown browsers take, and the longest pause after one.
 STRANGERS_SHARE = 0.1
 PAUSE_S_MAX = 0.4
 
@@ -22,10 +22,10 @@ class TooBusyError(Exception):
     """Too many passwords wait to be hashed, or this one has waited too long."""
 
 
-class HashingTurns:
-    """Turns for hashing, first come, first served in each of two queues. Any thread.
+class HashingQueue:
+    """First come, first served in each of two queues: known browsers, and strangers. Any thread.
 
-    strangers_share: of the time, the most that hashes for strangers take. At 1, no pause follows them.
+    strangers_share: the largest part of the time that hashes for strangers take. At 1, no pause follows them.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -39,8 +39,8 @@ class HashingTurns:
 
     @contextmanager
     def turn(self, *, is_known: bool, wait_s: float = WAIT_S_MAX) -> Iterator[None]:
-        """Hold the turn. is_known: goes before all who are not. Raises TooBusyError, at once where the queue is full,
-        else after `wait_s`."""
+        """Hash inside. is_known: before all strangers. Raises TooBusyError: at once where the queue is full, else after
+        `wait_s`."""
         self._take(self._known if is_known else self._strangers, self._monotonic_s() + wait_s)
         began_s = self._monotonic_s()
         try:
@@ -80,4 +80,4 @@ class HashingTurns:
         return self._strangers[0] is ticket and self._monotonic_s() >= self._strangers_from_s
 
 
-hashing = HashingTurns()
+hashing = HashingQueue()
