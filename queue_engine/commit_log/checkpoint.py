@@ -53,7 +53,7 @@ _HAS_BATCH_KEYS = 1
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What a consume queue has in its files. gaps: (first, count), ascending, that begin below `end_offset`."""
+    """The content of a consume queue's files. gaps: (first, count), ascending, that begin below `end_offset`."""
 
     oldest_offset: int
     end_offset: int

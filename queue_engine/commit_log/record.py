@@ -339,8 +339,8 @@ def _frame_ends(frames: bytes, count: int) -> list[int]:
 
 
 def new_id_base() -> int:
-    """What a new topic's ids count from: by chance, so that no two topics' ids meet. Never 0, which says that a topic
-    has none."""
+    """A random base for the ids of a new topic, so that two topics' ids do not meet. Never 0, which stands for no
+    base."""
     return secrets.randbelow(ID_BASE_MAX - 1) + 1
 
 

@@ -15,10 +15,10 @@ PROBE_INTERVAL_NS = NS_PER_S
 
 
 class Refusal:
-    """The state of one log's refusing. Belongs to the engine's thread, but for `check_room`.
+    """Whether and why one log refuses records. Belongs to the engine's thread, but for `check_room`.
 
-    text: the reason that a publish gets; None while records are taken. is_full: the disk has no room, for now; then
-    refused_bytes is the size of what it had no room for. error: what stopped the log for good.
+    text: the reason that a publish gets; None while records are taken. is_full: the disk has no room, for now.
+    refused_bytes: the size of the record or group that it had no room for. error: what stopped the log for good.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Refusal:
         self._is_closed = False
 
     def exception(self) -> StorageError:
-        """What a publish raises now."""
+        """The error that a publish gets now."""
         assert self.text is not None
         return NoRoomError(self.text) if self.is_full else StorageError(self.text)
 
@@ -55,12 +55,13 @@ class Refusal:
         self.text = "commit log: closed" if self._is_closed else None
 
     def close(self) -> None:
-        """Nothing is taken any more; an earlier reason stays."""
+        """Refuse all records from now on; an earlier reason stays."""
         self._is_closed = True
         self.text = self.text or "commit log: closed"
 
     def fail(self, error: Exception, position: int) -> StorageError:
-        """`error` stops the log for good; all behind `position` is lost. Returns what every later publish raises."""
+        """Refuse for good, because of `error`; the log keeps what lies before `position`. Returns the error that every
+        later publish gets."""
         logger.error("commit log failed position=%d error=%s", position, error)
         self.text = f"commit log: takes nothing more until the next start: {error}"
         self.error = StorageError(self.text)
@@ -71,7 +72,7 @@ class Refusal:
     # A full disk.
 
     def fill_up(self, error: Exception, refused_bytes: int, position: int) -> None:
-        """The disk had no room for `refused_bytes` behind `position`: refuse, and probe it in a second."""
+        """Refuse, since the disk had no room for `refused_bytes` at `position`, and probe it in a second."""
         if not self.is_full:
             logger.warning("commit log refuses for want of room position=%d error=%s", position, error)
         self.is_full = True

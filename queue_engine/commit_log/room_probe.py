@@ -1,4 +1,4 @@
-"""A try whether a disk that was full has room again, made on the sync thread."""
+"""Tries, on the sync thread, whether a disk that was full has room again."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from queue_engine.commit_log.refusal import Refusal
 
 
 class RoomProbe:
-    """Cleans up behind what was refused, then takes the room that it would need.
+    """Puts zeros over a refused group, then takes the room that it would have needed.
 
-    to_clean: segments that a refused group may have written to. good_end: the end of what counts. target: the segment
-    that what was refused goes to: open, or to be made.
+    to_clean: segments that the group may have written to. good_end: the end of the valid records. target: the segment
+    that the group would go to, open or still to be made.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class RoomProbe:
         self._target = target
 
     def run(self) -> None:
-        """Raises OSError and StorageError; it may be made again then."""
-        # Zeros are synced over what was refused before its positions are given to anything else.
+        """Raises OSError and StorageError when there is no room yet, or the disk fails."""
+        # Zeros over the refused group are synced before its positions are used again.
         for segment in reversed(self._to_clean):
             segment.take_back(self._good_end)
         for segment in self._to_clean:
             segment.sync()
         self._refusal.check_room()
-        # Where the start had no room for a seal: before a segment behind it is made.
+        # When the start had no room for the last segment's seal: before a segment behind it is made.
         self._recovered.seal_late()
         room = self._target if isinstance(self._target, OpenSegment) else self._target.wait()
         try:

@@ -1,18 +1,18 @@
-"""What a commit log has written and synced since it was opened."""
+"""Counts of a commit log's writes and syncs since it was opened."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class SyncCounts:
-    """Of one log; writing zeros ahead is not counted."""
+    """The counts of one log, without zeros that are written ahead."""
 
     groups: int = 0  # writes that succeeded: one per turn at most
     written_bytes: int = 0
     syncs: int = 0  # of files: a group over two segments makes two
     synced_bytes: int = 0
-    syncs_by_bytes: int = 0  # begun by `interval` since so many bytes were unsynced
-    syncs_by_time: int = 0  # begun by `interval` since the oldest byte had waited so long
-    syncs_by_roll: int = 0  # begun since a segment was full
+    syncs_by_bytes: int = 0  # begun by `interval` because so many bytes were unsynced
+    syncs_by_time: int = 0  # begun by `interval`, and for readers by `os`, because the oldest byte had waited so long
+    syncs_by_roll: int = 0  # begun because a segment was full
     inline_syncs: int = 0  # on the engine's thread
     failed_groups: int = 0

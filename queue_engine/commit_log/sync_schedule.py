@@ -10,11 +10,11 @@ READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
 
 
 class SyncSchedule:
-    """Decides; the log syncs. Belongs to the engine's thread. Under `always` each group has its sync and nothing is
-    decided here.
+    """Decides when the log syncs. Belongs to the engine's thread. Under `always` every group has its own sync, and this
+    decides nothing.
 
-    unsynced_since_ns: since when the oldest byte has waited that is written and in no sync yet, monotonic; None when
-    there is none. is_wanted: a sync is to begin as soon as none is under way.
+    unsynced_since_ns: when the oldest written byte came that no sync covers yet, monotonic; None when there is none.
+    is_wanted: a sync is to begin as soon as none is under way.
     """
 
     def __init__(self, options: LogOptions, counts: SyncCounts) -> None:
@@ -27,8 +27,8 @@ class SyncSchedule:
         self._is_all_wanted = False  # under `os`: the segment being written, too
 
     def note_written(self, since_ns: int, unsynced_bytes: int, *, is_roll: bool, is_syncing: bool) -> None:
-        """A group was written; its first record came at `since_ns`. is_roll: it filled a segment. is_syncing: a sync is
-        under way, which does not cover the group."""
+        """Note a written group, whose first record came at `since_ns`. is_roll: it filled a segment. is_syncing: a sync
+        is under way, which does not cover the group."""
         if self.unsynced_since_ns is None:
             self.unsynced_since_ns = since_ns
         if is_roll:
@@ -38,7 +38,7 @@ class SyncSchedule:
             self._look_at_bytes(unsynced_bytes)
 
     def tick(self, now_ns: int, *, has_readers: bool) -> None:
-        """Time has passed, and no sync is under way. has_readers: beside the channels."""
+        """Check the time; called while no sync is under way. has_readers: beside the channels."""
         if self.unsynced_since_ns is None:
             return
         waited_ns = now_ns - self.unsynced_since_ns
@@ -50,14 +50,13 @@ class SyncSchedule:
             self.is_wanted = self._is_all_wanted = True
 
     def take(self) -> bool:
-        """The log begins the sync that was wanted. Returns whether it covers all that is written; if not, full segments
-        alone."""
+        """Begin the sync that is wanted. Returns whether it covers all written records; if not, only full segments."""
         is_all = self._is_all_wanted or self._policy is SyncPolicy.INTERVAL
         self.is_wanted = self._is_all_wanted = False
         return is_all
 
     def note_synced(self, unsynced_bytes: int) -> None:
-        """A sync has ended; so many bytes were written meanwhile."""
+        """Note the end of a sync; `unsynced_bytes` were written meanwhile."""
         if not self.is_wanted:
             self._look_at_bytes(unsynced_bytes)
 

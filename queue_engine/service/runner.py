@@ -63,7 +63,7 @@ class EngineRunner:
         self.http_address: tuple[str, int] = ("", 0)
         self.snapshot: EngineSnapshot | None = None
         self.stop_progress: StopProgress | None = None
-        """How far the stop has come; None before it writes."""
+        """The progress of the stop; None before it writes."""
         self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
         self.on_act: Callable[[ActRecord], None] | None = None
         self.act_gate: ActGate | None = None  # set before the start

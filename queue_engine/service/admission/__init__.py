@@ -1,1 +1,1 @@
-"""What is let in: connections, bodies in progress, acts, new topics."""
+"""Limits that apply before work is done: connections, bodies being read, acts, new topics."""
