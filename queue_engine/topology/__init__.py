@@ -1,1 +1,1 @@
-"""What exists: topics and channels, the files that say so, and how they change."""
+"""Which topics and channels exist, the files that store it, and how they change."""

@@ -1,8 +1,8 @@
-"""Writes what exists: changes are appended to topology.changes, many in one write and sync, and merged now and then.
+"""Writes changes of topics and channels: appends them to topology.changes, many in one write and sync, and merges them.
 
-A change is in force when its ticket is done: then it is on the disk, and `state` has it. What the disk refuses is in
-force nowhere. Where a sync failed, nobody can tell which of the two it is: the ticket is rejected with
-OutcomeUnknownError, nothing more is taken, and a merge puts on the disk what was in force before, tried each second.
+A change is in force when its ticket is done: then it is on the disk, and `state` has it. A change that the disk refuses
+is neither. After a failed sync it is unknown whether the change is on the disk: the ticket is rejected with
+OutcomeUnknownError, further changes are refused, and a merge writes the state before the change, tried each second.
 """
 
 import logging
@@ -40,20 +40,20 @@ class ChangeLog:
         self._files = files
         self._background = background
         self._fd = -1
-        self._at = 0  # bytes of topology.changes that hold
+        self._at = 0  # bytes of topology.changes that are valid
         self._base_bytes = 0
-        self._sequence = 0  # of the last line that was begun
+        self._sequence = 0  # of the newest line, written or not
         self._waiting: list[tuple[Sequence[Change], Ticket]] = []  # for the next line
         self._is_writing = False
-        self._needs_merge = True  # what the disk has is not known, or of the old format: nothing is appended
+        self._needs_merge = True  # the files are of the old format, or their state is unknown: nothing is appended
         self._retry_ns = 0
         self._torn_bytes = 0
-        self._last_line = b""  # what topology.changes.previous gets behind the lines that hold, so that none is missing
+        self._last_line = b""  # a merge writes it to topology.changes.previous, behind the valid lines
 
     # Start and stop.
 
     def read(self) -> FoundTopology:
-        """What there is. Raises TopologyError; nothing on the disk is changed."""
+        """Read the files. Raises TopologyError; nothing on the disk is changed."""
         found = self._paths.read()
         self.state = found.state
         self._sequence = found.state.sequence
@@ -63,8 +63,8 @@ class ChangeLog:
         return found
 
     def begin(self, changes: Sequence[Change]) -> None:
-        """Everything is open: go on with the files, with these changes first, in this thread. Raises TopologyError;
-        then it is tried again by `tick`."""
+        """The engine has opened every queue: write these changes, in this thread. Raises TopologyError; then `tick`
+        tries again."""
         assert not self._is_writing
         try:
             if not self._needs_merge:
@@ -72,7 +72,7 @@ class ChangeLog:
                 self._append_now(changes)
                 return
         except OSError as exc:
-            # What is there stays as it is; the next try writes everything, these changes included.
+            # The files stay as they are; the next try writes everything, these changes included.
             self._fail(exc)
             self._needs_merge = True
             for change in changes:
@@ -84,7 +84,7 @@ class ChangeLog:
         try:
             self._merge_files()
             if self.state.sequence == 0:
-                # From here on a start misses topology.changes when it is gone.
+                # From here on a start notices when topology.changes is missing.
                 self._sequence = self.state.sequence = 1
                 self._files.replace(self._paths.path, self.state.to_json())
         except OSError as exc:
@@ -98,7 +98,7 @@ class ChangeLog:
         try:
             if self._torn_bytes:
                 self._files.truncate(fd, self._at)
-            # What the last process wrote and did not sync is built on now.
+            # The last process may have written lines without syncing them.
             self._files.sync_data(fd)
         except OSError:
             self._files.close_quietly(fd)
@@ -118,7 +118,8 @@ class ChangeLog:
         self._appended(line, changes)
 
     def close(self, finish: Callable[[Topology], None]) -> None:
-        """Merge everything, in this thread. finish: makes exact what the state promises ahead. Raises TopologyError."""
+        """Merge everything, in this thread. finish: replaces what the state promises ahead by what was given. Raises
+        TopologyError."""
         if self._is_writing:
             raise TopologyError(f"{self._paths.path} is still being written")
         finish(self.state)
@@ -132,7 +133,7 @@ class ChangeLog:
             self._close_descriptor()
 
     def abandon(self) -> None:
-        """Let go of what is open, and write nothing."""
+        """Close the file, and write nothing."""
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:
@@ -143,7 +144,7 @@ class ChangeLog:
     # Changes.
 
     def append(self, *changes: Change) -> Ticket:
-        """Make these changes, all or none; the ticket is done when they are durable and in `state`."""
+        """Append changes, all or none; the ticket is done when they are durable and in `state`."""
         if self._needs_merge:
             return failed(self._refusal())
         ticket = Ticket()
@@ -173,7 +174,7 @@ class ChangeLog:
         return encode_entry({"seq": self._sequence + 1, "changes": list(changes)})
 
     def _void_line(self) -> bytes:
-        """In the place of the newest line, which may be there and is not in force."""
+        """Replaces the newest line, which may be on the disk and is not in force."""
         return encode_entry({"seq": self._sequence, "changes": []})
 
     def _start(self) -> None:
@@ -192,7 +193,7 @@ class ChangeLog:
                 else:
                     self._refused(error, waiting, is_written=job.steps_done > 0)
             finally:
-                # What was asked for meanwhile shares the next line; so does what these tickets brought about.
+                # Changes that came meanwhile, and those that these tickets led to, share the next line.
                 self._is_writing = False
                 self._go_on()
 
@@ -225,7 +226,7 @@ class ChangeLog:
         assert self.error is not None
         failure: StorageError = self.error
         if is_written:
-            # The line is whole in the system's memory: whether it is on the disk, and stays, nobody can tell.
+            # The system has the whole line in memory; whether it is on the disk is unknown.
             self._last_line = self._void_line()
             self._needs_merge = True
             failure = OutcomeUnknownError(
@@ -233,7 +234,7 @@ class ChangeLog:
                 f"({error}). The server goes on as before it; look again after the next start"
             )
         else:
-            # Part of it may be there: that holds for no line, and the next is written over it.
+            # A part of the line may be there: it has no valid checksum, and the next line is written over it.
             self._sequence -= 1
             try:
                 self._files.truncate(self._fd, self._at)
@@ -256,19 +257,19 @@ class ChangeLog:
             if error is None:
                 self._merged()
             else:
-                # Where it ended is not known: nothing is appended to a file that may have lost its name.
+                # It is unknown which steps were done: the open file may have lost its name, so nothing is appended.
                 self._needs_merge = True
                 self._fail(error)
             self._go_on()
 
-        # Nothing is appended meanwhile, so nothing changes the state that the job reads.
+        # Nothing is appended meanwhile, so the state that the job reads does not change.
         self._background.submit(self._merge_files, done)
 
     def _merge_files(self) -> None:
         """Raises OSError."""
         state, paths, files = self.state, self._paths, self._files
         state.identity = state.identity or secrets.token_hex(_IDENTITY_BYTES)
-        # A line that may be there, and is not in force, is passed over.
+        # A start passes over a line that is on the disk and not in force.
         state.sequence = max(state.sequence, self._sequence)
         before, content = self._read(paths.path), state.to_json()
         if before and before != content:

@@ -1,22 +1,21 @@
-"""The files that say what exists, and reading them back: topology.json and the changes since.
+"""The files of topics and channels, and reading them: topology.json and the changes since.
 
     topology.changes
     {"format": 1, "identity": "5f1c…", "after": 7} 1a2b3c4d LF      the header: changes behind number 7 follow
     {"seq": 8, "changes": [{"do": "create_topic", "name": "orders", …}, {"do": …}]} 9c0d1e2f LF
     {"seq": 9, "changes": [{"do": "pause_channel", …}]} 00ff11ee LF
 
-A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All that is asked for while a line is being
-written shares the next one; a line is synced before anybody is told. So only the last line can be unfinished: what
-does not hold at the end was not acknowledged and is cut. What does not hold and has a line that holds behind it is
-damage.
+A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All changes that come while a line is being
+written share the next one; a line is synced before its changes are answered. So only the last line can be unfinished:
+an invalid line at the end was not acknowledged and is cut. An invalid line with a valid one behind it is damage.
 
-A merge puts everything into topology.json and begins topology.changes anew. Both files are kept before as
-`….previous`, in this order, each replaced as a whole (tmp, fsync, rename, directory fsync):
+A merge writes everything into topology.json and begins topology.changes anew. Both files are copied to `….previous`
+before, in this order, each replaced as a whole (tmp, fsync, rename, directory fsync):
 
     topology.json.previous, topology.json, topology.changes.previous, topology.changes
 
-Lines up to topology.json's `sequence` are in it already and are passed over, so a merge may end anywhere. And
-topology.json.previous with both files of changes tells what topology.json tells: copied in its place, nothing is lost.
+Lines up to topology.json's `sequence` are in it already and are passed over, so a merge may stop anywhere. The state of
+topology.json also follows from topology.json.previous and both files of changes: copied in its place, it loses nothing.
 
 `next_number`, `format` and the checksum are explained in `topology.py`, with the recipe to change the format.
 """
@@ -47,7 +46,7 @@ def encode_entry(content: Change) -> bytes:
 
 
 def decode_entry(line: bytes) -> Change | None:
-    """What a line says, given without its LF; None when it is not what was written."""
+    """The content of a line without its LF; None when the checksum is wrong."""
     text, check = line[: -_CHECK_BYTES - 1], line[-_CHECK_BYTES - 1 :]
     if check != b" %08x" % crc32c(text):
         return None
@@ -64,7 +63,7 @@ def encode_header(identity: str, after: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ChangesFile:
-    """What one file of changes says. size: bytes that hold. torn_bytes: behind them, unfinished."""
+    """The content of one file of changes. size: bytes that are valid. torn_bytes: those behind them, unfinished."""
 
     identity: str
     after: int
@@ -74,7 +73,7 @@ class ChangesFile:
 
 
 def parse_changes(data: bytes, path: str) -> ChangesFile:
-    """Raises TopologyError when something other than the last line does not hold."""
+    """Raises TopologyError when a line other than the last is invalid."""
     lines = data.split(b"\n")[:-1]
     entries: list[tuple[int, tuple[Change, ...]]] = []
     size = at = 0
@@ -112,10 +111,10 @@ _HELP = "`manage.py topology check` tells what there is, `manage.py topology reb
 
 @dataclass(slots=True)
 class FoundTopology:
-    """What the files of a data directory say.
+    """What the files of a data directory contain.
 
-    state: all that exists; an empty one where there is no file. source: the file it begins with, "" for none.
-    changes: of topology.changes, None where there is none. warnings: what is worth telling, a sentence each.
+    state: all that exists; empty without a file. source: the file it was read from first, "" for none. changes: of
+    topology.changes, None without that file. warnings: for the server's log, a sentence each.
     """
 
     state: Topology = field(default_factory=Topology)
@@ -125,7 +124,7 @@ class FoundTopology:
 
     @property
     def is_new_format(self) -> bool:
-        """Whether the files can be gone on with as they are; otherwise they are to be written anew first."""
+        """Whether changes can be appended to the files as they are; otherwise a merge is needed first."""
         return self.changes is not None and self.state.is_checked
 
 
@@ -149,7 +148,7 @@ class TopologyFiles:
             raise TopologyError(f"{path} can't be read: {exc.strerror}; it was left as it is") from exc
 
     def read(self) -> FoundTopology:
-        """What exists. Raises TopologyError when it can't be told for sure; nothing is changed."""
+        """Read what exists. Raises TopologyError when the files do not say it for certain; nothing is changed."""
         data = self.read_bytes(self.path)
         changes = self._read_changes(self.changes_path)
         if data is None:
@@ -176,7 +175,7 @@ class TopologyFiles:
         )
 
     def _check_first(self, state: Topology, data: bytes, changes: ChangesFile | None) -> None:
-        """A file without a checksum is accepted once: where nothing tells of one with a checksum before it."""
+        """Accept a file without a checksum once: when no file with a checksum came before it."""
         # The first merge copies the file to its predecessor's place before it replaces it, and may end in between.
         if state.is_checked or changes is not None or self.read_bytes(self.previous_path) not in (None, data):
             raise TopologyError(
@@ -201,10 +200,10 @@ class TopologyFiles:
         return None if data is None else parse_changes(data, path)
 
     def replay(self, found: FoundTopology) -> None:
-        """Make the changes that topology.json does not have yet. Raises TopologyError."""
+        """Apply the changes that topology.json does not have yet. Raises TopologyError."""
         state, changes = found.state, found.changes
         if changes is None and state.sequence == 0:
-            return  # the first start ended before it began the other file
+            return  # the first start stopped before it made topology.changes
         if changes is None:
             raise TopologyError(
                 f"{self.changes_path} is missing: {self.path} can't tell what was changed since it was written; "
@@ -216,7 +215,7 @@ class TopologyFiles:
                 f"{changes.identity or '(none)'}: they don't belong together; nothing was changed. {self._advice()}"
             )
         if changes.after > state.sequence:
-            # topology.json was put back from its predecessor.
+            # An operator has put back topology.json from its predecessor.
             before = self._read_changes(self.previous_changes_path)
             if before is not None and before.identity == state.identity:
                 self._make(state, before, self.previous_changes_path, upto=changes.after)

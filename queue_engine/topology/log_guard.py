@@ -1,4 +1,4 @@
-"""Whether a data directory's log and its topology.json belong together, looked at before a start changes anything.
+"""Checks that a data directory's log and its topology.json belong together, before a start changes anything.
 
     log/identity
     {"version": 1, "identity": "5f1c…", "segments": true} LF
@@ -8,15 +8,15 @@
     {"version": 1, "identity": "5f1c…"} LF
     CRC-32C as above
 
-`identity` is that of topology.json. It is written once, when the log has its first segment or a version without it
-wrote it; then topology.json says `has_log`. `segments` says that the directory of segments has it, too: one that has
-another, or none, is another's, or a volume is not mounted there. An older version did not write that; the next start
-does. A log without a segment is another's, or was lost, unless it had none yet
-(no `has_log`), or the checkpoint says that all of it was removed.
+`identity` is that of topology.json. It is written once: when the log gets its first segment, or when a start finds a
+log of a version that wrote none. From then on topology.json says `has_log`. `segments` says that the directory of
+segments has the identity, too: a directory with another one, or with none, belongs to another data directory, or a
+volume is not mounted there. An older version did not write `segments`; the next start does. A log without a segment
+belongs elsewhere or was lost, unless it had none yet (no `has_log`), or the checkpoint says that all of it was removed.
 
-A number in the log that topology.json neither has as a topic of the log nor as a deleted one is unknown: whose messages
-these are nobody can tell, and nothing of them may be let go of. Numbers below `unlisted_below` were given by a version
-that did not list deleted topics.
+A topic number in the log is unknown when topology.json has it neither as a topic of the log nor as a deleted one. Its
+messages may be wanted, so a start refuses to drop them. Numbers below `unlisted_below` were given by a version that did
+not list deleted topics.
 """
 
 import logging
@@ -53,7 +53,7 @@ class UnknownTopicsError(TopologyError):
 
 
 class LogGuard:
-    """Looks at one data directory. Nothing but `join` writes."""
+    """Checks one data directory. Only `join` writes."""
 
     def __init__(self, data_path: str, files: Files) -> None:
         self.directory = os.path.join(data_path, LOG_DIRECTORY)
@@ -110,15 +110,15 @@ class LogGuard:
     def join(self, identity: str) -> None:
         """Write the identity of the log and of its segments. Raises OSError."""
         self._files.make_directory(self._segments_path)
-        # In this order: what the log says of its segments is so after a crash between the two.
+        # In this order, so that after a crash between the two `segments` is not true too early.
         content = {"version": VERSION, "identity": identity}
         self._files.replace(self._of_segments_path, encode_line(content))
         self._files.replace(self._path, encode_line({**content, "segments": True}))
         self.is_joined = True
 
     def check(self, state: Topology, source: str) -> None:
-        """Whether the log belongs to what `source`, a file, says that exists; "" for no file. Raises TopologyError
-        when it does not, or StorageError when it can't be told."""
+        """Check that the log belongs to `state`, which was read from the file `source`; "" for no file. Raises
+        TopologyError when it does not, StorageError when a file can't be read."""
         has_segments = self.has_segments
         identity, is_told_of_segments = self._read(self._path)
         of_segments = self._read(self._of_segments_path)[0]
@@ -160,13 +160,13 @@ class LogGuard:
     def _may_be_empty(self, state: Topology, identity: str) -> bool:
         """Whether a log without a segment can be the one that `state` knows. Raises StorageError."""
         if not state.has_log and not identity:
-            # There was no room for its first segment yet; what an older version wrote does not tell that.
+            # The disk had no room for its first segment yet. A file of an older version does not say so.
             return state.is_checked and self._has_directory
         if not identity or identity != state.identity:
             return False
         if not state.has_log:
             return True  # `accept` has begun an empty log
-        # All was consumed and removed while there was no room for another segment.
+        # All was consumed and removed while the disk had no room for another segment.
         checkpoint = self._checkpoint()
         return (
             checkpoint is not None

@@ -1,7 +1,7 @@
-"""What an operator does with topology.json while no server runs: show, check, accept and rebuild it.
+"""The operator's commands on topology.json while no server runs: check, show, accept and rebuild.
 
-Each takes the data directory's lock, so none meets a running server. `accept` and `rebuild` write as a merge does: what
-was there is kept as `….previous`.
+Each takes the data directory's lock, so that no server runs meanwhile. `accept` and `rebuild` write as a merge does:
+the files before are copied to `….previous`.
 """
 
 import secrets
@@ -21,7 +21,8 @@ RECOVERED_PREFIX = "recovered-"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """state: what exists; None when that can't be told. complaints: why a start would stop, or leave something out."""
+    """state: what exists; None when the files do not say it. complaints: why a start would stop, or leave something
+    out."""
 
     state: Topology | None
     complaints: tuple[str, ...] = ()

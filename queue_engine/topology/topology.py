@@ -1,4 +1,4 @@
-"""Which topics and channels exist, as `topology.json` and `topology.changes` keep it: the state, and its changes.
+"""Which topics and channels exist: the state that `topology.json` and `topology.changes` store, and its changes.
 
     topology.json            all that exists, as of one moment; nsqd's keys are a subset
     {"format": 2, "version": "0.1.0", "identity": "5f1c…", "has_log": true, "sequence": 7,
@@ -14,15 +14,15 @@
     topology.changes         what changed since, a line for each write (`files.py` draws it)
     topology.json.previous, topology.changes.previous        the same two files before the last merge
 
-Numbers are given once and never again, so that what a deleted topic left behind can't be taken for another's of the
-same name: `next_number` is ahead of what was given, and exact after a clean stop. A topic of the log has an `id_base`
-(offset + base = message id), `reserved_offset` (offsets below it may have been given; exact after a clean stop) and
-`released` (how far its messages went on to its channels, where they don't flow; null where they do), and its channels
-the offset where they start. `deleted` are numbers of deleted topics whose records the log may still hold; those below
-`unlisted_below` were given by a version that did not list them. `identity` is the data directory's; once `has_log` is
-true, `log/identity` holds the same. `sequence` is the last change that is merged.
-`largest_msg_size` is the largest --max-msg-size there ever was: messages of that size may be on disk though only
-smaller ones may be published now. A topic without `storage` is `diskqueue`. Ephemeral names are left out.
+A number is given once and never again, so that records of a deleted topic can't be taken for those of another topic of
+the same name: `next_number` is ahead of the numbers that were given, and exact after a clean stop. A topic of the log
+has an `id_base` (offset + base = message id), `reserved_offset` (offsets below it may have been given; exact after a
+clean stop) and `released` (the offset up to which messages were passed on to its channels; null while they flow), and
+its channels the offset where they start. `deleted` are numbers of deleted topics whose records the log may still hold;
+those below `unlisted_below` were given by a version that did not list them. `identity` is the data directory's; once
+`has_log` is true, `log/identity` holds the same. `sequence` is the last change that is merged. `largest_msg_size` is
+the largest --max-msg-size that was ever set: messages of that size may be on disk though only smaller ones may be
+published now. A topic without `storage` is `diskqueue`. Ephemeral names are left out.
 
 `checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. A file without `format`
 is of version 1 (up to 897736b): it has no checksum, identity, sequence or deleted numbers, and is taken over once.
@@ -186,7 +186,7 @@ def log_joined() -> Change:
 
 
 def numbers_unknown(numbers: Iterable[int]) -> Change:
-    """The log holds records of these numbers, which nothing here knows; the operator lets them go."""
+    """The log holds records of these numbers, which are unknown here; the operator allows that they are dropped."""
     return {"do": "let_go", "numbers": list(numbers)}
 
 

@@ -9,7 +9,8 @@ MESSAGE_COST_BYTES = 100
 
 
 class ByteBudget:
-    """How many bytes are used, and how many may be. It counts; whoever uses it asks before it takes more.
+    """Counts the bytes that are used, of at most `bytes_max`. It refuses nothing; its users check before they take
+    more.
 
     Belongs to the engine's thread. Counted by run or batch, never by message.
     """
@@ -29,11 +30,11 @@ class ByteBudget:
         return self.used + count <= self.bytes_max
 
     def add(self, count: int) -> None:
-        """So many bytes are used, whether there is room or not."""
+        """Count more bytes as used, also beyond the budget."""
         self.used += count
 
     def free(self, count: int) -> None:
-        """So many bytes are used no more."""
+        """Count bytes as free again."""
         self.used -= count
         assert self.used >= 0, "more was freed than was used"
         if self._waiting and self.used <= self.bytes_max:
@@ -42,7 +43,7 @@ class ByteBudget:
                 resume()
 
     def when_free(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once when it is not exceeded any more and something was freed, however often that is asked."""
+        """Call `resume` once, when bytes were freed and the budget is not exceeded; calling this again adds nothing."""
         self._waiting[resume] = None
 
 

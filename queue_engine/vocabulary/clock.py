@@ -1,4 +1,4 @@
-"""Time is handed in, so that tests move it instead of sleeping."""
+"""The clock is an argument everywhere, so that tests move time instead of sleeping."""
 
 import time
 from typing import Protocol
@@ -8,7 +8,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Clock(Protocol):
-    """What the engine asks about time. Both answers are nanoseconds."""
+    """The two clocks of the engine, both in nanoseconds."""
 
     def monotonic_ns(self) -> int:
         """Never goes back; for deadlines while the process runs."""
@@ -22,6 +22,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    # Asked for every read from a socket: the system's own functions, without a step of ours between.
+    # Called for every read from a socket: the system's own functions, without another call around them.
     monotonic_ns = staticmethod(time.monotonic_ns)
     time_ns = staticmethod(time.time_ns)

@@ -1,14 +1,14 @@
 """How the descriptors of the process are shared: files, NSQ clients, the HTTP API and the console.
 
-Each has its own share, so that many clients can't keep a person from the console or a probe from /ping. The one
-place where these numbers are made; who accepts connections takes its limit from here.
+Each has its own share, so that many clients can't keep a person from the console or a probe from /ping. All listeners
+take their limits from here.
 """
 
 import resource
 from dataclasses import dataclass
 
-# What one process may want: 10,000 clients, as many over HTTP, and disk queues. More is memory for the kernel's
-# tables, and programs that we start inherit the limit.
+# Enough for 10,000 clients, as many over HTTP, and disk queues. More costs memory for the kernel's tables, and programs
+# that the server starts inherit the limit.
 LIMIT_MAX = 65_536
 # Logs, journals, consume queues, syncs under way, listening sockets, event loops, pipes, standard streams.
 OWN = 80

@@ -124,8 +124,8 @@ class OffsetTooLowError(LimitError):
 
 
 class FencedError(RequestError):
-    """The topic or channel stopped, because something failed in it unexpectedly; the text says what. What was asked is
-    not done, or nobody knows whether it is; an operator can let it try again."""
+    """The topic or channel stopped, because something failed in it unexpectedly; the text says what. The request was
+    not done, or it is unknown whether it was; an operator can let the topic or channel try again."""
 
     code = "FENCED"
 

@@ -1,7 +1,7 @@
-"""What fails unexpectedly, a mistake of ours: told in a sentence, logged once with its traceback, shown while it lasts.
+"""Unexpected errors, which are bugs: described in a sentence, logged once with a traceback, shown while they last.
 
-What concerns one topic or channel fences that (`delivery/fences.py`). What is left concerns a loop or a callback of the
-engine's own: it goes on, and its health says what is wrong.
+An error in one topic or channel fences it (`delivery/fences.py`). The other errors, in a background loop or a callback
+of the engine, are noted here: the engine goes on, and its health says what is wrong.
 """
 
 import logging
@@ -12,13 +12,13 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 
 logger = logging.getLogger(__name__)
 
-# A fault that is not met again for so long is over.
+# A fault that did not happen again for so long is over.
 LASTS_NS = 60 * NS_PER_S
 _TEXT_MAX = 300
 
 
 def told(error: BaseException) -> str:
-    """An unexpected exception in words: its type, where it was raised, and what it says."""
+    """Describe an unexpected exception: its type, where it was raised, and its text."""
     text = " ".join(str(error).split())[:_TEXT_MAX]
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -31,7 +31,7 @@ class Faults:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lasting: dict[str, tuple[str, int]] = {}  # what failed → the sentence, and when it was met last
+        self._lasting: dict[str, tuple[str, int]] = {}  # what failed → the sentence, and when it happened last
 
     def note(self, what: str, error: BaseException) -> None:
         """`what` failed, such as "the scan for timeouts". The traceback is logged unless the same lasts already."""
@@ -43,13 +43,13 @@ class Faults:
         self._lasting[what] = sentence, now_ns
 
     def ended(self, what: str) -> None:
-        """`what` went well."""
+        """`what` succeeded."""
         if self._lasting:
             self._lasting.pop(what, None)
 
     @property
     def error(self) -> str | None:
-        """The first that lasts; None when none does."""
+        """The first fault that lasts; None when none does."""
         if self._lasting:
             now_ns = self._clock.monotonic_ns()
             for sentence, met_ns in self._lasting.values():

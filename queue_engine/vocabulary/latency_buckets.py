@@ -1,11 +1,11 @@
-"""Latencies counted by bucket: each is 4 % wider than the one before, so that few tell both 100 µs and a week.
+"""Latencies counted by bucket: each is 4 % wider than the one before, so that few cover both 100 µs and a week.
 
-    bucket 0        up to 0.1 ms, and whatever a clock that was set back makes less than nothing
+    bucket 0        up to 0.1 ms, and negative ones, after a clock was set back
     bucket b        more than 0.1 ms × 1.04^(b-1), up to and including 0.1 ms × 1.04^b
 
-The value told for a bucket is 0.1 ms × 1.04^b / 1.02: at most 2 % away from any latency in it (bucket 0 apart). Buckets
-of many channels and minutes add up, and quantiles of the sum are as exact as those of a part; an average of quantiles
-would be nothing. The growth, 1.04, and the least, 0.1 ms, are part of what is stored: never change them.
+The value shown for a bucket is 0.1 ms × 1.04^b / 1.02: at most 2 % away from any latency in it (bucket 0 apart).
+Buckets of many channels and minutes add up, and quantiles of the sum are as exact as those of a part; an average of
+quantiles would mean nothing. The growth, 1.04, and the least, 0.1 ms, are part of what is stored: never change them.
 """
 
 from bisect import bisect_left
@@ -24,5 +24,5 @@ def bucket_of(latency_ns: int) -> int:
 
 
 def value_ms_of(bucket: int) -> float:
-    """What is told for the latencies in a bucket, milliseconds."""
+    """The value shown for the latencies in a bucket, milliseconds."""
     return LEAST_MS * GROWTH**bucket / 1.02

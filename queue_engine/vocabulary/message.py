@@ -1,4 +1,4 @@
-"""A message, as it travels and as it waits.
+"""The bytes of a message: in a frame to a consumer, and in a disk queue.
 
 frame (what a consumer receives), big-endian:
 
@@ -30,7 +30,7 @@ TIMESTAMP_AT = 8
 ATTEMPTS_AT = 16
 ID_AT = 18
 
-# How every stored message starts: what tells one from other bytes where a disk queue is damaged.
+# How every stored message starts; the disk queue searches for it behind damaged bytes.
 STORED_MESSAGE_START = re.compile(rb".{10}[0-9a-f]{16}", re.DOTALL)
 
 pack_frame_prefix: Callable[..., bytes] = struct.Struct(">iiqH").pack  # size, type, timestamp, attempts: 18 bytes

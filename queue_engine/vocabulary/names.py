@@ -4,7 +4,7 @@ import re
 
 NAME_LENGTH_MAX = 64
 EPHEMERAL_SUFFIX = "#ephemeral"
-# What the server writes of itself; it can be read like a topic, and nothing else.
+# The server writes its own stats here; clients can read it like a topic, and nothing else.
 SAMPLES_TOPIC = "_penstock.samples"
 
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
@@ -20,10 +20,10 @@ def is_valid_name(name: str) -> bool:
 
 
 def is_ephemeral(name: str) -> bool:
-    """Whether `name` asks for no disk, no metadata, and an end with its last client."""
+    """Whether `name` is of a topic or channel that lives in memory only and goes with its last client."""
     return name.endswith(EPHEMERAL_SUFFIX)
 
 
 def is_reserved(name: str) -> bool:
-    """Whether `name` is the server's own: nobody publishes or subscribes to it, creates or deletes it."""
+    """Whether `name` is the server's own: clients can't publish or subscribe to it, create or delete it."""
     return name == SAMPLES_TOPIC

@@ -163,7 +163,7 @@ class Run:
     """Messages on their way to one consumer: `frames` holds them all, `ids` names them in the same order.
 
     The attempts in a frame are those of the delivery that the run makes. `published_ns` is the publish time that all
-    messages share, Unix ns; None where they have several, or where nobody told: `times` knows.
+    messages share, Unix ns; None when they have several, or when it was not set: see `times`.
     """
 
     __slots__ = ("_ends", "_index", "_sizes", "_times", "frames", "ids", "published_ns")
@@ -188,15 +188,15 @@ class Run:
         return len(self.ids)
 
     def set_sizes(self, sizes: list[int]) -> None:
-        """Tell the bytes of each frame where they are known, so that nobody has to walk the frames."""
+        """Set the bytes of each frame when they are known, so that the frames need not be parsed."""
         self._sizes = sizes
 
     def set_ends(self, ends: Sequence[int]) -> None:
-        """Tell where each frame ends, instead."""
+        """The same with the end of each frame."""
         self._ends = ends
 
     def ends(self) -> Sequence[int]:
-        """Where each frame ends within `frames`; found once, when first asked for."""
+        """Where each frame ends within `frames`; computed once, at the first call."""
         if self._ends is None and self._sizes is not None:
             self._ends = list(accumulate(self._sizes))
             self._sizes = None
@@ -242,7 +242,7 @@ class Run:
         return Run(frames, [self.ids[index] for index in indexes], self.published_ns)
 
     def times(self) -> "PublishTimes":
-        """When its messages were published; told, or read from the frames once."""
+        """When its messages were published; as it was set, or read from the frames once."""
         if self._times is None:
             starts = [0, *self.ends()[:-1]]
             self._times = times_of([unpack_timestamp(self.frames, start + TIMESTAMP_AT)[0] for start in starts])

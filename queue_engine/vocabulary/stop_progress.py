@@ -1,4 +1,4 @@
-"""How far a stop has come, for whoever waits for it."""
+"""How far a stop has come."""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """Pending until `resolve` or `reject`; settled once, for good.
 
-    Belongs to the engine's thread: whoever settles it from elsewhere comes through the engine's loop.
+    Belongs to the engine's thread: other threads settle it through the engine's loop.
     """
 
     __slots__ = ("_callbacks", "done", "error")
@@ -38,7 +38,7 @@ class Ticket:
             try:
                 callback(self)
             except Exception:
-                # Others wait for this ticket, too; whoever settles it can't help this one.
+                # Other callbacks wait for this ticket, too, and its owner can't mend this one.
                 logger.exception("a listener of a ticket failed callback=%r", callback)
 
     def when_done(self, callback: Callable[["Ticket"], None]) -> None:
@@ -56,7 +56,7 @@ def _settled() -> Ticket:
 
 
 DONE = _settled()
-"""The ticket of whatever needs no waiting; shared, since a settled ticket never changes."""
+"""The ticket of anything that is done at once; shared, since a settled ticket never changes."""
 
 
 def failed(error: Exception) -> Ticket:
@@ -94,10 +94,8 @@ def all_done(tickets: Sequence[Ticket]) -> Ticket:
 
 
 def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
-    """What `then` promises, asked for once `before` is done; rejected when `before` is, or with what `then` raises.
-
-    Raises it here when `before` is done already.
-    """
+    """Call `then` once `before` is done; the ticket follows its ticket. It is rejected when `before` is, or with the
+    error that `then` raises, which is raised here when `before` is done already."""
     if before.done:
         return before if before.error is not None else then()
     result = Ticket()
@@ -118,7 +116,7 @@ def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
 
 
 def or_unknown(ticket: Ticket, what: str) -> Ticket:
-    """The same, rejected with OutcomeUnknownError: what was asked for may have been done all the same."""
+    """The same ticket, but rejected with OutcomeUnknownError, since the act may have been done nevertheless."""
     if ticket.done and ticket.error is None:
         return ticket
     result = Ticket()
