@@ -1,4 +1,4 @@
-"""One disk queue in a backup: its files as they are at the moment, and behind them what it has in memory."""
+"""One disk queue in a backup: its files as of one moment, and behind them its messages in memory."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from queue_engine.vocabulary.run import Run
 
 
 class UnsyncedFiles(Files):
-    """For files that nobody needs after a crash."""
+    """For files that need not survive a crash."""
 
     def sync(self, fd: int) -> None:
         """Nothing."""
@@ -20,7 +20,7 @@ class UnsyncedFiles(Files):
 
 
 class QueueCopy:
-    """open_queue: opens the queue of a name in a directory, for this alone."""
+    """open_queue: opens the queue of a name in a directory, for this copy alone."""
 
     def __init__(self, disk: DiskQueue, runs: Sequence[Run], open_queue: Callable[[str, str], DiskQueue]) -> None:
         self._name = disk.name
@@ -30,7 +30,7 @@ class QueueCopy:
         self._linked: list[str] = []
 
     def stage(self, staging: Staging) -> None:
-        """At the moment itself, on the engine's thread: the data files get a second name. Raises OSError."""
+        """Link the data files, on the engine's thread, while nothing else writes. Raises OSError."""
         for number, length in self._lengths.items():
             name = data_file_name(self._name, number)
             try:
@@ -40,12 +40,12 @@ class QueueCopy:
             self._linked.append(name)
 
     def write(self, staging: Staging) -> None:
-        """Afterwards, on any thread: the rest. Raises OSError or StorageError."""
+        """Write the messages in memory behind them, afterwards and on any thread. Raises OSError or StorageError."""
         staging.write(meta_file_name(self._name), self._meta.encode())
         if not self._runs:
             return
         for name in self._linked:
-            # What is written behind must not reach the server's own file.
+            # Messages that are appended to the copy must not reach the server's own file.
             staging.part(name)
         queue = self._open_queue(self._name, staging.files_path)
         for run in self._runs:

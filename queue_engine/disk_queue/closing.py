@@ -1,7 +1,7 @@
-"""The end of all disk queues: what is in memory is written, what is written is synced, many queues at a time.
+"""Closes all disk queues at a stop: writes what is in memory and syncs it, many queues at a time.
 
-A stop may meet a disk that refuses. Then every queue goes on being tried as long as something advances, and for a while
-after; what is given up then is named. Where one queue fails, the others are kept all the same.
+If the disk refuses, every queue is tried again as long as any queue advances, and for a while after; the error then
+names the queues that were given up. A queue that fails does not keep the others from being written.
 """
 
 import logging
@@ -41,10 +41,10 @@ def _error_of(job: Job) -> OSError | None:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """How a stop goes about it.
+    """How a stop closes disk queues.
 
     patience_ns: how long a disk that refuses is tried again while nothing advances; 0 for one try. run_all: runs jobs,
-    side by side if it can, and returns the error of each.
+    at the same time if it can, and returns the error of each.
     """
 
     patience_ns: int = 0
@@ -70,9 +70,8 @@ class _Open:
 def close_queues(
     queues: Sequence[OverflowQueue], directory: str, files: Files, clock: Clock, how: Closing
 ) -> Generator[StopProgress, None, None]:
-    """Put queues on disk, synced, and close them. Yields how far it is after every batch; a step whose `reason` is set
-    is to be followed by a pause. Raises StorageError in the end, naming each queue whose messages could not be kept
-    and how many they are."""
+    """Write, sync and close queues. Yields the progress after every batch; after a step with a `reason` the caller
+    pauses. Raises StorageError at the end, naming each queue whose messages could not be written, and their number."""
     left = [_Open(queue, queue.disk) for queue in queues if queue.disk is not None]
     batch_queues = max(2, min(BATCH_QUEUES, files.budget.holder_max))
     advanced_ns = clock.monotonic_ns()
@@ -113,7 +112,7 @@ def _close_batch(batch: Sequence[_Open], directory: str, files: Files, how: Clos
         except StorageError as exc:
             one.error = exc
         except Exception as exc:
-            # One queue's fault may not cost the others what they have in memory.
+            # The other queues must be written nevertheless.
             logger.exception("not written queue=%s", one.disk.name)
             one.error = StorageError(f"writing {one.disk.name} failed unexpectedly: {told(exc)}")
         job = one.disk.begin_sync()
@@ -141,7 +140,7 @@ def _writer(job: SyncJob) -> Job:
 
 
 def _given_up(queues: Sequence[_Open]) -> list[str]:
-    """Close what can't be kept; a sentence for each of the first, and one for the others."""
+    """Close queues that could not be written; a sentence for each of the first, and one for the others."""
     sentences: list[str] = []
     for one in queues:
         refused = one.messages

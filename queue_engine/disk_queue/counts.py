@@ -1,4 +1,4 @@
-"""How many messages wait, kept by file: what a file turns out to lack is known once it has been passed."""
+"""How many messages wait, by file: a wrong count of a file is corrected when the file has been read."""
 
 import logging
 from collections import deque
@@ -8,9 +8,9 @@ logger = logging.getLogger(__name__)
 
 
 class FileCounts:
-    """The depth of a disk queue and what it is made of.
+    """The depth of a disk queue, by file.
 
-    lost: messages that were counted and turned out unreadable. found: messages that nobody had counted.
+    lost: messages that were counted and turned out unreadable. found: readable messages that were not counted.
     """
 
     def __init__(self, queue_name: str, counts: Iterable[tuple[int, int]], *, lost: int, found: int) -> None:
@@ -39,8 +39,8 @@ class FileCounts:
             self.depth -= known
 
     def correct(self, number: int, left: int) -> None:
-        """What is left of file `number`, the first one, was looked at: `left` messages. Without effect where it was
-        counted together with others."""
+        """The rest of file `number`, the first one, was searched and has `left` messages. Without effect when the file
+        was counted together with others."""
         if self._counts and self._counts[0][0] == number:
             self._differ(self._counts[0][1] - left)
             self._counts[0][1] = left
@@ -51,7 +51,7 @@ class FileCounts:
             self._differ(self._counts.popleft()[1])
 
     def recount(self, counts: Iterable[tuple[int, int]]) -> None:
-        """There is more than was counted; this is what waits."""
+        """More waits than was counted; replace the counts."""
         self._counts = deque([number, count] for number, count in counts)
         before, self.depth = self.depth, sum(count for _, count in self._counts)
         self._differ(0, found=self.depth - before)

@@ -1,4 +1,4 @@
-"""Messages that must not be delivered yet, by the time they are due (LMQ's and NSQ's deadline heap)."""
+"""Deferred messages, by the time they are due (LMQ's and NSQ's deadline heap)."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -52,7 +52,7 @@ class DeferredMessages:
         return earliest
 
     def runs(self) -> list[Run]:
-        """Everything, earliest first; it stays."""
+        """All messages, earliest first; they stay here."""
         return [run for _, _, run in sorted(self._heap, key=lambda entry: entry[:2])]
 
     def drain(self) -> list[tuple[int, Run]]:

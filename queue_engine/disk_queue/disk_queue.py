@@ -17,7 +17,7 @@ from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, m
 from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
 from queue_engine.disk_queue.recovery import Recovered, Recovery
-from queue_engine.disk_queue.sync import Fence, SyncJob, WrittenFile
+from queue_engine.disk_queue.sync import QueueGeneration, SyncJob, WrittenFile
 from queue_engine.disk_queue.writer import DiskQueueWriter
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import ClosedError, StorageError
@@ -60,12 +60,12 @@ class DiskQueue:
 
         self._recovery = Recovery(name, directory, files, options)
         state = self._recovered()
-        self._fence = Fence()
+        self._generation = QueueGeneration()
         self._own = DiskQueueFiles(name, directory, files, self)
         self._counts = FileCounts(name, state.counts, lost=state.lost_count, found=state.found_count)
         self._writer = DiskQueueWriter(
             self._own,
-            self._fence,
+            self._generation,
             file=state.write_file,
             position=state.write_position,
             unsynced=state.unsynced,
@@ -94,14 +94,14 @@ class DiskQueue:
         self._is_sync_wanted = state.is_dirty
         self._retry_at_ns = 0
         self._job: SyncJob | None = None
-        # Who wants to hear when the state is on the disk: that of `_job`, and that of the next one.
-        self._heard_by_job: list[Ticket] = []
-        self._heard_by_next: list[Ticket] = []
-        self._removal = DONE  # names that are gone are gone on the disk
+        # Tickets that are done when the state is on the disk: that of `_job`, and that of the next job.
+        self._tickets_of_job: list[Ticket] = []
+        self._tickets_of_next: list[Ticket] = []
+        self._removal = DONE  # done when the removal of names is durable
         self._sync_error: StorageError | None = None
 
     def _recovered(self) -> Recovered:
-        """What the files say, with nothing changed. Raises StorageError."""
+        """Read the files, and change nothing. Raises StorageError."""
         try:
             return self._recovery.run()
         except OSError as exc:
@@ -111,7 +111,7 @@ class DiskQueue:
                 f"When the disk can't be mended, move {self.name}.diskqueue.* out of the way: the queue is empty then"
             ) from exc
 
-    # Figures.
+    # Stats.
 
     @property
     def depth(self) -> int:
@@ -120,7 +120,7 @@ class DiskQueue:
 
     @property
     def disk_bytes(self) -> int:
-        """Of its files, what was not taken yet."""
+        """Bytes of its files that were not taken yet."""
         return max(0, self._writer.bytes_from(self._reader.file) - self._reader.position)
 
     @property
@@ -136,13 +136,13 @@ class DiskQueue:
     @property
     def is_failed(self) -> bool:
         """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
-        return self._fence.data_error is not None
+        return self._generation.data_error is not None
 
     @property
     def sync_error(self) -> StorageError | None:
         """Why the disk does not have everything; None when it does, or will with the next sync."""
-        if self._fence.data_error is not None:
-            return StorageError(f"cannot sync disk queue {self.name}: {self._fence.data_error}")
+        if self._generation.data_error is not None:
+            return StorageError(f"cannot sync disk queue {self.name}: {self._generation.data_error}")
         return self._sync_error
 
     def place(self) -> tuple[Meta, dict[int, int | None]]:
@@ -166,8 +166,8 @@ class DiskQueue:
         if not sizes:
             return
         self._check_sizes(sizes)
-        if self._fence.data_error is not None:
-            reason = self._fence.data_error.strerror
+        if self._generation.data_error is not None:
+            reason = self._generation.data_error.strerror
             raise StorageError(f"disk queue {self.name} takes nothing more, a sync of its data failed: {reason}")
         self._has_files = True
         try:
@@ -199,7 +199,7 @@ class DiskQueue:
         return taken
 
     def take_into(self, taken: list[bytes], count_max: int, bytes_max: int) -> None:
-        """The same into an empty list of the caller's: should this fail unexpectedly, what was removed is there."""
+        """The same into an empty list of the caller, which has the removed messages even after an unexpected error."""
         if self._closed:
             raise ClosedError
         reader = self._reader
@@ -209,7 +209,7 @@ class DiskQueue:
                 size = reader.front()
             except OSError as exc:
                 if taken:
-                    break  # what is in hand goes out; the next call tells
+                    break  # return what was taken; the next call raises
                 raise self._read_error(exc) from exc
             if size is None or (taken and size > bytes_left):
                 break
@@ -237,11 +237,11 @@ class DiskQueue:
         message = reader.message(size)[:PEEKED_BYTES_MAX]
         self._peeked = (reader.file, reader.position, message)
         if size > PEEKED_BYTES_MAX:
-            reader.drop_chunk()  # as many queues as there are may be looked at, and not read for long
+            reader.drop_chunk()  # every queue may be peeked at, and most are not read for long
         return message
 
     def tidy(self) -> None:
-        """Let go of what was read ahead, if nothing was taken since the last call. Called every few seconds."""
+        """Free what was read ahead, if nothing was taken since the last call. Called every few seconds."""
         at = self._reader.file, self._reader.position
         if at == self._tidied_at:
             self._reader.drop_chunk()
@@ -255,7 +255,7 @@ class DiskQueue:
             if self._reader.front() is not None:
                 self._counts.recount(self._recovery.count_from((self._reader.file, self._reader.position)))
         except OSError:
-            pass  # the next call meets it again and tells
+            pass  # the next call meets it again and raises
 
     def _read_error(self, exc: OSError) -> StorageError:
         path = self._own.path(self._reader.file)
@@ -265,7 +265,7 @@ class DiskQueue:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something is not yet on the disk, or about to be."""
+        """Whether something is not on the disk yet, or is being synced."""
         return self._change_count > 0 or self._is_sync_wanted or self._job is not None
 
     def sync_due(self, now_ns: int) -> bool:
@@ -277,9 +277,8 @@ class DiskQueue:
         return self._change_count > 0 and now_ns - self._changed_at_ns >= self._sync_timeout_ns
 
     def durable(self) -> Ticket:
-        """Done when the present state is on the disk, and what was removed is gone from it: nothing that was taken,
-        emptied or deleted so far comes again. Made so on the worker. Rejected with StorageError when the disk refuses;
-        ClosedError after close."""
+        """Done when the present state and all removals are durable: nothing that was taken, emptied or deleted so far
+        comes again. The worker does it. Rejected with StorageError when the disk refuses; ClosedError after close."""
         if self._removal.error is not None and not self._is_deleted:
             self._sync_removal()
         return after(self._removal, self._state_durable)
@@ -290,7 +289,7 @@ class DiskQueue:
         if self._closed:
             return failed(ClosedError())
         ticket = Ticket()
-        self._heard_by_next.append(ticket)
+        self._tickets_of_next.append(ticket)
         self.start_sync()
         return ticket
 
@@ -302,8 +301,8 @@ class DiskQueue:
             self._background.submit(job.run, lambda error: self.sync_ended(job, error))
 
     def begin_sync(self) -> SyncJob | None:
-        """What makes the present state durable, for the caller to run on any thread and then to call `sync_ended`.
-        None while one is under way, when the disk has everything, and when there is no descriptor for it."""
+        """The job that makes the present state durable; the caller runs it on any thread and then calls `sync_ended`.
+        None while another is under way, when the disk has everything, and when no descriptor is free."""
         if self._closed or self._job is not None or not self.is_dirty:
             return None
         self._reader.leave_finished_file()
@@ -316,7 +315,7 @@ class DiskQueue:
         job = self._job = self._sync_job([*written, present] if present else written)
         self._is_sync_wanted = False
         self._change_count = 0
-        self._heard_by_job, self._heard_by_next = self._heard_by_next, []
+        self._tickets_of_job, self._tickets_of_next = self._tickets_of_next, []
         return job
 
     def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
@@ -325,7 +324,7 @@ class DiskQueue:
             self.name,
             self._directory,
             self._files,
-            self._fence,
+            self._generation,
             meta=Meta(self.depth, reader.file, reader.position, writer.file, writer.position),
             written=written,
             passed=list(reader.passed),
@@ -336,12 +335,12 @@ class DiskQueue:
         """`job` was run, and raised `error` if it failed."""
         if self._job is job:
             self._job = None
-        heard, self._heard_by_job = self._heard_by_job, []
-        if job.generation != self._fence.generation:
-            # Emptied, deleted or closed meanwhile: there is another state.
-            heard += self._heard_by_next
-            self._heard_by_next = []
-            for ticket in heard:
+        tickets, self._tickets_of_job = self._tickets_of_job, []
+        if job.generation != self._generation.number:
+            # Emptied, deleted or closed meanwhile: the tickets wait for the new state.
+            tickets += self._tickets_of_next
+            self._tickets_of_next = []
+            for ticket in tickets:
                 follow(self.durable(), ticket)
             return
         reader = self._reader
@@ -352,22 +351,22 @@ class DiskQueue:
             self._sync_failed(error)
         else:
             self._sync_error = None
-        for ticket in heard:
+        for ticket in tickets:
             if error is None or job.is_durable:
                 ticket.resolve()
             else:
                 ticket.reject(self._not_synced(error))
-        if self._heard_by_next:
+        if self._tickets_of_next:
             self.start_sync()
 
     def _sync_failed(self, error: Exception) -> None:
-        """Say so, and try again when the timeout has passed; data that failed to sync stays an error for good."""
+        """Note and log the error, and try again after the timeout. A failed sync of data stays an error for good."""
         self._sync_error = self._not_synced(error)
         logger.error("disk queue not synced queue=%s error=%s", self.name, error)
         self._retry_at_ns = self._clock.monotonic_ns() + self._sync_timeout_ns
         self._is_sync_wanted = True
-        heard, self._heard_by_next = self._heard_by_next, []
-        for ticket in heard:
+        tickets, self._tickets_of_next = self._tickets_of_next, []
+        for ticket in tickets:
             ticket.reject(self._sync_error)
 
     def _not_synced(self, error: Exception) -> StorageError:
@@ -384,8 +383,8 @@ class DiskQueue:
     # Ending.
 
     def release_descriptors(self, *, is_forced: bool = False) -> bool:
-        """Close what an idle queue need not hold; returns whether nothing is held any more. What is closed opens
-        again by itself. An unsynced file stays open, unless forced: then it is synced first, in this thread."""
+        """Close descriptors that an idle queue does not need; returns whether none is left. The next use opens them
+        again. An unsynced file stays open, unless forced: then it is synced first, in this thread."""
         self._reader.release()
         return self._writer.release(is_forced=is_forced)
 
@@ -394,7 +393,7 @@ class DiskQueue:
         if self._closed:
             raise ClosedError
         dropped = self.depth
-        self._fence.raise_wall()
+        self._generation.begin_next()
         if self._has_files:
             self._remove_files()
         return dropped
@@ -403,7 +402,7 @@ class DiskQueue:
         """Drop every message, remove all files, and close. Files that were set aside as .bad stay."""
         if self._closed:
             return
-        self._fence.raise_wall()
+        self._generation.begin_next()
         if self._has_files:
             self._remove_files()
         self._files.budget.forget(self)
@@ -428,13 +427,13 @@ class DiskQueue:
             self._remove(name)
         reader.restart()
         reader.set_aside = []
-        # A file that would not go is below the read position: the next meta file says so, and it is tried again.
+        # A file that could not be removed is below the read position in the next meta file; removing it is tried again.
         reader.passed = left
         self._counts.clear()
         self._peeked = None
         self._is_sync_wanted = self._has_files = bool(left) or has_meta
         self._change_count = 0
-        self._fence.forget_data()
+        self._generation.forget_data()
         self._sync_error = None
         self._sync_removal()
 
@@ -454,7 +453,7 @@ class DiskQueue:
         return True
 
     def _sync_removal(self) -> None:
-        """Make it durable that names are gone; `_removal` tells when it is."""
+        """Make the removal of names durable; `_removal` is done then."""
         removal = self._removal = Ticket()
 
         def synced(error: Exception | None) -> None:
@@ -469,8 +468,8 @@ class DiskQueue:
         self._background.submit(lambda: self._files.sync_directory(self._directory), synced)
 
     def let_go(self) -> None:
-        """Close, and change nothing on the disk: its files are left as a kill leaves them, for another to open."""
-        self._fence.raise_wall()
+        """Close, and change nothing on the disk: the files stay as after a kill, for another object to open."""
+        self._generation.begin_next()
         self._closed = True
         self._change_count, self._is_sync_wanted = 0, False
         for file in self._writer.let_go():
@@ -480,16 +479,16 @@ class DiskQueue:
         self._files.budget.forget(self)
 
     def close(self) -> None:
-        """Sync everything, in this thread, and let go of the files. Raises StorageError when that fails."""
+        """Sync everything, in this thread, and close the files. Raises StorageError when that fails."""
         if self._closed:
             return
         self._reader.leave_finished_file()
         running, is_dirty = self._job, self.is_dirty
-        self._fence.raise_wall()
+        self._generation.begin_next()
         self._closed = True
         written = self._writer.let_go()
         if running is not None:
-            # What the worker has begun to sync is not yet known to be on the disk.
+            # Files that the worker is syncing may not be on the disk yet.
             written += [WrittenFile(file.number, None) for file in running.written]
         try:
             if is_dirty:
@@ -499,6 +498,6 @@ class DiskQueue:
         finally:
             self._reader.forget()
             self._files.budget.forget(self)
-        if self._fence.data_error is not None:
-            reason = self._fence.data_error.strerror
+        if self._generation.data_error is not None:
+            reason = self._generation.data_error.strerror
             raise StorageError(f"disk queue {self.name} may lose messages, a sync of its data failed: {reason}")

@@ -21,12 +21,12 @@ class DueTimes:
         return message_id in self.since
 
     def note(self, ids: Iterable[bytes], due_ns: int) -> None:
-        """They were deferred until then. Call it in the order of due times."""
+        """Messages were deferred until then. Must be called in the order of due times."""
         if len(self.since) < REMEMBERED_MAX:
             self.since.update(dict.fromkeys(ids, due_ns))
 
     def forget(self, ids: Sequence[bytes]) -> None:
-        """They are finished, or deferred anew. Nothing to do while `since` is empty."""
+        """Messages are finished, or deferred anew. Callers skip it while `since` is empty."""
         for one in ids:
             self.since.pop(one, None)
 

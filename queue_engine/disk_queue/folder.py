@@ -1,4 +1,4 @@
-"""All disk queues of one data directory: how they are made, and when those that were used are synced."""
+"""All disk queues of one data directory: makes them, and syncs those that were used when it is time."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -24,12 +24,12 @@ from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.stop_progress import StopProgress
 
-# Bodies of at least this size are expected on disk, whatever may be published now: nsqd does not tell what its
-# --max-msg-size was when it wrote them.
+# Bodies of at least this size are expected on disk, also under a smaller --max-msg-size: nsqd's limit when it wrote
+# them is unknown.
 LARGEST_MSG_SIZE_MIN = 16 << 20
-# Syncs given to the worker at once. Each holds a descriptor, and whoever else needs the worker waits behind them.
+# Syncs given to the worker at once. Each holds a descriptor, and other jobs of the worker wait behind them.
 SYNCS_OUTSTANDING_MAX = 16
-# Disk queues that are asked at once, each some ticks, to close what they have not used.
+# So many disk queues close unused descriptors at once, every few ticks.
 IDLE_ASKED_AT_ONCE = 50
 
 
@@ -58,7 +58,7 @@ class DiskQueueFolder:
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: dict[DiskQueue, None] = {}  # those that waited longest first
         self._due: deque[DiskQueue] = deque()
-        self._outstanding = 0  # jobs of ours that the worker has not done yet
+        self._outstanding = 0  # jobs of disk queues that the worker has not done yet
         self._is_starting = False
         self._failing: set[DiskQueue] = set()  # whose last sync failed
         self._ending: list[OverflowQueue] = []
@@ -70,17 +70,17 @@ class DiskQueueFolder:
         return next((queue.sync_error for queue in self._failing), None)
 
     def set_largest_msg_size(self, largest_msg_size: int) -> None:
-        """Tell the bytes of the largest body that may be on disk: a longer record is taken for damage."""
+        """Set the size of the largest body that may be on disk: a longer record is taken for damage."""
         self._largest_msg_size = max(largest_msg_size, LARGEST_MSG_SIZE_MIN)
 
     def batch_maker(self) -> Callable[[Sequence[bytes]], Batch]:
-        """What makes one topic's batches."""
+        """The function that makes one topic's batches."""
         ids, clock = MessageIds(self.clock, self._node_id), self.clock
         return lambda bodies: Batch(clock.time_ns(), ids.take(len(bodies)), bodies)
 
     def open(self, name: str) -> OverflowQueue:
-        """The queue called `name` (a topic, or topic:channel), with what it has on disk. Where that can't be read it
-        takes what is put all the same, and `unread_reason` tells why it gives nothing until `reopen`."""
+        """Open the queue called `name` (a topic, or topic:channel), with its messages on disk. If they can't be read,
+        messages can be put nevertheless; `unread_reason` says why none can be taken until `reopen`."""
         disk: DiskQueue | None = None
         if not is_ephemeral(name):
             try:
@@ -93,13 +93,13 @@ class DiskQueueFolder:
         return OverflowQueue(self.limits, disk, self._note_used)
 
     def let_go(self, queue: OverflowQueue) -> None:
-        """Nobody is to use this queue: what it has on disk stays there."""
+        """Close a queue, and leave its files on the disk."""
         if queue.disk is not None:
             self._used.pop(queue.disk, None)
             queue.disk.let_go()
 
     def reopen(self, queue: OverflowQueue) -> None:
-        """Read the files of a queue that could not be read, if they can be by now. Raises StorageError."""
+        """Read the files of a queue that could not be read before. Raises StorageError."""
         unread = queue.disk
         if not isinstance(unread, UnreadDiskQueue) or unread.is_readable:
             return
@@ -148,22 +148,22 @@ class DiskQueueFolder:
         return None if queue.disk is None else QueueCopy(queue.disk, runs, open_queue)
 
     def close_with_others(self, queues: Sequence[OverflowQueue]) -> None:
-        """Nothing comes to these queues or goes any more: `closing` puts them on disk."""
+        """Add queues that take and give nothing more, for `closing` to write."""
         self._ending += queues
 
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
-        """Put all queues on disk that were given to `close_with_others`, as `close_queues` does."""
+        """Write and close all queues that were given to `close_with_others`, as `close_queues` does."""
         queues, self._ending = self._ending, []
         return close_queues(queues, self._directory, self._files, self.clock, how)
 
     def close_only(self, queues: Sequence[OverflowQueue]) -> None:
-        """Put some of them on disk, in one try. Raises StorageError, naming what could not be kept."""
+        """Write and close some of them, in one try. Raises StorageError, naming what could not be written."""
         self._ending = [queue for queue in self._ending if queue not in queues]
         for _ in close_queues(queues, self._directory, self._files, self.clock, AT_ONCE):
             pass
 
     def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """The `Background` of our queues: the worker, with its jobs counted."""
+        """The queues' `Background`: the worker, with its jobs counted."""
 
         def ended(error: Exception | None) -> None:
             self._outstanding -= 1
@@ -177,7 +177,7 @@ class DiskQueueFolder:
         self._used[queue] = None
 
     def sync_used(self, now_ns: int) -> None:
-        """Sync every queue whose count or time has come: a few at once, the others as those are done."""
+        """Sync every queue that is due by count or time: a few at once, the others as those are done."""
         if now_ns >= self._close_idle_at_ns:
             self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._files.budget.begin_idle_pass()

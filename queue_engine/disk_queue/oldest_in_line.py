@@ -1,7 +1,8 @@
 """The oldest message of a line, at a cost that does not grow with the line.
 
-A line is nearly always in the order of age; what came back stands behind younger messages. Kept is what will be the
-oldest once all before it has left: times ascending, each with the place up to which it counts.
+A line is nearly always in the order of age; only messages that came back stand behind younger ones. An entry is stored
+for each time that will be the oldest once all before it has left: times ascending, each with the place up to which it
+counts.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ ENTRIES_MAX = 1_024
 
 
 class OldestInLine:
-    """Of a line whose places are numbered: ascending to the back, whatever the first number is."""
+    """The places of the line are numbered, ascending to the back, from any first number."""
 
     __slots__ = ("_entries", "_slack_ns")
 

@@ -1,4 +1,4 @@
-"""What is chosen for one disk queue: how large its messages and files are, and when it syncs."""
+"""The options of one disk queue: sizes of messages and files, and when it syncs."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""NSQ's queue: so many messages in memory, what is beyond them on disk; first in, first out.
+"""NSQ's queue: up to a number of messages in memory, the rest on disk; first in, first out.
 
 nsqd picks between memory and disk at random. Here the order is kept: once something is on disk, what comes
 later goes behind it, until the disk has been read empty. So the disk can't starve, and memory is always older.
@@ -24,14 +24,14 @@ class OverflowQueue:
     """A FIFO of messages for one topic or channel.
 
     disk: None for an ephemeral name: what does not fit in memory is dropped and counted in `dropped_count`.
-    on_disk_use: told of every write and read of the disk, so that the owner can sync it in time.
+    on_disk_use: called at every write and read of the disk, so that the owner can sync it in time.
     """
 
     def __init__(self, limits: MemoryLimits, disk: DiskQueue | None, on_disk_use: Callable[[DiskQueue], None]) -> None:
         self._memory = RunLine(limits)
         self._disk = disk
         self._on_disk_use = on_disk_use
-        self._in_hand: list[bytes] = []  # taken from the disk, as it has them, by a call that failed then
+        self._in_hand: list[bytes] = []  # taken from the disk, in its format, by a call that failed then
         self.dropped_count = 0
         self._written_count = 0  # messages that were put on disk here; what was there before has places below 0
         self._oldest_on_disk = OldestInLine()
@@ -84,23 +84,23 @@ class OverflowQueue:
         return self._written_count - disk.depth - len(self._in_hand)
 
     def put_in_memory(self, messages: Batch | Run) -> None:
-        """Add at the end of what is in memory, over the limits if need be; never fails."""
+        """Add at the end of the messages in memory, over the limits if need be; never fails."""
         self._memory.append(messages if isinstance(messages, Run) else messages.run())
 
     def put_front(self, run: Run) -> None:
-        """Put back what was taken and not used; it is the next to be taken. Never fails."""
+        """Put back a run that was taken and not used; it is taken next. Never fails."""
         self._memory.prepend(run)
 
     def take(self, count_max: int, bytes_max: int) -> Run | None:
         """Remove messages from the front: at most `count_max`, at most `bytes_max` bytes of frames but at least
-        one. None when empty. Whatever it raises, nothing is lost: StorageError when the disk can't be read."""
+        one. None when empty. Raises StorageError when the disk can't be read; no error loses a message."""
         if self._memory:
             return self._memory.take(count_max, bytes_max)
         disk = self._disk
         if disk is None or self._is_disk_empty():
             return None
         if not self._in_hand:
-            # In hand until they are a run: what fails on the way is tried again with them.
+            # In hand until they are a run: after an error the next call returns them.
             disk.take_into(self._in_hand, count_max, bytes_max)
         self._on_disk_use(disk)
         if not self._in_hand:
@@ -108,7 +108,7 @@ class OverflowQueue:
         run = run_of_stored(self._in_hand)
         self._in_hand = []
         if len(run) > count_max or len(run.frames) > bytes_max:
-            # They were taken for a call that wanted more.
+            # They were taken by a call with a higher limit.
             self.put_front(run)
             return self._memory.take(count_max, bytes_max)
         return run
@@ -140,7 +140,7 @@ class OverflowQueue:
         return _published_ns(stored) if oldest is None else min(_published_ns(stored), oldest[1])
 
     def tidy(self) -> None:
-        """Let go of what only costs memory."""
+        """Free memory that is not needed."""
         if self._disk is not None:
             self._disk.tidy()
 
@@ -153,7 +153,7 @@ class OverflowQueue:
         return dropped
 
     def durable(self) -> Ticket:
-        """Done when what the files know of what was taken and dropped so far is on the disk; as of DiskQueue."""
+        """Done when the files say durably what was taken and dropped so far; as `DiskQueue.durable`."""
         return DONE if self._disk is None else self._disk.durable()
 
     def delete(self) -> None:
@@ -181,7 +181,7 @@ class OverflowQueue:
 
     @property
     def unread_reason(self) -> StorageError | None:
-        """Why what is on disk can't be read; None when it can."""
+        """Why the messages on disk can't be read; None when they can."""
         return self._disk.reason if isinstance(self._disk, UnreadDiskQueue) and not self._disk.is_readable else None
 
     def replace_disk(self, disk: DiskQueue) -> None:
@@ -190,12 +190,12 @@ class OverflowQueue:
         self._on_disk_use(disk)
 
     def runs_in_memory(self) -> list[Run]:
-        """What is in memory, in order; it stays there."""
+        """The messages in memory, in order; they stay there."""
         return [*self._memory, *([run_of_stored(self._in_hand)] if self._in_hand else [])]
 
     def write_memory(self) -> None:
-        """Write what is in memory behind what is on disk: the files only grow at their end. Raises StorageError when
-        the disk refuses; what it refused is in memory still, and can be tried again."""
+        """Write the messages in memory behind those on disk, since the files only grow at their end. Raises
+        StorageError when the disk refuses; the messages that it refused stay in memory, and can be tried again."""
         disk = self._disk
         assert disk is not None
         refused: list[Run] = []
@@ -221,7 +221,7 @@ class OverflowQueue:
             raise reason
 
     def _take_joined(self) -> Run:
-        """Remove the first runs of what is in memory, as many as make one good write."""
+        """Remove the first runs in memory, as many as make one write of a good size."""
         runs: list[Run] = []
         size = 0
         while size < WRITE_BYTES and (run := self.take_from_memory()) is not None:
@@ -231,8 +231,8 @@ class OverflowQueue:
 
     @staticmethod
     def _put_apart(disk: DiskQueue, run: Run) -> list[Run]:
-        """Put messages one by one where the disk refuses them together, and return those that it refuses: one that is
-        too large, or a disk that is almost full, must not take the others with it."""
+        """Put messages one by one after the disk refused them together, and return those that it refuses: because of
+        one message that is too large, or of a disk that is almost full, the others must not be lost."""
         refused: list[Run] = []
         in_a_row = 0
         for index in range(len(run)):
@@ -249,7 +249,7 @@ class OverflowQueue:
         return refused
 
     def take_from_memory(self) -> Run | None:
-        """Remove the first run of what is in memory; None when there is none."""
+        """Remove the first run in memory; None when there is none."""
         return self._memory.pop_run()
 
 

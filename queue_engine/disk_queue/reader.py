@@ -1,4 +1,4 @@
-"""The front of a disk queue where messages are taken: one read a chunk, and what to do where a file is damaged."""
+"""The front of a disk queue: takes messages, with one read for each chunk, and skips damage."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ PEEK_CHUNK_BYTES = 4 << 10
 
 
 class DiskQueueReader:
-    """Where the next message comes from.
+    """Reads the next messages.
 
     file, position: the read file's number and where in it the next record begins. passed, set_aside: names of
     files that were read to their end, to be removed or renamed to .bad once the meta file no longer needs them.
@@ -61,7 +61,7 @@ class DiskQueueReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there is nothing more, as far as the positions tell."""
+        """Whether nothing more waits, by the positions."""
         return self.file == self._writer.file and self.position >= self._writer.position
 
     def take_from_chunk(self, taken: list[bytes], count_max: int, bytes_left: int, size: int) -> int:
@@ -92,7 +92,7 @@ class DiskQueueReader:
                 break
         self.position = base + at
         taken += found
-        self._counts.take(len(found))  # what is miscounted is noticed at the file's end
+        self._counts.take(len(found))  # a wrong count shows at the file's end
         return bytes_left
 
     def front(self, chunk_bytes: int = READ_CHUNK_BYTES) -> int | None:
@@ -150,8 +150,8 @@ class DiskQueueReader:
         return self._fd
 
     def _load(self, size: int, chunk_bytes: int) -> bool:
-        """See to it that `size` bytes from the read position on are in the chunk. False when the file ends before:
-        then that was dealt with, and the caller looks again."""
+        """Load `size` bytes from the read position on into the chunk. False when the file ends before: then the damage
+        was handled, and the caller tries again."""
         position = self.position
         at = position - self._chunk_at
         if at >= 0 and at + size <= len(self._chunk):
@@ -171,7 +171,7 @@ class DiskQueueReader:
         return False
 
     def _damaged(self, what: str) -> None:
-        """The record at the read position is in doubt: find out what of the file's rest is readable."""
+        """The record at the read position is in doubt: find out which of the file's rest is readable."""
         position, number = self.position, self.file
         self._gap = None
         end = self._barrier()
@@ -196,7 +196,8 @@ class DiskQueueReader:
             self._counts.correct(number, int(judged.is_first_intact) + judged.count_after)
 
     def pass_file(self) -> None:
-        """The read file was read to its end: go on to the next; it is removed once the meta file says so."""
+        """Go on to the next file. The read file was read to its end; it is removed once the meta file does not need
+        it."""
         number = self.file
         name = data_file_name(self._own.name, number)
         if self.is_damaged:
@@ -211,7 +212,7 @@ class DiskQueueReader:
         self._want_sync()
 
     def _lose_file(self) -> None:
-        """The read file is not there, by somebody's hand: go on with the next one that is."""
+        """The read file was removed by someone else: go on with the next one that exists."""
         number = self.file
         logger.error("disk queue file missing path=%s", self._own.path(number))
         if number == self._writer.file:
@@ -227,28 +228,28 @@ class DiskQueueReader:
         return self._chunk[start : start + size]
 
     def leave_finished_file(self) -> None:
-        """nsqd would take a meta file that points at the end of a full file for damage."""
+        """Go on to the next file at a full one's end: nsqd takes a meta file that points there for damage."""
         if self.file < self._writer.file and self.position == self._writer.ends.get(self.file):
             self.pass_file()
 
     def release(self) -> None:
-        """Close the file and drop the chunk; they come again by themselves."""
+        """Close the file and drop the chunk; the next read loads them again."""
         if self._fd is not None:
             self._own.files.close_quietly(self._fd)
             self._fd = None
         self.drop_chunk()
 
     def drop_chunk(self) -> None:
-        """Let go of what was read ahead; it is read again when it is wanted."""
+        """Free what was read ahead; it is read again when it is needed."""
         self._chunk, self._chunk_at = b"", 0
 
     def forget(self) -> None:
-        """The read file is no longer of interest."""
+        """Forget the read file."""
         self.release()
         self._gap = None
         self.is_damaged = False
 
     def restart(self) -> None:
-        """All files are gone: go on where writing does."""
+        """All files are removed: go on where the writer does."""
         self.forget()
         self.file, self.position = self._writer.file, self._writer.position

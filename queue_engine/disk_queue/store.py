@@ -1,8 +1,8 @@
 """Storage kind `diskqueue`: NSQ's own. A copy of every message per channel, in memory up to a count, on disk
 beyond it, in files that nsqd reads and writes too.
 
-The promise is nsqd's: OK means taken over, in memory or written to a file that is synced later. A clean stop
-puts everything on disk; kill -9 loses what was in memory, in flight or deferred.
+The promise is nsqd's: after OK a message is in memory, or written to a file that is synced later. A clean stop writes
+everything to disk; kill -9 loses what was in memory, in flight or deferred.
 """
 
 import logging
@@ -47,7 +47,7 @@ class DiskQueueBacklog:
         self, queue: OverflowQueue, folder: DiskQueueFolder, note_dropped: Callable[[OverflowQueue], None]
     ) -> None:
         """note_dropped: called when the channel's messages were dropped, with its queue."""
-        limits = folder.limits  # of what came back and waits in memory, too
+        limits = folder.limits  # also of messages that came back and wait in memory
         self._folder = folder
         self._queue = queue
         # Given back: the unsent at the very front, the redeliveries in a line of their own.
@@ -61,7 +61,7 @@ class DiskQueueBacklog:
         self.message_count = 0
         self.write_failed = False
         self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
-        # Messages of the topic that could not be put anywhere: they wait for `start_over`, and all behind them, too.
+        # Messages of the topic that could not be put anywhere, and all behind them: they wait for `start_over`.
         self._stranded: deque[tuple[Batch | Run, int | None]] = deque()
 
     @property
@@ -100,8 +100,8 @@ class DiskQueueBacklog:
         self.message_count += len(messages)
 
     def accept_somehow(self, messages: Batch | Run, due_ns: int | None) -> None:
-        """As `accept`, but what fails unexpectedly is this channel's trouble: other channels have the messages, or are
-        to have them. They are kept in memory, in their order."""
+        """As `accept`, but an unexpected error is reported and stops this channel only, since other channels get the
+        messages, too. They stay in memory, in their order."""
         if not self._stranded:
             try:
                 self.accept(messages, due_ns)
@@ -141,7 +141,7 @@ class DiskQueueBacklog:
         if run is not None:
             self._count_taken(run, self._order.took_waiting)
         elif self._returned:
-            # What was counted on disk turned out unreadable: that is no reason to send nothing.
+            # The messages that were counted on disk are unreadable: send those that came back.
             return self._take_returned(count_max, bytes_max)
         return run
 
@@ -154,7 +154,7 @@ class DiskQueueBacklog:
         try:
             count(len(run))
         except Exception:
-            self._unsent.prepend(run)  # nobody gets it by this call
+            self._unsent.prepend(run)  # this call returns no run
             raise
 
     def sent(self, run: Run) -> None:
@@ -196,13 +196,13 @@ class DiskQueueBacklog:
                 self._queue.put(run, oldest_ns)
                 return
             except StorageError:
-                # It was taken out of the queue, so it may not be refused: it stays in memory.
+                # It was taken out of the queue, so it can't be refused: it stays in memory.
                 self.write_failed = True
         self._order.came_back(len(run), self._queue.depth)
         self._returned.append(run, oldest_ns)
 
     def settle(self, ids: Sequence[bytes]) -> None:
-        """A message left the files when it was taken; what is remembered of it is forgotten."""
+        """Forget due times and attempts of finished messages; they left the files when they were taken."""
         if self._due_times.since:
             self._due_times.forget(ids)
         if self._attempts.made:
@@ -224,7 +224,7 @@ class DiskQueueBacklog:
         return len(drained)
 
     def _return_joined(self, due: list[tuple[int, Run]]) -> None:
-        """Let messages wait that are due since the time beside them, Unix ns."""
+        """Let messages wait that are due, each with the time since when, Unix ns."""
         group: list[Run] = []
         group_bytes = 0
         for due_ns, run in due:
@@ -280,18 +280,18 @@ class DiskQueueBacklog:
 
     @property
     def queue(self) -> OverflowQueue:
-        """Where what waits is."""
+        """The messages that wait."""
         return self._queue
 
     def copy(self, folder: DiskQueueFolder, in_flight: Sequence[Run]) -> QueueCopy | None:
-        """What a backup takes of it, as a clean stop would leave it; None of an ephemeral one."""
+        """The copy for a backup, as a clean stop would leave the channel; None of an ephemeral one."""
         runs = [*self._unsent, *self._returned, *in_flight, *self._deferred.runs(), *self._queue.runs_in_memory()]
         runs += [messages if isinstance(messages, Run) else messages.run() for messages, _ in self._stranded]
         return folder.copy(self._queue, runs)
 
     def begin_close(self) -> None:
-        """Have everything in the queue, which is then to be closed. A due time can't be kept there: what was deferred
-        comes at once after a restart, as with nsqd."""
+        """Move everything into the queue, which is closed next. Its files have no due times: deferred messages come at
+        once after a restart, as with nsqd."""
         for messages, _ in self._stranded:
             self._queue.put_in_memory(messages)
         self._stranded.clear()
@@ -314,7 +314,7 @@ class DiskQueueStore:
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
         self._closing: list[OverflowQueue] = []
-        self._dropped: dict[OverflowQueue, None] = {}  # of which the disk may still have what was dropped
+        self._dropped: dict[OverflowQueue, None] = {}  # whose dropped messages may still be on the disk
 
     @property
     def kind(self) -> str:
@@ -364,8 +364,8 @@ class DiskQueueStore:
                 if index == 0:
                     backlog.write_failed = True
                     raise
-                # Others have it already: it can't be refused any more. This channel keeps it in memory,
-                # once: the next publish asks it first.
+                # Other channels have it already, so it can't be refused any more. This channel keeps it in memory,
+                # once: the next publish goes to this channel first.
                 backlog.accept_in_memory(messages)
 
     def set_flowing(self, is_flowing: bool) -> None:
@@ -402,7 +402,7 @@ class DiskQueueStore:
         return 0
 
     def unplan_channel(self, name: str) -> None:
-        """Nothing was kept for it."""
+        """Nothing to undo."""
 
     def open_channel(self, name: str, number: int = 0, start: int | None = None) -> DiskQueueBacklog:
         full_name = f"{self._topic_name}:{name}"
@@ -416,8 +416,8 @@ class DiskQueueStore:
         self._channels.pop(name).delete()
 
     def _note_dropped(self, queue: OverflowQueue) -> None:
-        """Messages of a channel were dropped. Where the topic's files do not know yet that they went on to it, they
-        would come again from there."""
+        """Messages of a channel were dropped. If the topic's files do not say yet that they were passed on to it, a
+        start would pass them on again."""
         self._dropped[queue] = None
         self._dropped[self._queue] = None
 
@@ -469,11 +469,11 @@ class DiskQueueStore:
         self._dropped[self._queue] = None
 
     def copy(self) -> QueueCopy | None:
-        """What a backup takes of the messages that wait for a channel; None of an ephemeral topic."""
+        """The copy for a backup of the messages that wait at the topic; None of an ephemeral topic."""
         return self._folder.copy(self._queue, [*self._queue.runs_in_memory(), *self._withheld.runs()])
 
     def copy_channel(self, name: str, in_flight: Sequence[Run]) -> QueueCopy | None:
-        """The same of a channel. in_flight: what its consumers hold."""
+        """The same of a channel. in_flight: the messages that its consumers hold."""
         return self._channels[name].copy(self._folder, in_flight)
 
     def begin_close(self) -> None:
@@ -486,7 +486,7 @@ class DiskQueueStore:
             try:
                 backlog.begin_close()
             except Exception as exc:
-                # One channel's fault may not cost the others what they have in memory.
+                # The other channels must be written nevertheless.
                 logger.exception("channel not closed topic=%s channel=%s", self._topic_name, name)
                 errors.append(f"not all of channel {self._topic_name}/{name} is kept: {told(exc)}")
         self._folder.close_with_others(self._closing)
@@ -494,7 +494,7 @@ class DiskQueueStore:
             raise StorageError("; ".join(errors))
 
     def let_go(self) -> None:
-        """The topic is not created: what its files had, if there are any of its name, they have still."""
+        """The topic is not created: close its queue, and leave files of its name as they are."""
         for queue in (self._queue, *(backlog.queue for backlog in self._channels.values())):
             self._folder.let_go(queue)
 
@@ -507,5 +507,5 @@ class DiskQueueStore:
             on_fault("opening its files", self._queue.unread_reason)
 
     def start_over(self) -> None:
-        """What waits at the topic is where it was, unless nobody could read it yet."""
+        """Open the topic's files if they could not be read before."""
         self._folder.reopen(self._queue)

@@ -1,8 +1,8 @@
 """Makes one state of a disk queue durable: data first, then the meta file, and only then old files go.
 
-Away from the engine's thread for a running queue, in it when the queue closes. While a job runs, the engine
-may go on writing, and may even empty, delete or close the queue: the job has descriptors of its own, and a
-`Fence` that turns into a wall between it and the directory when its state is no longer the queue's.
+A job runs on the worker for a running queue, and on the engine's thread when the queue closes. Meanwhile the engine may
+write, and even empty, delete or close the queue: the job has its own descriptors, and it changes no name in the
+directory any more once the queue's `QueueGeneration` is another than the job's.
 """
 
 import logging
@@ -16,24 +16,26 @@ from queue_engine.disk_queue.format import Meta, data_file_name, meta_file_name
 logger = logging.getLogger(__name__)
 
 
-class Fence:
-    """Says which jobs may still change names in the directory, and keeps the two threads from doing so at once.
+class QueueGeneration:
+    """The generation of a queue's files: emptying, deleting and closing begin the next one. Jobs of an older generation
+    must not change names in the directory.
 
-    Held for one rename or unlink at a time, so the engine never waits longer than that.
+    lock: held for one rename or unlink at a time, so that the two threads never do so at once and the engine waits no
+    longer than that.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.generation = 0
-        # The first error of a data file's sync: what was written there may not be on the disk, and the system does
-        # not tell a second time.
+        self.number = 0
+        # The first error of a data file's sync: its bytes may not be on the disk, and the system reports such an error
+        # only once.
         self.data_error: OSError | None = None
         self._data_since = 0
 
-    def raise_wall(self) -> None:
-        """From here on no job that was made before changes a name."""
+    def begin_next(self) -> None:
+        """From now on jobs that were made before change no name."""
         with self.lock:
-            self.generation += 1
+            self.number += 1
 
     def data_failed(self, error: OSError, generation: int) -> None:
         """A data file could not be synced, as `generation` had it."""
@@ -42,9 +44,9 @@ class Fence:
                 self.data_error = self.data_error or error
 
     def forget_data(self) -> None:
-        """All data files are gone, and with them what went wrong or will yet be told of them."""
+        """All data files are removed: forget their error, and ignore errors that jobs still report of them."""
         with self.lock:
-            self._data_since = self.generation
+            self._data_since = self.number
             self.data_error = None
 
 
@@ -52,8 +54,8 @@ class Fence:
 class WrittenFile:
     """A data file whose last bytes are not known to be on the disk.
 
-    fd: owned by whoever holds this; None where it is to be opened by name. cut_to: its valid length when
-    bytes behind that could not be removed so far.
+    fd: owned by this object's owner; None when it is opened by name. cut_to: its valid length when bytes behind it
+    could not be removed so far.
     """
 
     number: int
@@ -64,8 +66,8 @@ class WrittenFile:
 class SyncJob:
     """One sync. `run` may be called from any thread, once; it closes every descriptor it was given.
 
-    After it: `is_durable`, whether its state is on the disk, whatever became of old files; `unsynced`, the files that
-    are to be tried again; and `removed`, the names that are gone (or were not there).
+    Its results: `is_durable`, whether its state is on the disk, even if old files could not be removed; `unsynced`, the
+    files to be tried again; and `removed`, the names that are gone (or did not exist).
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class SyncJob:
         name: str,
         directory: str,
         files: Files,
-        fence: Fence,
+        generation: QueueGeneration,
         *,
         meta: Meta,
         written: list[WrittenFile],
@@ -85,8 +87,8 @@ class SyncJob:
         self._name = name
         self._directory = directory
         self._files = files
-        self._fence = fence
-        self.generation = fence.generation
+        self._generation = generation
+        self.generation = generation.number
         self._meta = meta
         self.written = written
         self._passed = passed
@@ -97,12 +99,12 @@ class SyncJob:
         self.removed: set[str] = set()
 
     def keep_meta(self) -> None:
-        """Sync the data, and change no name: nobody knows what the meta file says."""
+        """Sync the data, and change no name, because the meta file could not be read."""
         self._is_meta_kept = True
         self._passed, self._set_aside = [], []
 
     def run(self) -> None:
-        """All of it. Raises OSError: the first that happened. What can be done in spite of it is done."""
+        """Do all of it. Raises OSError: the first that happened, after everything else was tried."""
         if self.write():
             self._files.sync_directory(self._directory)
             self.is_durable = True
@@ -126,14 +128,14 @@ class SyncJob:
                     error = error or self._cut(fd, file)
                 self._files.sync_data(fd)
             except FileNotFoundError:
-                pass  # removed meanwhile: emptied, or read to its end
+                pass  # removed meanwhile, since it was emptied or read to its end
             except OSError as exc:
                 error = error or exc
                 if fd is None:
                     self.unsynced.append(file)
                 else:
                     # Never tried again on this descriptor: the system may have dropped the bytes already.
-                    self._fence.data_failed(exc, self.generation)
+                    self._generation.data_failed(exc, self.generation)
             finally:
                 if fd is not None:
                     self._files.close_quietly(fd)
@@ -154,13 +156,13 @@ class SyncJob:
     def _write_meta(self) -> bool:
         path = os.path.join(self._directory, meta_file_name(self._name))
         temporary = temporary_name(path)
-        if self._fence.generation != self.generation:
+        if self._generation.number != self.generation:
             return False
         self._files.write_synced(temporary, self._meta.encode())
         is_renamed = False
         try:
-            with self._fence.lock:
-                if self._fence.generation == self.generation:
+            with self._generation.lock:
+                if self._generation.number == self.generation:
                     self._files.rename(temporary, path)
                     is_renamed = True
         finally:
@@ -179,8 +181,8 @@ class SyncJob:
         error: OSError | None = None
         for name in self._passed + self._set_aside:
             path = os.path.join(self._directory, name)
-            with self._fence.lock:
-                if self._fence.generation != self.generation:
+            with self._generation.lock:
+                if self._generation.number != self.generation:
                     return
                 try:
                     if name in self._set_aside:

@@ -1,7 +1,7 @@
-"""A disk queue whose files can't be read: what is put goes to a new file behind them, and nothing else is touched.
+"""A disk queue whose files can't be read: new messages go to a new file behind them, and no other file is changed.
 
-So its directory looks as after a kill: data files that the meta file does not know yet. Once the files can be read,
-`DiskQueue` opens all of them, and the order is kept.
+So its directory looks as after a kill, with data files that the meta file does not know yet. Once the files can be
+read, `DiskQueue` opens all of them, in order.
 """
 
 from typing import Any
@@ -16,9 +16,9 @@ from queue_engine.vocabulary.faults import told
 
 
 class UnreadDiskQueue(DiskQueue):
-    """reason: why it can't be read. It takes messages, and gives none until `empty` has removed the files.
+    """reason: why it can't be read. Messages can be put, but not taken until `empty` has removed the files.
 
-    `depth` counts what it took; nobody knows how many there are before.
+    `depth` counts the messages put since; the number before them is unknown.
     """
 
     def __init__(self, reason: StorageError, *args: Any, **kwargs: Any) -> None:
@@ -56,7 +56,8 @@ class UnreadDiskQueue(DiskQueue):
 
 
 def reason_of(name: str, error: Exception) -> StorageError:
-    """Why queue `name` can't be read. Raises `error` when that is no matter of the queue."""
+    """Why queue `name` can't be read. Raises `error` when it is not a fault of the disk, such as too few
+    descriptors."""
     if is_no_fault_of_disk(error):
         raise error
     if isinstance(error, StorageError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
-from queue_engine.disk_queue.sync import Fence, WrittenFile
+from queue_engine.disk_queue.sync import QueueGeneration, WrittenFile
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class DiskQueueWriter:
     def __init__(
         self,
         own: DiskQueueFiles,
-        fence: Fence,
+        generation: QueueGeneration,
         *,
         file: int,
         position: int,
@@ -36,7 +36,7 @@ class DiskQueueWriter:
         want_sync: Callable[[], None],
     ) -> None:
         self._own = own
-        self._fence = fence
+        self._generation = generation
         self._max_bytes_per_file = max_bytes_per_file
         self._want_sync = want_sync
         self.file = file
@@ -138,7 +138,7 @@ class DiskQueueWriter:
             try:
                 self._sync_here(file)
             except OSError as exc:
-                self._fence.data_failed(exc, self._fence.generation)
+                self._generation.data_failed(exc, self._generation.number)
                 logger.error("data not synced path=%s error=%s", self._own.path(file.number), exc)
             if file.cut_to is None:
                 self.written.remove(file)
