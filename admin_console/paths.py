@@ -5,11 +5,18 @@ the first start until the first admin's password is changed. The engine keeps it
 """
 
 import os
+import pwd
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.vocabulary.private_files import read_private_file, set_aside, what_is_wrong, write_private_file
+from admin_console.vocabulary.private_files import (
+    make_private_directory,
+    read_private_file,
+    set_aside,
+    what_is_wrong,
+    write_private_file,
+)
 
 DATA_PATH_VARIABLE = "PENSTOCK_DATA_PATH"
 DATA_PATH_DEFAULT = ".penstock"
@@ -28,6 +35,55 @@ class SecretKey:
 def data_path() -> Path:
     """The data directory, absolute: PENSTOCK_DATA_PATH, else `.penstock` in the working directory."""
     return Path(os.environ.get(DATA_PATH_VARIABLE) or DATA_PATH_DEFAULT).absolute()
+
+
+def make_data_directory(path: Path) -> None:
+    """Make it where it does not exist, for its owner alone. Raises OSError with a sentence."""
+    try:
+        make_private_directory(path)
+        readable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
+    except FileExistsError as exc:
+        raise OSError(_complaint(path, "it is a file, not a directory")) from exc
+    except OSError as exc:
+        raise OSError(_complaint(path, f"it can't be made: {exc.strerror} ({exc.filename})")) from exc
+    if not readable:
+        raise OSError(_complaint(path, f"the account {_account()} may not write it, or its disk is read-only"))
+
+
+def check_data_directory(path: Path) -> None:
+    """For commands that make none. Raises OSError with a sentence."""
+    if not os.path.lexists(path):
+        raise OSError(_complaint(path, "it does not exist. `penstock serve` makes it"))
+    if not path.is_dir():
+        raise OSError(_complaint(path, "it is a file, not a directory"))
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise OSError(_complaint(path, f"the account {_account()} may not read it"))
+
+
+def _complaint(path: Path, reason: str) -> str:
+    return f"the data directory {path} can't be used: {reason}. --data-path or {DATA_PATH_VARIABLE} names another one."
+
+
+def _account() -> str:
+    """The account of the operating system that this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+_made_key: SecretKey | None = None
+
+
+def make_secret_key(directory: Path) -> None:
+    """For the server: read the key, or make it, before settings ask for it."""
+    global _made_key
+    _made_key = read_or_make_secret_key(directory)
+
+
+def secret_key() -> SecretKey:
+    """The server's key. The other commands sign nothing and make no file: theirs ends with the process."""
+    return _made_key or SecretKey(secrets.token_urlsafe(64))
 
 
 def read_or_make_secret_key(directory: Path) -> SecretKey:

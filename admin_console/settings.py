@@ -8,10 +8,12 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from admin_console.options import ConsoleOptions
-from admin_console.paths import data_path, read_or_make_secret_key
-from admin_console.vocabulary.private_files import make_private_directory
+from admin_console.paths import data_path, secret_key
+from admin_console.vocabulary import variables
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+_HERE = Path(__file__).resolve().parent
+# Where templates/ and static/ are: beside this package in a checkout, inside it where a wheel was installed.
+BASE_DIR = _HERE if (_HERE / "templates").is_dir() else _HERE.parent
 
 try:
     CONSOLE = ConsoleOptions.from_environment(os.environ)
@@ -19,17 +21,11 @@ except ValueError as exc:
     raise ImproperlyConfigured(str(exc)) from exc
 
 DATA_PATH = data_path()
-make_private_directory(DATA_PATH)
-# A word in every page's header, such as "production": whoever acts should see where.
-PENSTOCK_ENVIRONMENT = os.environ.get("PENSTOCK_ENVIRONMENT", "")[:24]
+PENSTOCK_ENVIRONMENT = os.environ.get(variables.ENVIRONMENT, "")[:24]
 # Files that the console makes for browsers at start, such as the compressed plotly.js, lie here.
 MADE_STATIC_PATH = DATA_PATH / "static"
-try:
-    make_private_directory(MADE_STATIC_PATH)
-except OSError:
-    pass  # a full disk, or a file of that name: pages then show tables instead of graphs
 
-_key = read_or_make_secret_key(DATA_PATH)
+_key = secret_key()
 SECRET_KEY = _key.text
 # What is wrong with the file, in a sentence: the start tells it.
 SECRET_KEY_COMPLAINT = _key.complaint

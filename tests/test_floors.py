@@ -77,13 +77,13 @@ CONSOLE_MAY_IMPORT = {
     "api": "gateway answers rings hub screens history",
     "views": "vocabulary database pacing figures accounts audit gateway answers hub permissions screens history",
     "console": "vocabulary accounts audit permissions security live views",
-    "management": "vocabulary",
+    "management": "vocabulary console",
     "management.commands": "vocabulary database pacing figures accounts audit gateway hub views console management",
 }
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
-ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management.commands")
+ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management")
 FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
 
 

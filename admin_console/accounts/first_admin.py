@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from argon2.exceptions import HashingError
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
 from admin_console.accounts.models import User, check_username
 from admin_console.vocabulary.private_files import read_private_file, write_private_file
 from admin_console.vocabulary.roles import Role
-
-USER_VARIABLE = "PENSTOCK_ADMIN_USER"
-PASSWORD_VARIABLE = "PENSTOCK_ADMIN_PASSWORD"  # noqa: S105 - the variable's name
+from admin_console.vocabulary.variables import ADMIN_PASSWORD, ADMIN_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +34,21 @@ def password_file(directory: Path) -> Path:
 def make_first_admin(directory: Path, environment: Mapping[str, str] = os.environ) -> FirstAdmin | None:
     """Make an admin while there is no user at all; None when there is one.
 
-    Raises ValueError with a sentence when the environment's name or password can't be used.
+    Raises ValueError with a sentence when the environment's name or password can't be used, or memory is too short.
     """
     if User.objects.exists():
         return None
-    username = environment.get(USER_VARIABLE) or "admin"
+    username = environment.get(ADMIN_USER) or "admin"
     try:
         check_username(username)
     except ValidationError as exc:
-        raise ValueError(f"{USER_VARIABLE}: {' '.join(exc.messages)}") from exc
-    if given := environment.get(PASSWORD_VARIABLE):
+        raise ValueError(f"{ADMIN_USER}: {' '.join(exc.messages)}") from exc
+    if given := environment.get(ADMIN_PASSWORD):
         try:
             validate_password(given, User(username=username))
         except ValidationError as exc:
-            raise ValueError(f"{PASSWORD_VARIABLE}: {' '.join(exc.messages)}") from exc
-        User.objects.create_user(username, given, Role.ADMIN)
+            raise ValueError(f"{ADMIN_PASSWORD}: {' '.join(exc.messages)}") from exc
+        _create(username, given)
         return FirstAdmin(username, "", None)
     password = secrets.token_urlsafe(15)
     path = password_file(directory)
@@ -59,8 +58,15 @@ def make_first_admin(directory: Path, environment: Mapping[str, str] = os.enviro
         write_private_file(path, f"user: {username}\npassword: {password}\n")
     except OSError:
         kept = None  # a full disk: it is printed all the same
-    User.objects.create_user(username, password, Role.ADMIN)
+    _create(username, password)
     return FirstAdmin(username, password, kept)
+
+
+def _create(username: str, password: str) -> None:
+    try:
+        User.objects.create_user(username, password, Role.ADMIN)
+    except HashingError as exc:
+        raise ValueError(f"The password of {username} can't be hashed: {exc}. Free memory and start again.") from exc
 
 
 def lines_about(admin: FirstAdmin | None) -> list[str]:
@@ -68,7 +74,7 @@ def lines_about(admin: FirstAdmin | None) -> list[str]:
     if admin is None:
         return []
     if not admin.password:
-        return [f"First start: made the admin {admin.username} with the password of {PASSWORD_VARIABLE}."]
+        return [f"First start: made the admin {admin.username} with the password of {ADMIN_PASSWORD}."]
     line = f"First start: log in as {admin.username} with the password {admin.password}"
     if admin.password_path is None:
         return [line, "It is shown this once: the disk refused a file for it."]

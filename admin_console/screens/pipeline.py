@@ -114,10 +114,10 @@ def _banner(view: "PipelineView") -> Banner | None:
             "held",
             "The pipeline is switched off (--no-pipeline).",
             "Nothing is archived and no history is written; what the archive has not passed stays in the log. "
-            "Start serve without --no-pipeline, or run a job by hand: python manage.py pipeline run archive --once",
+            "Start serve without --no-pipeline, or run a job by hand: penstock pipeline run archive --once",
         )
     if process is not None and process.word == "blocked":
-        return Banner("warning", "The worker can't be started: Java is missing.", process.problem)
+        return Banner("warning", "The worker can't be started: something is missing on this machine.", process.problem)
     if process is not None and process.word == "waiting":
         why = process.problem.rstrip(".")
         return Banner(

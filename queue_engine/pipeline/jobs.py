@@ -33,6 +33,12 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, add_option
+from queue_engine.pipeline.variables import (
+    ARCHIVE_REPLAYED_VARIABLE,
+    ENGINE_URL_VARIABLE,
+    MASTER_VARIABLE,
+    READ_FROM_VARIABLE,
+)
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import PenstockError, PipelineError
 
@@ -44,10 +50,6 @@ logger = logging.getLogger(__name__)
 MASTER_DEFAULT = "local[*]"
 ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
 DATA_PATH_DEFAULT = ".penstock"
-MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
-READ_FROM_VARIABLE = "PENSTOCK_READ_FROM"
-# Topics, separated by commas, of which replayed messages are archived like others; of all others they are left out.
-ARCHIVE_REPLAYED_VARIABLE = "PENSTOCK_ARCHIVE_REPLAYED"
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
@@ -306,8 +308,8 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", help=f"Spark's master (default: ${MASTER_VARIABLE}, else {MASTER_DEFAULT})")
     parser.add_argument(
         "--engine-url",
-        default=os.environ.get("PENSTOCK_ENGINE_URL", ENGINE_URL_DEFAULT),
-        help=f"the engine's HTTP API (default: $PENSTOCK_ENGINE_URL, else {ENGINE_URL_DEFAULT})",
+        default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
+        help=f"the engine's HTTP API (default: ${ENGINE_URL_VARIABLE}, else {ENGINE_URL_DEFAULT})",
     )
     parser.add_argument(
         "--data-path",

@@ -263,11 +263,7 @@ def parse_option(field_name: str, text: str) -> Any:
     if field_name.endswith("_ms"):
         return parse_duration_ms(text)
     if spec.type is bool:
-        if text.lower() in ("true", "1", "yes", "on"):
-            return True
-        if text.lower() in ("false", "0", "no", "off"):
-            return False
-        raise ValueError(f"{text!r} is neither true nor false")
+        return parse_bool(text)
     if spec.type is int:
         if not re.fullmatch(r"-?[0-9]{1,19}", text):
             raise ValueError(f"{text!r} is not a whole number")
@@ -275,6 +271,15 @@ def parse_option(field_name: str, text: str) -> Any:
     if spec.type is str:
         return text
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_bool(text: str) -> bool:
+    """Raises ValueError with a sentence that names the text."""
+    if text.lower() in ("true", "1", "yes", "on"):
+        return True
+    if text.lower() in ("false", "0", "no", "off"):
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from queue_engine.pipeline.job.state import RUNNING, read_states
-from queue_engine.pipeline.jobs import MASTER_VARIABLE
+from queue_engine.pipeline.variables import MASTER_VARIABLE
 from tests.benchmarks import history, worker
 from tests.benchmarks.log_scenarios import beside
 from tests.benchmarks.scenarios import Figures, publish_rate, topic_with

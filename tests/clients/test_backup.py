@@ -127,7 +127,7 @@ def test_files_keep_their_permissions_and_what_is_there_is_checked(server: Serve
     assert (target / "secret-key").read_bytes() == (server.data_path / "secret-key").read_bytes()
     again = backup_command(server.data_path, target)
     printed, _ = again.communicate(timeout=60)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "is there and not an empty directory" in printed
     inside = backup_command(server.data_path, server.data_path / "copy")
     assert "is in the data directory" in inside.communicate(timeout=60)[0]

@@ -300,7 +300,7 @@ def test_database_of_a_newer_version_is_refused_naming_both(data_path: Path) -> 
         database.commit()
     before = {found: found.read_bytes() for found in data_path.rglob("*") if found.is_file()}
     done = serve_once(data_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "admin_console 0099_later" in done.stderr
     assert "the newest that this version of Penstock knows is admin_console 0003_audit_is_chained" in done.stderr
     assert "Traceback" not in done.stderr
@@ -312,7 +312,7 @@ def test_database_of_a_newer_version_is_refused_naming_both(data_path: Path) -> 
         capture_output=True,
         text=True,
     )
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "admin_console 0099_later" in refused.stderr
     assert "Traceback" not in refused.stderr
 

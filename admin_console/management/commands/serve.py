@@ -45,13 +45,22 @@ from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
 from admin_console.pacing.pace import PACE
 from admin_console.views.notices import notices
+from admin_console.vocabulary import variables
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
+from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import OptionsError, PenstockError
-from queue_engine.vocabulary.options import Options, environment_name_of, flag_of, format_duration, parse_option
+from queue_engine.vocabulary.options import (
+    Options,
+    environment_name_of,
+    flag_of,
+    format_duration,
+    parse_bool,
+    parse_option,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -89,15 +98,21 @@ class Command(BaseCommand):
                 metavar=_metavar(option.flag, option.default),
                 help=_help(option.help, option.default),
             )
-        parser.add_argument("--demo", action="store_true", help="add traffic, so that there is something to watch")
         parser.add_argument(
-            "--no-pipeline", action="store_true", help="never start the data pipeline's worker: no archive, no history"
+            "--demo",
+            action="store_true",
+            help=f"add traffic, so that there is something to watch ({variables.DEMO}=true)",
+        )
+        parser.add_argument(
+            "--no-pipeline",
+            action="store_true",
+            help=f"never start the data pipeline's worker: no archive, no history ({variables.NO_PIPELINE}=true)",
         )
 
     def handle(self, **given: Any) -> None:
-        status = Serving(
-            _read_options(given), self._print, with_demo=given["demo"], with_pipeline=not given["no_pipeline"]
-        ).run()
+        with_demo = given["demo"] or _is_switched_on(variables.DEMO)
+        with_pipeline = not (given["no_pipeline"] or _is_switched_on(variables.NO_PIPELINE))
+        status = Serving(_read_options(given), self._print, with_demo=with_demo, with_pipeline=with_pipeline).run()
         for stream in (sys.stdout, sys.stderr):
             _flush_or_drop(stream)
         if status:
@@ -289,6 +304,8 @@ class Serving:
         if self._demo is not None:
             self._print(self._demo.start())
         if self._pipeline is not None:
+            if self._with_pipeline and (complaint := complaint_about_packages()):
+                self._print(f"No history, archive and replays: {complaint}")
             self._pipeline.start()
         # Imported and made once, before the collector is told that what there is now stays.
         frames.warm()
@@ -380,6 +397,14 @@ def _read_options(given: dict[str, Any]) -> Options:
     if complaints:
         raise CommandError("\n".join(complaints))
     return options
+
+
+def _is_switched_on(variable: str) -> bool:
+    """Raises CommandError for what is neither true nor false."""
+    try:
+        return parse_bool(os.environ.get(variable) or "false")
+    except ValueError as exc:
+        raise CommandError(f"{variable}: {exc}") from exc
 
 
 class _Gate:

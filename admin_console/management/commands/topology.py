@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from admin_console.management.damage_found import DamageFound
 from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files
 from queue_engine.topology.repair import Repaired, TopologyRepair, lines_of
@@ -39,14 +40,14 @@ class Command(BaseCommand):
     def _show(self, repair: TopologyRepair) -> None:
         checked = repair.check()
         if checked.state is None:
-            raise CommandError("\n".join(checked.complaints))
+            raise DamageFound("\n".join(checked.complaints))
         for line in lines_of(checked.state):
             self.stdout.write(line)
 
     def _check(self, repair: TopologyRepair) -> None:
         checked = repair.check()
         if checked.complaints:
-            raise CommandError("\n".join(checked.complaints))
+            raise DamageFound("\n".join(checked.complaints))
         assert checked.state is not None
         self.stdout.write(f"All is well: {len(checked.state.topics)} topics.")
 

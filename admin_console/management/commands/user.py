@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from argon2.exceptions import HashingError
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.sessions.models import Session
@@ -28,6 +29,7 @@ from admin_console.vocabulary.roles import Role
 
 class Command(BaseCommand):
     help = "Add, list, change and disable the users of the console."
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -59,6 +61,8 @@ class Command(BaseCommand):
             if trouble_of(exc) is Trouble.NONE:
                 raise
             raise CommandError(f"The console's database can't be used: {exc}. Nothing was changed.") from exc
+        except HashingError as exc:
+            raise CommandError(f"The password can't be hashed: {exc}. Nothing was changed; free memory first.") from exc
 
     def _add(self, *, name: str, role: str, password_stdin: bool, **_: Any) -> None:
         try:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from queue_engine.pipeline.jobs import MASTER_VARIABLE
 from queue_engine.pipeline.spark.java import find_java
+from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.pipeline.spark.secret_variables import without_secrets
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, WorkerLimits
+from queue_engine.pipeline.variables import MASTER_VARIABLE
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import JavaMissingError
 
@@ -29,7 +30,7 @@ LOOK_EVERY_S = 2.0
 RESTART_FIRST_S = 1.0
 RESTART_MAX_S = 300.0
 FORGIVEN_AFTER_S = 600.0
-JAVA_AGAIN_AFTER_S = 60.0
+BLOCKED_AGAIN_AFTER_S = 60.0
 # Its own four seconds, and a little: then it is killed, whatever it does.
 STOP_TIMEOUT_S = 4.5
 LINE_LENGTH_MAX = 500
@@ -126,8 +127,9 @@ class WorkerProcess:
             if not work:
                 self._end.wait(LOOK_EVERY_S)
                 continue
-            if not self._has_java():
-                self._end.wait(JAVA_AGAIN_AFTER_S)
+            if problem := self._missing():
+                self._block(problem)
+                self._end.wait(BLOCKED_AGAIN_AFTER_S)
                 continue
             began_ns = self._clock.monotonic_ns()
             problem = self._work(work, restarts)
@@ -154,15 +156,21 @@ class WorkerProcess:
             logger.exception("looking for work of the pipeline failed")
             return ""
 
-    def _has_java(self) -> bool:
+    def _missing(self) -> str:
+        """What the worker needs and this machine lacks, with the command that installs it; "" when it has all."""
+        if complaint := complaint_about_packages():
+            return complaint
         try:
             find_java(self._environment, self._data_path / "pipeline" / "scratch" / "java")
         except (JavaMissingError, OSError) as exc:
-            if self._state.word != BLOCKED:
-                logger.warning("the pipeline's worker is not started: %s", exc)
-            self._state = WorkerProcessState(BLOCKED, problem=str(exc), next_try_ms=self._now_ms() + 60_000)
-            return False
-        return True
+            return str(exc)
+        return ""
+
+    def _block(self, problem: str) -> None:
+        if self._state.word != BLOCKED:
+            logger.warning("the pipeline's worker is not started: %s", problem)
+        next_try_ms = self._now_ms() + int(BLOCKED_AGAIN_AFTER_S * 1000)
+        self._state = WorkerProcessState(BLOCKED, problem=problem, next_try_ms=next_try_ms)
 
     def _work(self, work: str, restarts: int) -> str:
         """Run the worker until it ends; why it did."""

@@ -14,6 +14,7 @@ from django.test import Client
 
 from admin_console.accounts import session_age
 from admin_console.accounts.first_admin import make_first_admin, password_file
+from admin_console.accounts.hashers import ConsoleArgon2Hasher
 from admin_console.accounts.models import User
 from admin_console.audit.models import AuditRow
 from admin_console.vocabulary.roles import Role
@@ -260,10 +261,15 @@ def test_user_command_refuses_in_a_sentence(
     assert User.objects.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("command", "instead"),
-    [("changepassword", "user password NAME"), ("createsuperuser", "user add NAME --role admin")],
-)
-def test_djangos_own_commands_for_users_are_refused_with_what_to_use(command: str, instead: str) -> None:
-    with pytest.raises(CommandError, match=instead):
-        call_command(command)
+def test_too_little_memory_for_a_hash_is_a_sentence_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_user("root", Role.ADMIN)
+    # Four tebibytes: no machine gives them.
+    monkeypatch.setattr(ConsoleArgon2Hasher, "memory_cost", (1 << 32) - 1)
+    with pytest.raises(CommandError, match=r"can't be hashed: Memory allocation error\. Nothing was changed"):
+        run_user("password", "root", "--password-stdin", stdin="another-Pass-1\n", monkeypatch=monkeypatch)
+    User.objects.all().delete()
+    with pytest.raises(ValueError, match=r"The password of admin can't be hashed: .* Free memory and start again\."):
+        make_first_admin(tmp_path, {})
+    assert not User.objects.exists()

@@ -60,10 +60,10 @@ def client(db: None) -> Client:
 @pytest.mark.slow(reason="starts a process")
 def test_database_refuses_to_change_or_remove_a_row(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity=0", "--data-path", str(tmp_path)],
+        [sys.executable, "-m", "django", "migrate", "--verbosity=0", "--settings=admin_console.settings"],
         check=True,
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin"},
+        env={"PATH": "/usr/bin:/bin", "PENSTOCK_DATA_PATH": str(tmp_path)},
     )
     with sqlite3.connect(tmp_path / "console.sqlite3") as database:
         database.execute(

@@ -100,7 +100,7 @@ def test_taken_port_is_named_and_everything_else_closed(tmp_path: Path, flag: st
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with serving(tmp_path, flag, address) as process:
             out, errors = process.communicate(timeout=30)
-            assert process.returncode == 1
+            assert process.returncode == 2
             assert "listening" not in out
             assert address in errors
             assert "ddress already in use" in errors
@@ -117,7 +117,7 @@ def test_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
         read_until(first, "Console:")
         with serving(tmp_path) as second:
             _, errors = second.communicate(timeout=30)
-            assert second.returncode == 1
+            assert second.returncode == 2
             assert str(first.pid) in errors
             assert str(tmp_path) in errors
             assert "Traceback" not in errors
@@ -140,7 +140,7 @@ def test_command_line_beats_environment_beats_default(tmp_path: Path) -> None:
 def test_every_bad_option_is_named_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--msg-timeout=5", "--max-rdy-count=0", environment={"PENSTOCK_NODE_ID": "5000"}) as process:
         _, errors = process.communicate(timeout=30)
-        assert process.returncode == 1
+        assert process.returncode == 2
     assert "--msg-timeout: '5' is not a duration such as 60s, 500ms or 1m30s" in errors
     assert "--max-rdy-count is 0: the least is 1" in errors
     assert "--node-id is 5000: the most is 1023" in errors

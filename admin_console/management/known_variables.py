@@ -1,0 +1,40 @@
+"""Which environment variables Penstock knows, so that a misspelled one is found instead of ignored."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+
+from admin_console import paths
+from admin_console.options import CONSOLE_OPTIONS
+from admin_console.vocabulary import variables
+from queue_engine.pipeline import variables as pipeline
+from queue_engine.vocabulary.options import Options, environment_name_of
+
+PREFIX = "PENSTOCK_"
+
+KNOWN = frozenset(
+    [
+        *(environment_name_of(spec.name) for spec in dataclasses.fields(Options)),
+        *(option.variable for option in CONSOLE_OPTIONS),
+        paths.DATA_PATH_VARIABLE,
+        variables.ADMIN_USER,
+        variables.ADMIN_PASSWORD,
+        variables.ENVIRONMENT,
+        variables.DEMO,
+        variables.NO_PIPELINE,
+        pipeline.MASTER_VARIABLE,
+        pipeline.ENGINE_URL_VARIABLE,
+        pipeline.READ_FROM_VARIABLE,
+        pipeline.ARCHIVE_REPLAYED_VARIABLE,
+    ]
+)
+
+
+def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that begins as ours do and is none of them; [] where all are known."""
+    complaints = []
+    for name in sorted(name for name in environment if name.startswith(PREFIX) and name not in KNOWN):
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in KNOWN], 1)
+        meant = f"did you mean {PREFIX}{near[0]}?" if near else "nothing reads it."
+        complaints.append(f"the environment variable {name} is unknown: {meant}")
+    return complaints

@@ -1,0 +1,133 @@
+"""The command `penstock`, which manage.py runs as well: our commands and none of Django's.
+
+A mistake costs one sentence on standard error and status 2. Status 1 is for a command that did its work and found
+something wrong, or for a server that did not end well. Only `serve` makes the data directory.
+"""
+
+import difflib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from admin_console import paths
+from admin_console.management.known_variables import complaints_about_variables
+from admin_console.options import ConsoleOptions, take_early_flags
+from queue_engine.vocabulary.version import VERSION
+
+MISTAKE = 2
+# Each is a module of management/commands.
+COMMANDS = {
+    "audit": "check that the audit list is as it was written",
+    "backup": "copy the data directory, while the server runs or not",
+    "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
+    "serve": "start the queue engine and its console",
+    "topology": "show, check and repair topology.json",
+    "user": "add, list, change and disable the users of the console",
+}
+# `pipeline run` may work on another server's messages, and makes its own files.
+WITHOUT_DATA_DIRECTORY = ("pipeline",)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command as the command line gives it, the program's name first; return the exit status."""
+    # What the console and the engine write belongs to the account that runs them, and to no other.
+    os.umask(0o077)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "admin_console.settings")
+    program = Path(arguments[0]).name
+    try:
+        given = take_early_flags(list(arguments[1:]), os.environ)
+        if complaints := complaints_about_variables(os.environ):
+            raise ValueError("\n".join(complaints))
+        name, rest = (given[0], given[1:]) if given else ("help", [])
+        if name in ("--version", "version"):
+            print(f"penstock {VERSION}")
+            return 0
+        if name in ("help", "--help", "-h") and not rest:
+            print(_list_of_commands(program))
+            return 0
+        if name == "help":
+            name, rest = rest[0], ["--help"]
+        if name not in COMMANDS:
+            raise ValueError(_unknown(name, program))
+        is_help = not {"-h", "--help"}.isdisjoint(rest)
+        ConsoleOptions.from_environment(os.environ)
+        if not is_help:
+            _prepare(name)
+    except (ValueError, OSError) as exc:
+        return _refuse(str(exc))
+    return _run_command(program, name, rest)
+
+
+def _prepare(name: str) -> None:
+    """Make the data directory for the server; for the other commands it has to be there. Raises OSError."""
+    path = paths.data_path()
+    if name == "serve":
+        paths.make_data_directory(path)
+        paths.make_secret_key(path)
+    elif name not in WITHOUT_DATA_DIRECTORY:
+        paths.check_data_directory(path)
+
+
+def _run_command(program: str, name: str, arguments: list[str]) -> int:
+    # Imported here: Django takes a third of a second, and its settings read what was prepared.
+    import django
+    from django.core.management.base import CommandError
+    from django.db import connections
+
+    from admin_console.management.damage_found import DamageFound
+
+    django.setup()
+    command: Any = importlib.import_module(f"admin_console.management.commands.{name}").Command()
+    parser = command.create_parser(program, name)
+    try:
+        options = vars(parser.parse_args(arguments))
+    except CommandError as exc:
+        return _refuse(_about_arguments(str(exc).removeprefix("Error: "), parser.format_help(), f"{program} {name}"))
+    try:
+        command.execute(**options)
+    except DamageFound as exc:
+        _refuse(str(exc))
+        return 1
+    except CommandError as exc:
+        return _refuse(str(exc))
+    finally:
+        # SQLite then takes its journal into the database.
+        connections.close_all()
+    return 0
+
+
+def _refuse(sentence: str) -> int:
+    print(f"penstock: {sentence}", file=sys.stderr)
+    return MISTAKE
+
+
+def _unknown(name: str, program: str) -> str:
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"there is no command {name!r}.{meant} `{program} help` lists the commands."
+
+
+def _about_arguments(complaint: str, help_text: str, command: str) -> str:
+    """What argparse says, with the nearest flag that exists for one that does not."""
+    wrong = re.search(r"unrecognized arguments: (--[\w-]+)", complaint)
+    near = difflib.get_close_matches(wrong[1], re.findall(r"--[\w-]+", help_text), 1) if wrong else []
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"{complaint}.{meant} `{command} --help` lists what the command takes."
+
+
+def _list_of_commands(program: str) -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"Usage: {program} COMMAND …", ""]
+    lines += [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    lines += ["", f"`{program} COMMAND --help` lists what a command takes, `{program} --version` prints the version."]
+    default = f"{paths.DATA_PATH_VARIABLE}, else {paths.DATA_PATH_DEFAULT}"
+    lines.append(f"Each command takes --data-path DIR, the data directory (default: {default}).")
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""The command `penstock`: which commands there are, and what a mistake costs."""
+
+import ast
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from admin_console.management import commands
+from admin_console.management.known_variables import KNOWN, complaints_about_variables
+from admin_console.management.program import COMMANDS
+from admin_console.paths import check_data_directory, make_data_directory
+from queue_engine.vocabulary.version import VERSION
+
+ROOT = Path(__file__).parents[3]
+
+
+def penstock(*arguments: str, directory: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run it in `directory`."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *arguments],
+        cwd=directory,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def refusal(done: "subprocess.CompletedProcess[str]") -> str:
+    """The one sentence of a mistake; fails for anything else."""
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("penstock: ")
+    assert "Traceback" not in done.stderr
+    return done.stderr.removeprefix("penstock: ").removesuffix("\n")
+
+
+def test_each_command_is_listed_and_no_other(tmp_path: Path) -> None:
+    assert list(COMMANDS) == sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    for arguments in ((), ("help",), ("--help",)):
+        done = penstock(*arguments, directory=tmp_path)
+        assert done.returncode == 0
+        assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE) == list(COMMANDS)
+
+
+def test_the_version_is_ours(tmp_path: Path) -> None:
+    assert penstock("--version", directory=tmp_path).stdout == f"penstock {VERSION}\n"
+
+
+def test_help_makes_nothing_and_looks_at_nothing(tmp_path: Path) -> None:
+    done = penstock("help", directory=tmp_path)
+    assert "manage.py COMMAND --help" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow(reason="starts six processes")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(tmp_path: Path, command: str) -> None:
+    asked, told = penstock("help", command, directory=tmp_path), penstock(command, "--help", directory=tmp_path)
+    assert asked.returncode == told.returncode == 0
+    assert asked.stdout == told.stdout
+    assert f"manage.py {command}" in asked.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["migrate", "flush", "shell", "runserver", "createsuperuser", "changepassword"])
+def test_djangos_own_commands_are_none_of_ours(tmp_path: Path, name: str) -> None:
+    assert f"there is no command '{name}'." in refusal(penstock(name, directory=tmp_path))
+
+
+def test_a_misspelled_command_option_and_variable_name_the_nearest(tmp_path: Path) -> None:
+    assert "Did you mean serve?" in refusal(penstock("serv", directory=tmp_path))
+    assert "--tcp-adress=:1. Did you mean --tcp-address?" in refusal(
+        penstock("serve", "--tcp-adress=:1", directory=tmp_path)
+    )
+    assert refusal(penstock("serve", directory=tmp_path, PENSTOCK_MSG_TIMOUT="1s")) == (
+        "the environment variable PENSTOCK_MSG_TIMOUT is unknown: did you mean PENSTOCK_MSG_TIMEOUT?"
+    )
+
+
+def test_all_unknown_variables_are_named_at_once() -> None:
+    environment = {"PENSTOCK_XQ": "1", "PENSTOCK_DEMO": "true", "PENSTOCK_DATA_PAHT": "x", "PATH": "/bin"}
+    assert complaints_about_variables(environment) == [
+        "the environment variable PENSTOCK_DATA_PAHT is unknown: did you mean PENSTOCK_DATA_PATH?",
+        "the environment variable PENSTOCK_XQ is unknown: nothing reads it.",
+    ]
+
+
+def test_each_variable_that_the_code_names_is_known() -> None:
+    named = set()
+    for path in (path for top in ("admin_console", "queue_engine") for path in (ROOT / top).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.update(re.findall(r"PENSTOCK_[A-Z_]*[A-Z]", node.value))
+    assert named >= {"PENSTOCK_ADMIN_USER", "PENSTOCK_SPARK_MASTER", "PENSTOCK_DATA_PATH"}
+    assert named <= KNOWN
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("user", "list"), ("audit", "verify"), ("topology", "check"), ("backup", "copy")],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_that_only_looks_makes_no_data_directory(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    typo = tmp_path / "typo"
+    told = refusal(penstock(*arguments, f"--data-path={typo}", directory=tmp_path))
+    assert told == (
+        f"the data directory {typo} can't be used: it does not exist. `penstock serve` makes it. "
+        "--data-path or PENSTOCK_DATA_PATH names another one."
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["serve", "topology"])
+def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+    arguments = ("check",) if command == "topology" else ()
+    told = refusal(penstock(command, *arguments, f"--data-path={file}", directory=tmp_path))
+    assert f"{file} can't be used: it is a file, not a directory" in told
+    assert file.read_text() == "kept"
+
+
+def test_a_data_path_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    told = refusal(penstock("serve", "--data-path=/proc/nowhere/penstock", directory=tmp_path))
+    assert "can't be made: No such file or directory" in told
+
+
+def as_account_without_rights(call: Callable[[], object]) -> str:
+    """What `call` says when it fails, in a process that may write nothing of root's."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            call()
+        except OSError as exc:
+            os.write(writer, str(exc).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        told = answer.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_a_data_path_that_may_not_be_read_or_written_is_refused() -> None:
+    # Not below pytest's own directory, which is closed to all others.
+    with tempfile.TemporaryDirectory() as parent:
+        closed = Path(parent) / "closed"
+        closed.mkdir(mode=0o500)
+        Path(parent).chmod(0o755)
+        for call, reason in (
+            (make_data_directory, "may not write it, or its disk is read-only"),
+            (check_data_directory, "may not read it"),
+        ):
+            closed.chmod(0o500 if os.geteuid() else 0o555 if call is make_data_directory else 0o700)
+            if call is check_data_directory and os.geteuid():
+                closed.chmod(0o000)
+            told = as_account_without_rights(partial(call, closed))
+            assert f"the data directory {closed} can't be used: the account " in told
+            assert f"{reason}. --data-path or" in told
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_damaged_database_is_a_sentence_for_each_command_that_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "console.sqlite3").write_bytes(b"no database at all, but long enough to look like one" * 40)
+    here = f"--data-path={tmp_path}"
+    assert refusal(penstock("user", "list", here, directory=tmp_path)) == (
+        "The console's database can't be used: file is not a database. Nothing was changed."
+    )
+    told = refusal(penstock("audit", "verify", here, directory=tmp_path))
+    assert told == f"{tmp_path}/console.sqlite3 can't be read: it is damaged (file is not a database)."
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize(("variable", "value"), [("PENSTOCK_DEMO", "maybe"), ("PENSTOCK_NO_PIPELINE", "2")])
+def test_a_switch_is_true_or_false(tmp_path: Path, variable: str, value: str) -> None:
+    told = refusal(penstock("serve", directory=tmp_path, **{variable: value}))
+    assert told == f"{variable}: {value!r} is neither true nor false"
