@@ -151,6 +151,8 @@ ONCE: dict[str, str] = {
     "console/screens/test_screens.py": "made of invented figures, without an engine",
     "console/management/test_serve.py": "how the process starts and ends; clients/test_sigterm.py has the rest",
     "console/test_settings.py": "the console's own options and headers",
+    "console/management/test_program.py": "before anything of a queue is asked",
+    "console/management/test_wheel.py": "what is installed is the same for both",
     "console/management/test_topology_command.py": "what topology.json says is the same for both",
     "console/test_templates.py": "made of files, without an engine",
     "console/test_words.py": "made of files, without an engine",

