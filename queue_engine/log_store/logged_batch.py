@@ -79,12 +79,3 @@ class BatchCache:
         while batches and next(iter(batches.values())).used_round < self._round:
             self._bytes -= batches.popitem(last=False)[1].cost_bytes
         self._round += 1
-
-    @property
-    def bytes(self) -> int:
-        """Memory of the kept batches."""
-        return self._bytes
-
-    def clear(self) -> None:
-        self._batches.clear()
-        self._bytes = 0

@@ -16,7 +16,7 @@ from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
 from tests.storage.log_store.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.log_store.test_hole_punching import SlowBeside
-from tests.support.stores.log_store import Bench, everything
+from tests.support.stores.log_store import Bench, everything, forget_batches
 
 SEGMENT_BYTES = 1 << 16
 LIMIT_BYTES = 150_000
@@ -329,7 +329,7 @@ def test_holes_are_made_around_what_a_cursor_needs_and_not_in_it(tmp_path: Path)
     beside.look()
     stats = beside.log.stats()
     assert stats.hole_bytes > PUNCHED_SEGMENT_BYTES, "of what the busy topic's channel has finished"
-    beside.log.batches.clear()
+    forget_batches(beside.log.batches)
     page = LogReader(topic).page(0, 10, 1 << 20)
     assert [one.body for one in page.messages] == [b"slow 40", b"slow 80", b"slow 400"]
     cursor = beside.log.cursors.get(1, "archive")

@@ -12,7 +12,7 @@ from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import TIMESTAMP_AT, unpack_timestamp
 from queue_engine.vocabulary.run import Run
 from tests.support.stores.background import HeldBackground
-from tests.support.stores.log_store import WRONG_UNITS, Bench, bodies, everything, take
+from tests.support.stores.log_store import WRONG_UNITS, Bench, bodies, everything, forget_batches, take
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_all_comes_back_from_the_files_in_order_over_segments(tmp_path: Path, co
         sent += some
         bench.publish(*some)
         bench.publish(b"other", topic=other)
-        bench.log.batches.clear()
+        forget_batches(bench.log.batches)
         if number % 7 == 0:
             bench.topic.queue.flush()
     assert len(bench.log.segments.list) > 5
@@ -409,7 +409,7 @@ def test_random_work_loses_and_doubles_nothing(bench: Bench) -> None:
                 bench.clock.advance(ms=rng.randrange(30))
                 for one in channels:
                     one.release_due(bench.clock.monotonic_ns(), 100)
-                bench.log.batches.clear()
+                forget_batches(bench.log.batches)
                 bench.log.tick(bench.clock.monotonic_ns())
         for which, backlog in enumerate(channels):
             for run in held[which]:
