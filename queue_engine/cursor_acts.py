@@ -25,22 +25,22 @@ from queue_engine.wire.cursor import CursorGapStats, CursorStats
 
 @dataclass(frozen=True, slots=True)
 class CursorList:
-    """What cursors there are, by topic and name, and those that are no more, the oldest first."""
+    """All cursors, by topic and name, and those that ended, the oldest first."""
 
     cursors: tuple[CursorStats, ...]
     ended: tuple[EndedCursor, ...]
 
 
 class CursorActs:
-    """All acts on the pipeline cursors of one engine. No act on channels concerns them."""
+    """All acts on the pipeline cursors of one engine. Acts on channels do not change them."""
 
     def __init__(self, catalog: Catalog, stores: Stores) -> None:
         self._catalog = catalog
         self._stores = stores
 
     def create(self, topic: str, *, cursor: str, start: Target | None = None) -> tuple[Outcome, Ticket]:
-        """Keep for a reader what it has not passed: everything there is unless `start` names another place, an offset,
-        "start" or "end". One that is there stays as it is. The outcome tells what it has not passed. Raises
+        """Create a cursor: the log keeps messages from its offset on. start: an offset, "start" or "end"; None:
+        "start". A cursor that exists stays as it is. The outcome counts the messages from the cursor on. Raises
         TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
         self._catalog.check_open()
         store = _store_of(self._catalog.topic(topic))
@@ -57,9 +57,9 @@ class CursorActs:
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
     def move(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
-        """The reader has everything before `offset` for good; a cursor never goes back. number: the topic's, as the
-        reader knows it. Raises TopicNotFoundError, InvalidStorageError, TopicChangedError, CursorNotFoundError,
-        LimitError or StorageError."""
+        """Move a cursor: its reader has stored everything before `offset`. A cursor never goes back. number: the
+        topic's, as the reader knows it. Raises TopicNotFoundError, InvalidStorageError, TopicChangedError,
+        CursorNotFoundError, LimitError or StorageError."""
         self._catalog.check_open()
         store = _store_of(self._catalog.topic(topic))
         if number != store.number:
@@ -76,7 +76,7 @@ class CursorActs:
         return _stats(store, _cursor(store, cursor)), ticket
 
     def delete(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
-        """Keep nothing for it any more; the outcome tells how many messages it gives up. Raises TopicNotFoundError,
+        """Delete a cursor; the outcome counts the messages that it had not passed. Raises TopicNotFoundError,
         InvalidStorageError or CursorNotFoundError."""
         self._catalog.check_open()
         store = _store_of(self._catalog.topic(topic))

@@ -111,7 +111,7 @@ class LogActs:
     # Reading.
 
     def _readable(self, name: str) -> LogTopicStore:
-        """Of the topic `name`, for who only reads it, the server's own included. Raises TopicNotFoundError."""
+        """The store of topic `name` for reading, the server's own topic included. Raises TopicNotFoundError."""
         if not is_reserved(name) or name in self.topics:
             return log_store_of(self._catalog.topic(name))
         if self._sampler.topic is None:
@@ -182,7 +182,7 @@ class LogActs:
     def lease(
         self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = LEASE_SEGMENTS_MAX
     ) -> tuple[Lease, Ticket]:
-        """Keep a topic's messages from `offset` on, whoever consumes them, and tell which complete segments they are
+        """Keep a topic's messages from `offset` on, also consumed ones, and list the complete segments that they are
         in. The ticket is done when that is durable. Raises TopicNotFoundError, InvalidStorageError, LimitError or
         StorageError."""
         self._catalog.check_open()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from queue_engine.vocabulary.errors import FencedError, StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Fences:
 
     def _put(self, one: Fenced, doing: str, error: Exception) -> None:
         # A StorageError names the disk's reason itself.
-        how = f"failed: {error}" if isinstance(error, StorageError) else f"failed unexpectedly: {told(error)}"
+        how = f"failed: {error}" if isinstance(error, StorageError) else f"failed unexpectedly: {describe(error)}"
         one.fence = Fence(f"{doing} {how}", self._time_ns())
         self._fenced[one] = None
         logger.error("%s is fenced: %s", one.title, one.fence.reason, exc_info=error)

@@ -14,7 +14,7 @@ from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.disk_queue.sync import SyncJob
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.stop_progress import StopProgress
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def _close_batch(batch: Sequence[_Open], directory: str, files: Files, how: Clos
         except Exception as exc:
             # The other queues must be written nevertheless.
             logger.exception("not written queue=%s", one.disk.name)
-            one.error = StorageError(f"writing {one.disk.name} failed unexpectedly: {told(exc)}")
+            one.error = StorageError(f"writing {one.disk.name} failed unexpectedly: {describe(exc)}")
         job = one.disk.begin_sync()
         if job is not None:
             jobs.append((one, job))

@@ -336,7 +336,7 @@ class DiskQueue:
         if self._job is job:
             self._job = None
         tickets, self._tickets_of_job = self._tickets_of_job, []
-        if job.generation != self._generation.number:
+        if job.is_outdated:
             # Emptied, deleted or closed meanwhile: the tickets wait for the new state.
             tickets += self._tickets_of_next
             self._tickets_of_next = []

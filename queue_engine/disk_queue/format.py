@@ -1,12 +1,12 @@
-"""go-diskqueue's files: what they are called, what the meta file says, how records follow each other.
+"""The format of go-diskqueue's files: their names, the meta file, and the records of a data file.
 
 data file NAME.diskqueue.NNNNNN.dat     | length i32 | message … | length i32 | message … |
 meta file NAME.diskqueue.meta.dat       depth LF readFile,readPos LF writeFile,writePos LF   (decimal text)
 
-Lengths are big-endian and count the message alone. There is neither header, trailer nor checksum: that a
-length leads to another plausible length, and in the end exactly to the end of the file, is all there is to
-tell damage from data. `walk` follows such a chain, `diagnose` decides what to believe where one breaks.
-The README beside this file draws it all and says how to change it.
+Lengths are big-endian and count the message alone. There is neither header, trailer nor checksum. Damage shows only
+where a length does not lead to another plausible length, or the last one not exactly to the end of the file. `walk`
+follows such a chain, `diagnose` decides which records are valid where it breaks. README.md draws the format and says
+how to change it.
 """
 
 import re

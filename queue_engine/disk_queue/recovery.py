@@ -1,9 +1,8 @@
-"""What a disk queue finds when it opens: where to read, where to write, and how many messages wait.
+"""Recovers a disk queue when it opens: where to read, where to write, and how many messages wait.
 
-The data files are the truth; the meta file is believed as far as they agree with it. It is behind them after a
-kill (the files went on growing), missing after a kill before the first sync, and it may be damaged like any
-file. Where it can't be right, reading starts earlier rather than later: a message twice before a message lost.
-Nothing on disk is changed here.
+The data files are the truth; the meta file is used as far as it agrees with them. After a kill it is older than the
+data files, after a kill before the first sync it is missing, and it may be damaged like any file. If it can't be right,
+reading starts earlier rather than later: better a message twice than a message lost. Nothing on disk is changed here.
 """
 
 import logging
@@ -26,10 +25,10 @@ from queue_engine.disk_queue.options import DiskQueueOptions
 
 logger = logging.getLogger(__name__)
 
-# Below this, what waits is counted at every start, though the meta file says it: some milliseconds buy that the
-# depth is exact whatever happened to the files. Above, a meta file that fits the files' sizes is believed.
+# Up to so many waiting bytes are counted at every start, in spite of the meta file: some milliseconds make the depth
+# exact whatever happened to the files. Above that, a meta file that fits the files' sizes is believed.
 VERIFY_BYTES_MAX = 4 << 20
-# Beyond the number of any data file, for when nothing tells what the last one was.
+# Beyond the number of any data file, for when the last one is unknown.
 UNKNOWN_FILE = 1_000_000
 
 
@@ -37,7 +36,7 @@ UNKNOWN_FILE = 1_000_000
 class Recovered:
     """The state to go on with. counts: (data file, messages in it or in those before it), ascending.
 
-    unsynced: data files that may not be on the disk yet. leftover: names that nothing needs any more.
+    unsynced: data files that may not be on the disk yet. leftover: names of files that can be removed.
     is_dirty: whether the meta file has to be written again. lost_count, found_count: messages that the meta
     file counted and that are gone; that it did not count and that are there.
     """
@@ -76,7 +75,7 @@ class _Counted:
 
 
 class Recovery:
-    """Reads one queue's files. Raises OSError when the system refuses; that is no damage."""
+    """Reads one queue's files. Raises OSError when the system refuses, which is not taken for damage."""
 
     def __init__(self, name: str, directory: str, files: Files, options: DiskQueueOptions) -> None:
         self._name = name
@@ -109,15 +108,15 @@ class Recovery:
         return state
 
     def behind_all(self) -> Recovered:
-        """A place to write at behind all there is, with nothing read but names and, if that goes, the meta file."""
+        """A new file behind all others, to write to. Reads only names and, if it can, the meta file."""
         names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
         numbers, _, bad = names_of_queue(self._name, names)
         last = max([*numbers, *map(_number_of_bad, bad)], default=-1)
         try:
             meta, _ = self._read_meta()
         except Exception:
-            # Whatever it is that fails. It may tell of one file more; where there is none at all, of any: what lies
-            # before that would be removed.
+            # The meta file may name one file more than there is or, without any file, any number: files before the
+            # number that it names would be removed.
             number = last + 2 if numbers else max(last + 2, UNKNOWN_FILE)
         else:
             number = max(last, meta.write_file if meta is not None else -1) + 1

@@ -20,7 +20,7 @@ from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.message import (
     ATTEMPTS_AT,
     FRAME_HEADER_BYTES,
@@ -488,7 +488,7 @@ class DiskQueueStore:
             except Exception as exc:
                 # The other channels must be written nevertheless.
                 logger.exception("channel not closed topic=%s channel=%s", self._topic_name, name)
-                errors.append(f"not all of channel {self._topic_name}/{name} is kept: {told(exc)}")
+                errors.append(f"not all of channel {self._topic_name}/{name} is kept: {describe(exc)}")
         self._folder.close_with_others(self._closing)
         if errors:
             raise StorageError("; ".join(errors))

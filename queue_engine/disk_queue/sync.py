@@ -88,7 +88,7 @@ class SyncJob:
         self._directory = directory
         self._files = files
         self._generation = generation
-        self.generation = generation.number
+        self._number = generation.number
         self._meta = meta
         self.written = written
         self._passed = passed
@@ -97,6 +97,11 @@ class SyncJob:
         self.is_durable = False
         self.unsynced: list[WrittenFile] = []
         self.removed: set[str] = set()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the queue was emptied, deleted or closed since the job was made."""
+        return self._generation.number != self._number
 
     def keep_meta(self) -> None:
         """Sync the data, and change no name, because the meta file could not be read."""
@@ -135,7 +140,7 @@ class SyncJob:
                     self.unsynced.append(file)
                 else:
                     # Never tried again on this descriptor: the system may have dropped the bytes already.
-                    self._generation.data_failed(exc, self.generation)
+                    self._generation.data_failed(exc, self._number)
             finally:
                 if fd is not None:
                     self._files.close_quietly(fd)
@@ -156,13 +161,13 @@ class SyncJob:
     def _write_meta(self) -> bool:
         path = os.path.join(self._directory, meta_file_name(self._name))
         temporary = temporary_name(path)
-        if self._generation.number != self.generation:
+        if self.is_outdated:
             return False
         self._files.write_synced(temporary, self._meta.encode())
         is_renamed = False
         try:
             with self._generation.lock:
-                if self._generation.number == self.generation:
+                if not self.is_outdated:
                     self._files.rename(temporary, path)
                     is_renamed = True
         finally:
@@ -182,7 +187,7 @@ class SyncJob:
         for name in self._passed + self._set_aside:
             path = os.path.join(self._directory, name)
             with self._generation.lock:
-                if self._generation.number != self.generation:
+                if self.is_outdated:
                     return
                 try:
                     if name in self._set_aside:

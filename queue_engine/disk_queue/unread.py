@@ -12,7 +12,7 @@ from queue_engine.disk_queue.format import Meta
 from queue_engine.disk_queue.recovery import Recovered
 from queue_engine.disk_queue.sync import SyncJob, WrittenFile
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 
 
 class UnreadDiskQueue(DiskQueue):
@@ -62,6 +62,6 @@ def reason_of(name: str, error: Exception) -> StorageError:
         raise error
     if isinstance(error, StorageError):
         return error
-    reason = StorageError(f"opening disk queue {name} failed unexpectedly: {told(error)}; nothing was changed")
+    reason = StorageError(f"opening disk queue {name} failed unexpectedly: {describe(error)}; nothing was changed")
     reason.__cause__ = error
     return reason

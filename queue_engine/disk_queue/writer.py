@@ -17,10 +17,10 @@ WRITTEN_FILES_MAX = 3
 
 
 class DiskQueueWriter:
-    """Where the next record goes.
+    """Writes records at the end.
 
-    file, position: the write file's number and valid length. is_dirty: whether it has bytes that no sync has
-    begun to bring to the disk. written: files that are left, to be synced. ends: the valid length of
+    file, position: the write file's number and valid length. is_dirty: whether it has bytes that no sync
+    has begun to write to the disk. written: earlier files, to be synced. ends: the valid length of
     files before the write file, where known; the reader drops what it has passed.
     """
 
@@ -72,8 +72,8 @@ class DiskQueueWriter:
         size = self._own.files.size(fd)
         if size == self.position:
             return fd
-        # Longer: bytes of a failed write that could not be cut off. Shorter: somebody cut the file. Nothing is
-        # appended behind either.
+        # Longer: bytes of a failed write that could not be cut off. Shorter: the file was cut from outside. Nothing is
+        # appended to either.
         logger.warning("write file left path=%s size=%d expected=%d", self._own.path(self.file), size, self.position)
         self.roll(self.position if size > self.position else None)
         return self._writable()
@@ -187,7 +187,7 @@ class DiskQueueWriter:
             self._own.files.close_quietly(fd)
 
     def drop_written(self, number: int) -> None:
-        """Nobody needs the bytes of file `number` any more, on the disk or elsewhere."""
+        """Forget file `number`: its bytes need no sync any more."""
         for file in self.written:
             if file.number == number and file.fd is not None:
                 self._own.files.close_quietly(file.fd)

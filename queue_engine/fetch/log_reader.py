@@ -58,7 +58,7 @@ class LogReader:
         self._topic = topic
 
     def page(self, offset: int, count_max: int, bytes_max: int) -> MessagePage:
-        """At most so many messages from `offset` on, and of so many body bytes, but always one when there is one."""
+        """At most `count_max` messages and `bytes_max` bytes of bodies from `offset` on, but at least one if any."""
         topic = self._topic
         found: list[ReadMessage] = []
         damaged = 0
@@ -145,8 +145,8 @@ class LogReader:
         return topic.end_offset if present is None else present
 
     def frames(self, offset: int, bytes_max: int) -> Frames:
-        """Messages in bulk from `offset` on: of at most so many bytes, but at least one message; damaged ones
-        are left out, so that ids and not counts tell which came."""
+        """Messages in bulk from `offset` on: at most `bytes_max` bytes, but at least one message. Damaged ones are left
+        out, so a client identifies messages by id, not by position."""
         topic = self._topic
         synced_end = topic.synced_position
         parts: list[bytes] = []
@@ -182,7 +182,7 @@ class LogReader:
         return Frames(topic.number, topic.id_base, first, at, self.synced_offset(synced_end), count, b"".join(parts))
 
     def synced_offset(self, synced_end: int) -> int:
-        """Where the messages end whose records end at `synced_end` of the log or before it."""
+        """The offset behind the last message whose record ends at or before position `synced_end`."""
         topic = self._topic
         first, end = topic.oldest_offset, topic.end_offset
         last = None if end == first else topic.queue.last_unit()

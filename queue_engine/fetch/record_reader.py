@@ -1,8 +1,7 @@
-"""Reading a `log` topic's records as they stand in the log, whole and unchecked, for readers that decode them
-themselves.
+"""Reads a `log` topic's records as the log has them, whole and unchecked, for readers that decode them themselves.
 
-The answer is a row of records in offset order, drawn in `wire/records.py`. The reader looks at a record's header
-alone: it says whose the record is and which offset follows.
+The answer is a row of records in offset order, drawn in `wire/records.py`. Only a record's header is parsed: it has the
+record's topic number and the offset that follows.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.wire.records import RECORD_PLACE
 
-# One answer occupies the engine for as long as it takes to find so many.
+# Finding so many records is the longest time that one answer occupies the engine.
 RECORDS_MAX = 1_000
 # Read at once: more while most of it is wanted, less while other topics' records lie between.
 _WINDOW_BYTES_MIN = 4 << 10
@@ -54,8 +53,8 @@ class RecordReader:
         self._worth_bytes = 0
 
     def read(self, offset: int, bytes_max: int) -> Records:
-        """Synced records from the one on that holds `offset`: of at most so many bytes, but at least one when there is
-        one. What is lost altogether is left out."""
+        """Synced records from the one with `offset` on: at most `bytes_max` bytes, but at least one if any. Lost
+        records are left out."""
         topic = self._topic
         synced_end = topic.synced_position
         locate, next_present = topic.queue.locate, topic.queue.next_present
@@ -69,7 +68,7 @@ class RecordReader:
                 break
             at = present
             place = locate(present)
-            # Whether it is synced is asked of its header: a wrong unit may lie anywhere.
+            # Whether it is synced follows from its header, since a damaged unit may point anywhere.
             found = None if place is None else self._header_at(present, *place)
             if found is None:
                 found = self._searched(present, place)
@@ -110,7 +109,7 @@ class RecordReader:
         return (position, segment, header) if header.first_offset <= offset < header.end_offset else None
 
     def _searched(self, offset: int, place: tuple[int, int] | None) -> tuple[int, SegmentInfo, RecordHeader] | None:
-        """The same by the log's last word."""
+        """The same by searching the segments, when the unit is wrong."""
         found = find_record(self._segments, self._topic.holes, self._topic, offset)
         return None if found is None or found == place else self._header_at(offset, *found)
 

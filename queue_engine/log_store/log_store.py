@@ -38,7 +38,7 @@ from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport, l
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.next_turn import NextTurn
 
 logger = logging.getLogger(__name__)
@@ -268,7 +268,7 @@ class LogStore:
             except Exception as exc:
                 # The other files are closed all the same.
                 logger.exception("log not closed directory=%s", self._directory)
-                errors.append(f"the log in {self._directory} was not closed: {told(exc)}")
+                errors.append(f"the log in {self._directory} was not closed: {describe(exc)}")
         self.segments.close()
         if errors:
             raise StorageError("; ".join(errors))

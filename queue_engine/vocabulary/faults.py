@@ -17,7 +17,7 @@ LASTS_NS = 60 * NS_PER_S
 _TEXT_MAX = 300
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Describe an unexpected exception: its type, where it was raised, and its text."""
     text = " ".join(str(error).split())[:_TEXT_MAX]
     where = ""
@@ -36,7 +36,7 @@ class Faults:
     def note(self, what: str, error: BaseException) -> None:
         """`what` failed, such as "the scan for timeouts". The traceback is logged unless the same lasts already."""
         now_ns = self._clock.monotonic_ns()
-        sentence = f"{what} failed unexpectedly: {told(error)}"
+        sentence = f"{what} failed unexpectedly: {describe(error)}"
         known, met_ns = self._lasting.get(what, ("", 0))
         if known != sentence or now_ns - met_ns > LASTS_NS:
             logger.error("%s; it is tried again", sentence, exc_info=error)

@@ -11,7 +11,7 @@ from typing import Protocol
 from queue_engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.vocabulary.errors import PenstockError, StorageError
-from queue_engine.vocabulary.faults import told
+from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.ticket import Ticket, failed
 
@@ -112,7 +112,7 @@ class PubGroups:
         except Exception as exc:
             # The other groups are still to be published.
             logger.exception("publish failed topic=%s", group.topic)
-            ticket = failed(StorageError(f"publishing to {group.topic} failed unexpectedly: {told(exc)}"))
+            ticket = failed(StorageError(f"publishing to {group.topic} failed unexpectedly: {describe(exc)}"))
         group.ticket = ticket
         if missing:
             self.creations.note(missing, ticket, group.publishers[0].remote_address)
