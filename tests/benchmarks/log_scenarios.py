@@ -303,11 +303,14 @@ def anonymous_mib(pid: int) -> float:
 
 
 def drop_cache(directory: Path) -> None:
-    """Have the system forget what it keeps of these files."""
+    """Have the system forget what it keeps of these files. Their server runs: one may go meanwhile."""
     os.sync()
-    for path in directory.rglob("*"):
-        if path.is_file():
-            fd = os.open(path, os.O_RDONLY)
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                fd = os.open(os.path.join(folder, name), os.O_RDONLY)
+            except FileNotFoundError:
+                continue
             try:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
