@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -110,7 +109,7 @@ def test_a_kill_of_the_engine_makes_no_steps_and_no_progress_of_its_own(
     with RunningEngine(before) as engine:
         publish(engine, "killed", [b"a"] * 100)
         switch_on(engine, "killed")
-        shutil.copytree(before, after)  # what a kill would leave at this moment
+        engine.copy_as_killed(after)
     with RunningEngine(after) as engine:
         publish(engine, "killed", [b"b"] * 100)
         one = job(spark, lake, engine)

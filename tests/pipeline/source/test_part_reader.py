@@ -1,6 +1,5 @@
 """Reading the log of a real engine without Spark: what is planned, what comes, and what is said of the rest."""
 
-import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -159,7 +158,7 @@ def test_a_kill_leaves_no_parts_of_offsets_that_were_never_used(tmp_path: Path) 
     for path, following in pairwise(paths):
         with RunningEngine(path, **LIMITS) as engine:
             fill(engine, 20)
-            shutil.copytree(path, following)  # what a kill would leave at this moment
+            engine.copy_as_killed(following)
     with RunningEngine(paths[-1], **LIMITS) as engine, LogClient(url_of(engine)) as client:
         fill(engine, 1)
         state = client.topic("orders")

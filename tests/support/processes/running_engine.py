@@ -1,6 +1,7 @@
 """The engine in this process, behind its real sockets: for tests that need odd options and a quick start."""
 
-from contextlib import ExitStack
+import shutil
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,7 @@ class RunningEngine(EngineApi):
 
     def __init__(self, data_path: Path, **options: Any) -> None:
         data_path.mkdir(parents=True, exist_ok=True)
+        self._data_path = data_path
         self._runner = EngineRunner(
             engine_options(
                 **{"tcp_address": "127.0.0.1:0", "http_address": "127.0.0.1:0", "data_path": str(data_path), **options}
@@ -44,6 +46,16 @@ class RunningEngine(EngineApi):
         """The messages in flight of a channel, with their deadlines."""
         found: list[InFlightStats] = self._runner.submit("stats.in_flight", topic, channel).result(10)
         return found
+
+    def copy_as_killed(self, target: Path) -> None:
+        """Copy the data directory as a kill would leave it at this moment. A file that is renamed meanwhile is no
+        error, as it is to shutil.copytree: the engine replaces some every few seconds."""
+
+        def copy(source: str, copied: str) -> None:
+            with suppress(FileNotFoundError):
+                shutil.copy2(source, copied)
+
+        shutil.copytree(self._data_path, target, copy_function=copy)
 
     def client(self, *, magic: bytes = b"  V2") -> NsqSocket:
         return self._clients.enter_context(NsqSocket(self.tcp_port, magic=magic))
