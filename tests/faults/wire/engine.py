@@ -1,6 +1,6 @@
 """The engine as a process, with a door for what only the console can ask, and faults on purpose.
 
-python -m tests.faults.wire.engine [--mutant=NAME] [--flag=value …]
+python -m tests.faults.wire.engine --door=PORT [--mutant=NAME] [--flag=value …]
 """
 
 import json
@@ -20,6 +20,7 @@ from tests.support.processes import engine_process
 from tests.support.processes.server import ServerProcess
 
 MUTANT_FLAG = "--mutant="
+_DOOR_FLAG = "--door="
 _ACT_TIMEOUT_S = 30.0
 
 
@@ -30,6 +31,7 @@ class WireEngine(ServerProcess):
         return [
             "-m",
             "tests.faults.wire.engine",
+            f"{_DOOR_FLAG}{self.console_port}",
             f"--tcp-address=127.0.0.1:{self.tcp_port}",
             f"--http-address=127.0.0.1:{self.http_port}",
             f"--data-path={self.data_path}",
@@ -63,20 +65,30 @@ class _Acts(socketserver.StreamRequestHandler):
             self.wfile.write(repr(exc).encode() + b"\n")
 
 
-def _open_door(runner: EngineRunner) -> None:
+class _Door(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True  # it comes back on the port it had
+    daemon_threads = True
+
+
+def _open_door(runner: EngineRunner, port: int) -> None:
     runner.on_death = lambda: os._exit(1)  # as `serve` does
     handler: Any = type("Acts", (_Acts,), {"runner": runner})
-    door = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
-    door.daemon_threads = True
+    door = _Door(("127.0.0.1", port), handler)
     threading.Thread(target=door.serve_forever, daemon=True).start()
-    print(f"Console: listening on http://127.0.0.1:{door.server_address[1]}/", flush=True)
+    print(f"Console: listening on http://127.0.0.1:{port}/", flush=True)
 
 
 def main(arguments: list[str]) -> None:
+    port = 0
+    engine_arguments = []
     for argument in arguments:
         if argument.startswith(MUTANT_FLAG):
             MUTANTS[argument.removeprefix(MUTANT_FLAG)](pytest.MonkeyPatch())
-    engine_process.main([one for one in arguments if not one.startswith(MUTANT_FLAG)], on_start=_open_door)
+        elif argument.startswith(_DOOR_FLAG):
+            port = int(argument.removeprefix(_DOOR_FLAG))
+        else:
+            engine_arguments.append(argument)
+    engine_process.main(engine_arguments, on_start=lambda runner: _open_door(runner, port))
 
 
 if __name__ == "__main__":
