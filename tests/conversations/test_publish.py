@@ -24,7 +24,9 @@ def small(start_engine: StartEngine) -> RunningEngine:
     return start_engine(max_msg_size=100, max_body_size=1000)
 
 
-@pytest.mark.parametrize("body_bytes", [1, 100, 4_000])
+@pytest.mark.parametrize(
+    "body_bytes", [pytest.param(1, marks=pytest.mark.slow(reason="publishes 15,000 messages")), 100, 4_000]
+)
 def test_many_pubs_at_once_fit_the_smallest_file_of_the_log(start_engine: StartEngine, body_bytes: int) -> None:
     engine = start_engine(log_segment_bytes=64 << 10, max_body_size=4_096, max_msg_size=4_096)
     client = engine.client()

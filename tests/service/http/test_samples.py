@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from queue_engine.samples.sample_format import decode_sample
@@ -47,9 +46,8 @@ async def test_samples_show_in_no_figures(server: Server) -> None:
     assert (await server.request("GET", f"/stats?format=json&{QUERY}")).json["topics"] == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_the_name_is_refused_with_a_sentence(server: Server) -> None:
+    for path in (
         f"/pub?{QUERY}",
         f"/pub?{QUERY}&defer=5",
         f"/pub?{QUERY}&key=k",
@@ -59,15 +57,13 @@ async def test_samples_show_in_no_figures(server: Server) -> None:
         f"/channel/seek?{QUERY}&channel=c&to=start",
         f"/log/lease?{QUERY}&offset=0",
         f"/cursor/create?{QUERY}&cursor=c",
-    ],
-)
-async def test_the_name_is_refused_with_a_sentence(server: Server, path: str) -> None:
-    answer = await server.request("POST", path, b"body")
-    assert (answer.status, answer.message) == (400, "INVALID_TOPIC")
-    assert answer.json["detail"] == (
-        f"topic name {SAMPLES_TOPIC} is reserved: the server keeps its own samples there, which can only be read"
-    )
-    assert list(server.engine.topics) == ["orders"]
+    ):
+        answer = await server.request("POST", path, b"body")
+        assert (path, answer.status, answer.message) == (path, 400, "INVALID_TOPIC")
+        assert answer.json["detail"] == (
+            f"topic name {SAMPLES_TOPIC} is reserved: the server keeps its own samples there, which can only be read"
+        )
+        assert list(server.engine.topics) == ["orders"], path
 
 
 async def test_a_channel_of_samples_is_not_peeked_at(server: Server) -> None:
