@@ -135,7 +135,7 @@ class LogActs:
         store = self._readable(topic)
         return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
-    def place(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> TopicState:
+    def topic_state(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> TopicState:
         """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with
         `time_ns` (Unix) also where the messages from then on begin. Raises TopicNotFoundError, InvalidStorageError or
         StorageError."""

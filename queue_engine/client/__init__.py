@@ -1,1 +1,1 @@
-"""A small asyncio client for NSQ servers, and the demo's traffic made with it."""
+"""A small asyncio client for NSQ servers, and the demo's traffic."""

@@ -1,1 +1,1 @@
-"""Bytes on the wire, to commands and back."""
+"""NSQ's protocol: parses commands and makes frames."""

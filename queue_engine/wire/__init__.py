@@ -1,1 +1,1 @@
-"""What crosses a process border: written by the HTTP API, read by its clients."""
+"""Requests' bodies and answers that cross a process border: the HTTP API and its clients share them."""

@@ -1,8 +1,8 @@
-"""An error as the HTTP API answers it, and what its code means to a job.
+"""An error of the HTTP API, and the job's error that it becomes in the pipeline.
 
-    {"message": nsqd's word, such as "LIMIT_REACHED", "detail": a sentence for people, "code": a finer word}
+    {"message": nsqd's code, such as "LIMIT_REACHED", "detail": a sentence for people, "code": a finer code}
 
-detail and code are there where they say more than the message does.
+detail and code are left out when they are empty.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from queue_engine.vocabulary.errors import (
     TopicReplacedError,
 )
 
-# The engine's error as its code → what it means to a job.
+# Code of the engine's error → the job's error.
 JOB_ERRORS: dict[str, type[PipelineError]] = {
     TopicNotFoundError.code: TopicMissingError,
     InvalidStorageError.code: NotALogTopicError,
@@ -41,7 +41,7 @@ JOB_ERRORS: dict[str, type[PipelineError]] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """message, detail, code: drawn above, "" for none."""
+    """The fields drawn above; "" for none."""
 
     message: str
     detail: str = ""
@@ -53,7 +53,7 @@ class ErrorAnswer:
 
 
 def read_error_answer(data: bytes) -> ErrorAnswer:
-    """What a server answered, whatever it is: a proxy's own error page is a message."""
+    """Read an error's body. Any body that is no such JSON, as a proxy's error page, becomes the message."""
     try:
         answer = orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -19,8 +19,8 @@ from queue_engine.wire.json_fields import fields_of
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
     """A complete segment with records of the topic. position: of the file's first byte in the log. first_byte,
-    end_byte: within the file, from the topic's first record that counts to behind its last; records of other topics
-    may lie between. first_offset, next_offset: the topic's offsets in there, the latter excluded."""
+    end_byte: within the file, from the topic's first leased record to behind its last; records of other topics may
+    lie between. first_offset, next_offset: the topic's offsets in there, the latter excluded."""
 
     path: str
     position: int

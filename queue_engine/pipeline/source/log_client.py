@@ -1,6 +1,6 @@
 """A client of the engine's HTTP API for jobs: one method for each request, with a typed answer.
 
-`service/http/README.md` lists the paths; `wire/` has the shapes of requests and answers.
+`reads.py` and `publish.py` of `service/http/` list the paths; `wire/` has the shapes of bodies and answers.
 """
 
 import http.client

@@ -110,8 +110,8 @@ def next_offsets(
 
 
 def _check_gone(url: str, gone: Series, unread: str, now: TopicState | None, options: ReadOptions) -> None:
-    """Log that a series of the stream was deleted. unread: a text on its messages that the stream has not read. now:
-    the topic that has the name. Raises TopicMissingError or TopicReplacedError unless on_gap=report."""
+    """Report a deleted series of the stream: log it with on_gap=report, otherwise raise TopicMissingError or
+    TopicReplacedError. unread: a text on the messages that were not read. now: the topic that has the name."""
     text = f"topic {gone.topic} (number {gone.number}) at {url} was deleted"
     if now is not None:
         text += f", and one with the number {now.number} was made"

@@ -1,1 +1,1 @@
-"""The HTTP API."""
+"""nsqd's HTTP API, and Penstock's additions to it."""

@@ -51,7 +51,7 @@ MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
 
 
 class HttpApi:
-    """Answers nsqd's HTTP requests on the engine's loop. Give `protocol_factory` to `loop.create_server`."""
+    """Handles HTTP requests on the engine's loop. Give `protocol_factory` to `loop.create_server`."""
 
     def __init__(
         self,

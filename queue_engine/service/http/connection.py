@@ -321,7 +321,7 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(begun, BodyLimit):
             self._body_limit = begun
             expected_bytes = begun.bytes_max if head.content_length is None else head.content_length
-            if not is_here:  # as most are; those wait for nothing
+            if not is_here:  # most bodies come with the head
                 self._has_asked_for_body = True
                 self._is_body_waiting = not self._bodies.ask(self, expected_bytes, here_bytes)
                 self.heard_ns = time.monotonic_ns()
@@ -344,7 +344,7 @@ class HttpConnection(asyncio.Protocol):
             self._enter(_Phase.BODY, mib=1 + -(-expected_bytes // _MIB))
 
     def _leave_body(self) -> None:
-        """It is complete, or of no interest any more."""
+        """Drop the body: it is handed on, or refused."""
         self._body = bytearray()
         self._is_body_waiting = False
         if self._has_asked_for_body:
@@ -374,7 +374,7 @@ class HttpConnection(asyncio.Protocol):
             return error_response(400, "INVALID_REQUEST", "both Content-Length and Transfer-Encoding are given")
         host = next((value for name, value in headers if name == b"host"), None)
         target = event.target
-        for scheme in (b"http://", b"https://"):  # as a proxy's client says it
+        for scheme in (b"http://", b"https://"):  # a proxy's clients send the whole URL
             if target.lower().startswith(scheme):
                 host, slash, rest = target[len(scheme) :].partition(b"/")
                 target = slash + rest

@@ -97,7 +97,7 @@ class ReadRoutes:
         def read(query: Query) -> _Read:
             topic, time_ns = publish_topic(query), log_queries.time_of(query)
             from_offset = log_queries.whole_number(query, "offset", 0, OFFSET_MAX)
-            state = self._engine.log.place(topic, time_ns, from_offset=from_offset)
+            state = self._engine.log.topic_state(topic, time_ns, from_offset=from_offset)
             return Response(200, state.encoded(), JSON), DONE
 
         self._answer_read(head, answer, read)

@@ -1,7 +1,8 @@
 """The table of every path: its method, whether it needs the token, and its name in the audit list.
 
-With `--http-token`, requests that read bodies or change something need the token. Requests for stats and probes stay
-open: nsqadmin, nsq_stat, probes and scrapers have no token to send. A path that is not in the table is answered 404.
+With `--http-token`, every request that publishes, changes something or reads topics of the log needs the token. Probes
+and requests for stats stay open: nsqadmin, nsq_stat and scrapers have no token to send. A path that is not in the table
+is answered 404.
 """
 
 import hmac

@@ -303,7 +303,7 @@ def test_samples_show_up_nowhere_else(tmp_path: Path, clock: ManualClock) -> Non
     assert samples_of(engine)[-1]["topics"]["topic"] == []
     assert SAMPLES_TOPIC.encode() not in (tmp_path / "topology.json").read_bytes()
     assert engine.stats.health == "OK"
-    place = engine.log.place(SAMPLES_TOPIC)
+    place = engine.log.topic_state(SAMPLES_TOPIC)
     assert (place.number, place.oldest_offset, place.synced_offset, place.end_offset) == (1, 0, 2, 2)
     assert engine.log.read_frames(SAMPLES_TOPIC, 0, 1 << 20).count == 2
     assert len(engine.log.read_records(SAMPLES_TOPIC, 1, 1 << 20).records) > 0
