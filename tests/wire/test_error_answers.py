@@ -1,4 +1,4 @@
-"""Every error of the engine that a job tells apart comes out of the API's answer as the job's own."""
+"""Each error of the engine that jobs distinguish becomes the job's own error through the API's answer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reading the log of a real engine without Spark: what is planned, what comes, and what is said of the rest."""
+"""Reading the log of a real engine without Spark: plans, rows, and reports of missing messages."""
 
 import socket
 from collections.abc import Iterator

@@ -43,7 +43,7 @@ class Answer:
 
 
 class HttpSocket:
-    """One connection: sends exactly what it is told; reads answers one by one."""
+    """One connection: sends the given bytes as they are; reads answers one by one."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

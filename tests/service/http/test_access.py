@@ -1,4 +1,4 @@
-"""Which requests a web page in somebody's browser can't make: DNS rebinding and cross-site posts."""
+"""The API refuses requests of web pages in the operator's browser: DNS rebinding and cross-site posts."""
 
 import socket
 from pathlib import Path

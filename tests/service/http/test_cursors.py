@@ -1,4 +1,4 @@
-"""Pipeline cursors over HTTP: answers, refusals, who may, what the audit hears, and the figures."""
+"""Pipeline cursors over HTTP: answers, refusals, the token, audit rows and stats."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The HTTP API on topics of the log: reading, bulk reading, seeking; who may see bodies; what the audit hears."""
+"""The HTTP API on topics of the log: reading, leases, rewinding; the token, and audit rows."""
 
 import shutil
 import struct

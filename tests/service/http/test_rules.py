@@ -12,7 +12,7 @@ RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 OPEN = {"/ping", "/livez", "/readyz", "/info", "/stats", "/metrics"}
 SENTENCE = "the token is missing or wrong: Authorization: Bearer …"
 
-# Enough of a query for each path to be understood: what is refused is refused for the token alone.
+# A query that each path accepts, so that only a missing token can refuse a request.
 QUERY = "?topic=orders&channel=billing&cursor=archive&offset=0&number=1&lease=none&to=start"
 
 

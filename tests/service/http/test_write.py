@@ -1,4 +1,4 @@
-"""Writing over HTTP: batches once per key, messages with keys, and what is wrong with a request."""
+"""Writing over HTTP: batches once per key, messages with keys, and refusals of wrong requests."""
 
 import struct
 from collections.abc import AsyncIterator, Sequence
