@@ -188,7 +188,7 @@ def test_a_topic_made_anew_in_the_midst_of_a_batch_fails_it_and_is_a_series_of_i
     [report] = (tmp_path / "damage").iterdir()
     assert '"first_offset":60,"next_offset":100,"reason":"replaced"' in report.read_text()
     engine.http("POST", "/topic/delete?topic=anew")
-    with pytest.raises(PySparkException, match=r"TopicMissingError.*topic anew \(number .* from offset 70 on was not"):
+    with pytest.raises(PySparkException, match=r"TopicMissingError.*topic anew \(number .* from offset 70 on were not"):
         stream("anew").run()
 
 
