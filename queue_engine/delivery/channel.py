@@ -557,7 +557,7 @@ class Channel:
             run = delivery.run
             ids = self._in_flight.remaining_ids(delivery)[: limit - len(listed)]
             index_of = run.index()
-            for message_id, (attempts, body_bytes) in zip(ids, self.backlog.sent_figures(run, ids), strict=True):
+            for message_id, (attempts, body_bytes) in zip(ids, self.backlog.attempts_and_sizes(run, ids), strict=True):
                 listed.append(
                     InFlightStats(
                         message_id=message_id.decode("ascii", "replace"),

@@ -160,7 +160,7 @@ class DiskQueueBacklog:
     def sent(self, run: Run) -> None:
         """Nothing to note: the files know no deliveries but the attempts of what is written back."""
 
-    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+    def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         index_of = run.index()
         frames = [run.frame_at(index_of[one]) for one in ids]
         return [(unpack_attempts(one, ATTEMPTS_AT)[0], len(one) - FRAME_HEADER_BYTES) for one in frames]

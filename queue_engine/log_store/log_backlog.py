@@ -386,7 +386,7 @@ class LogBacklog:
             # Before the bytes leave: an attempt that a consumer saw is never forgotten by kill -9.
             journal.flush()
 
-    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+    def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         offsets = offsets_of(ids, self._topic.id_base)
         return [(self.progress.made_at(offset), self._body_bytes(run, offset)) for offset in offsets]
 

@@ -85,7 +85,7 @@ class Backlog(Protocol):
         """The run is handed to the connection next: the delivery counts from here."""
         ...
 
-    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+    def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         """For each of these in-flight messages of `run`: the number of its delivery, and the bytes of its body; None
         when that would cost much reading."""
         ...

@@ -118,7 +118,7 @@ class Options:
         False, "start though the log has messages of topics that topology.json does not know, and let them go"
     )
     samples_interval_ms: int = _option(
-        10_000, "how often the server's figures are sampled, each second at most (0: never)", low=0
+        10_000, "how often the server's stats are sampled, each second at most (0: never)", low=0
     )
     samples_retention_ms: int = _option(604_800_000, "how long samples are kept", low=60_000)
     samples_retention_bytes: int = _option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)

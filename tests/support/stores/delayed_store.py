@@ -55,7 +55,7 @@ class ListBacklog:
     can_reread = False
     dropped_count = 0
 
-    def sent_figures(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
+    def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         raise AssertionError("these tests ask for no messages in flight")
 
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
