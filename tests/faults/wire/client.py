@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, Message, sized
+from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 
-# No machine stalls longer than that; a server that has not answered by then has forgotten.
-ANSWER_TIMEOUT_S = 60.0
 _UNKNOWN_ID = b"f" * 16
 _CHUNK_BYTES = 1 << 20
 

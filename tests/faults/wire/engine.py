@@ -17,11 +17,11 @@ import pytest
 from queue_engine.service.runner import EngineRunner
 from tests.faults.wire.mutants import MUTANTS
 from tests.support.processes import engine_process
+from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 from tests.support.processes.server import ServerProcess
 
 MUTANT_FLAG = "--mutant="
 _DOOR_FLAG = "--door="
-_ACT_TIMEOUT_S = 30.0
 
 
 class WireEngine(ServerProcess):
@@ -47,7 +47,7 @@ class WireEngine(ServerProcess):
 
     def act(self, act: str, *names: str) -> None:
         """`TopicActs.<act>` of these names, as the console would ask for it; returns when it is durable."""
-        with socket.create_connection(("127.0.0.1", self.console_port), timeout=_ACT_TIMEOUT_S) as client:
+        with socket.create_connection(("127.0.0.1", self.console_port), timeout=ANSWER_TIMEOUT_S) as client:
             client.sendall(json.dumps([act, *names]).encode() + b"\n")
             answer = client.makefile("rb").readline()
         assert answer == b"done\n", f"{act} {names}: {answer!r}"
@@ -59,7 +59,7 @@ class _Acts(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         act, *names = json.loads(self.rfile.readline())
         try:
-            self.runner.submit(f"acts.{act}", *names).result(_ACT_TIMEOUT_S)
+            self.runner.submit(f"acts.{act}", *names).result(ANSWER_TIMEOUT_S)
             self.wfile.write(b"done\n")
         except Exception as exc:
             self.wfile.write(repr(exc).encode() + b"\n")

@@ -17,6 +17,7 @@ from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.worker.log import BYTES_MAX
 from queue_engine.pipeline.worker.state import read_worker_state
 from queue_engine.pipeline.worker.worker import KILL_AFTER_S
+from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -57,7 +58,7 @@ def archive_a_message(server: ServerProcess) -> None:
         request = urllib.request.Request(
             f"http://127.0.0.1:{server.http_port}{path}", data=b"first", method="POST", headers=headers
         )
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S).close()
 
     def is_archived() -> bool:
         depths = [cursor["depth"] for cursor in server.topic_stats("orders")["cursors"]]

@@ -5,7 +5,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.support.processes.engine_api import EngineApi
+from tests.support.processes.engine_api import ANSWER_TIMEOUT_S, EngineApi
 
 
 class Published(NamedTuple):
@@ -32,7 +32,7 @@ def published(engine: EngineApi, topic: str) -> list[Published]:
     offset = 0
     while True:
         url = f"http://127.0.0.1:{engine.http_port}/log/read?topic={topic}&offset={offset}&max_bytes={4 << 20}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:
             frames = answer.read()
             id_base = int(answer.headers["X-Penstock-Id-Base"])
             next_offset = int(answer.headers["X-Penstock-Next-Offset"])

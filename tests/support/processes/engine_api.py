@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 
+ANSWER_TIMEOUT_S = 60.0  # what is durable waits for a disk, and no machine's stalls for longer
+
 
 class EngineApi:
     """Requests to the HTTP API on the loopback port `http_port`, which the subclass knows."""
@@ -15,7 +17,7 @@ class EngineApi:
         """One request; the body of its answer. Raises HTTPError from 400 up."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", body, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as answer:
             data: bytes = answer.read()
             return data
 
