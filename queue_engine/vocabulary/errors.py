@@ -1,12 +1,13 @@
-"""One tree of errors: whose fault it is, a sentence that names the value and the limit, the wire code if any."""
+"""The tree of errors. The class says whose fault it is; the text names the value and the limit; some have a wire
+code."""
 
 
 class PenstockError(Exception):
-    """The root: everything the engine raises on purpose."""
+    """The root of all errors that the engine raises on purpose."""
 
 
 class ProtocolError(PenstockError):
-    """A client broke the protocol, or asked for what can't be done; goes out as an error frame.
+    """A client broke the protocol, or its command can't be done; it gets an error frame.
 
     code: the wire code, such as "E_INVALID". fatal: whether the connection closes after it.
     """
@@ -24,7 +25,7 @@ class ProtocolError(PenstockError):
 
 
 class RequestError(PenstockError):
-    """A caller of the engine named something that is not so; nothing was changed.
+    """A request to the engine can't be done: a name, a value or a state does not fit; nothing was changed.
 
     code: the word that the HTTP API answers with, such as "TOPIC_NOT_FOUND". finer_code: one that says more than code,
     beside it; "" for none.
@@ -66,7 +67,8 @@ class ChannelNotFoundError(RequestError):
 
 
 class TopicChangedError(RequestError):
-    """The topic of this name is not the one that is meant: it was deleted, and perhaps made again."""
+    """The topic of this name has another number than the request names: the topic was deleted, and perhaps created
+    anew."""
 
     code = "TOPIC_CHANGED"
 
@@ -112,13 +114,13 @@ class LimitError(RequestError):
 
 
 class OffsetTooHighError(LimitError):
-    """The topic has not come to that offset."""
+    """The offset is beyond the topic's end."""
 
     finer_code = "OFFSET_BEYOND_END"
 
 
 class OffsetTooLowError(LimitError):
-    """The log keeps that offset no more."""
+    """The log has removed the message of that offset."""
 
     finer_code = "OFFSET_GONE"
 
@@ -138,11 +140,11 @@ class ClosedError(PenstockError):
 
 
 class StorageError(PenstockError):
-    """The disk refused; what was to be written is not acknowledged."""
+    """The disk refused; the data that was to be written is not acknowledged."""
 
 
 class NoRoomError(StorageError):
-    """The disk has no room for what was to be published, for now: nothing of it is stored, everything else goes on."""
+    """The disk is full, for now: nothing of the publish is stored; everything else goes on."""
 
 
 class SegmentUnreadableError(StorageError):
@@ -154,7 +156,7 @@ class SegmentUnreadableError(StorageError):
 
 
 class CorruptError(StorageError):
-    """Stored bytes are not what was written; the text says file, position, found and expected."""
+    """Stored bytes changed; the text says file, position, found and expected."""
 
 
 class NewerFormatError(StorageError):
@@ -196,7 +198,7 @@ class OptionsError(PenstockError):
 
 
 class PipelineError(PenstockError):
-    """A job of the data pipeline can't go on; the text says what, where, and what mends it."""
+    """A job of the data pipeline can't go on; the text says why, where, and how to mend it."""
 
 
 class UnreadableSampleError(PipelineError):
@@ -208,11 +210,11 @@ class LakeHeldError(PipelineError):
 
 
 class LakeDamagedError(PipelineError):
-    """A file that says what counts in the lake is not what was written; it is left as it is."""
+    """A manifest of the lake is damaged; it is left as it is."""
 
 
 class JavaMissingError(PipelineError):
-    """There is no Java that Spark can run on; the text says what was found and the command that mends it."""
+    """There is no Java that Spark can run on; the text says what was found and which command installs one."""
 
 
 class EngineUnreachableError(PipelineError):
@@ -236,7 +238,7 @@ class TopicMissingError(PipelineError):
 
 
 class NotALogTopicError(PipelineError):
-    """The topic's storage kind forgets what it handed out: a job can't read it."""
+    """The topic's storage kind removes messages that were delivered: a job can't read it."""
 
 
 class TopicReplacedError(PipelineError):
@@ -244,15 +246,15 @@ class TopicReplacedError(PipelineError):
 
 
 class OffsetBeyondEndError(PipelineError):
-    """An offset that the topic has not come to: the log lost its end, or the offset is another topic's."""
+    """An offset beyond the topic's end: the log lost its end, or the offset is another topic's."""
 
 
 class OffsetGoneError(PipelineError):
-    """An offset that the log keeps no more."""
+    """The log has removed the message of an offset."""
 
 
 class LeaseLostError(PipelineError):
-    """Files were read that nothing kept in place any more: what came of them can't be relied on."""
+    """A lease ended while its files were read: they may have changed, so the result is not used."""
 
 
 class SegmentMissingError(PipelineError):
@@ -268,8 +270,8 @@ class ReadOptionError(PipelineError):
 
 
 class ExpressionError(PipelineError):
-    """A boolean expression is not one; the text names what was found, at which character, and what may stand there."""
+    """An expression is not valid; the text names what was found, at which character, and what may stand there."""
 
 
 class ArchiveMismatchError(PipelineError):
-    """What was written to be archived is not every message once; nothing of it was kept."""
+    """The staged archive does not have every message exactly once; nothing of it was kept."""

@@ -93,10 +93,12 @@ class Options:
 
     # Six MPUBs of --max-body-size, so that as many channels may lag by different amounts without reading them twice.
     log_cache_bytes: int = _option(
-        32 << 20, "bytes of the log kept in memory for the channels that want them next", low=0
+        32 << 20, "bytes of the log kept in memory for the channels that read them next", low=0
     )
-    log_retention_ms: int = _option(0, "keep what all channels have finished so long (0: let it go)", low=0)
-    log_retention_bytes: int = _option(0, "keep it while the log is smaller than so many bytes", low=0)
+    log_retention_ms: int = _option(
+        0, "how long messages that all channels have finished stay in the log (0: they are removed)", low=0
+    )
+    log_retention_bytes: int = _option(0, "such messages stay while the log is smaller, bytes", low=0)
     pipeline_retention_bytes: int = _option(
         10 << 30,
         "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
@@ -112,10 +114,10 @@ class Options:
         1 << 30, "memory of the pipeline worker's Java, bytes; its Python processes come on top", low=512 << 20
     )
     set_aside_segment: str = _option(
-        "", "a file of the log that can't be read: tells what would be lost without it; NAME:COUNT sets it aside"
+        "", "a segment that can't be read: the start reports what would be lost without it; NAME:COUNT sets it aside"
     )
     drop_unknown_topics: bool = _option(
-        False, "start though the log has messages of topics that topology.json does not know, and let them go"
+        False, "start though the log has messages of topics that topology.json does not know, and drop those messages"
     )
     samples_interval_ms: int = _option(
         10_000, "how often the server's stats are sampled, each second at most (0: never)", low=0
@@ -123,30 +125,34 @@ class Options:
     samples_retention_ms: int = _option(604_800_000, "how long samples are kept", low=60_000)
     samples_retention_bytes: int = _option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
     http_token: str = _option(
-        "", "by HTTP, only who sends it as Authorization: Bearer TOKEN may read bodies, publish or change anything"
+        "", "HTTP requests that read bodies, publish or change anything need Authorization: Bearer TOKEN"
     )
 
     stop_timeout_ms: int = _option(
-        60_000, "how long a stop tries on while the disk refuses and nothing advances", low=0
+        60_000, "how long a stop goes on trying while the disk refuses and nothing advances", low=0
     )
 
     # Queues.
     mem_queue_size: int = _option(
         10_000,
-        "messages kept in memory per topic and per channel; one that comes back waits behind at most so many",
+        "messages in memory per topic and per channel, on diskqueue; one that comes back waits behind at most so many",
         low=0,
     )
     # 10,000 messages of 6 KiB: where those are larger, their bytes decide.
-    mem_queue_bytes: int = _option(64 << 20, "bytes of them kept in memory per topic and per channel", low=0)
+    mem_queue_bytes: int = _option(
+        64 << 20, "bytes of messages in memory per topic and per channel, on diskqueue", low=0
+    )
     # Four full queues. A message that several channels have is counted for each.
-    mem_queue_total_bytes: int = _option(256 << 20, "bytes of them kept in memory in all; beyond, disk", low=0)
+    mem_queue_total_bytes: int = _option(
+        256 << 20, "bytes of messages in memory in all, on diskqueue; beyond, they go to disk", low=0
+    )
     max_bytes_per_file: int = _option(100 << 20, "bytes per disk queue file before it rolls", low=1 << 10)
     sync_every: int = _option(2_500, "disk queue writes per fsync", low=1)
     sync_timeout_ms: int = _option(2_000, "longest time between fsyncs of a written disk queue", low=1)
 
     # Messages.
     msg_timeout_ms: int = _option(60_000, "how long a consumer may hold a message", low=1)
-    max_msg_timeout_ms: int = _option(900_000, "how long TOUCH may prolong that in all", low=1)
+    max_msg_timeout_ms: int = _option(900_000, "longest time a message may be in flight with TOUCH", low=1)
     max_msg_size: int = _option(1 << 20, "largest message body in bytes", low=1, high=1 << 30)
     max_body_size: int = _option(5 << 20, "largest command body in bytes", low=1, high=1 << 30)
     # A dozen of the largest at once keep any disk busy; more would only wait in memory.
@@ -175,7 +181,7 @@ class Options:
     )
 
     # The scan loop: nsqd's shape; channels are picked by earliest deadline instead of at random.
-    queue_scan_interval_ms: int = _option(100, "how often deadlines are looked at", low=1)
+    queue_scan_interval_ms: int = _option(100, "how often deadlines are checked", low=1)
     queue_scan_selection_count: int = _option(20, "channels handled per pass", low=1)
     queue_scan_dirty_percent: int = _option(
         25, "share of a pass that had work, above which another follows", low=0, high=100

@@ -24,8 +24,8 @@ from queue_engine.vocabulary.message import (
     unpack_timestamp,
 )
 
-# Whole batches are put together by the interpreter's own C loops: zip, map and join. What varies from message to
-# message is looked up in these tables, which fill themselves; beyond their limit an entry is made and not kept.
+# Batches are assembled by loops of the interpreter in C: zip, map and join. Bytes that vary from message to message are
+# looked up in these tables, which add missing entries; beyond their limit an entry is made and not stored.
 _TABLE_ENTRIES_MAX = 1 << 16
 
 
@@ -257,11 +257,11 @@ class Run:
         return self.published_ns if self.published_ns is not None else self.times().span()[0]
 
     def known_times(self) -> "PublishTimes | None":
-        """The same; None when only the frames know."""
+        """The same; None when they have not been read from the frames."""
         return self._times
 
     def index(self) -> dict[bytes, int]:
-        """Where each id stands; made once."""
+        """The index of each id; made once."""
         if self._index is None:
             self._index = {message_id: index for index, message_id in enumerate(self.ids)}
         return self._index
@@ -287,8 +287,8 @@ class Run:
 
 
 class SentRun(Run):
-    """What is kept of a run in flight whose frames its store can read again: ids, publish times, and how many bytes
-    the frames had in all."""
+    """A run in flight without its frames, which its store can read again: ids, publish times, and the bytes that the
+    frames had in all."""
 
     __slots__ = ("frames_bytes",)
 
