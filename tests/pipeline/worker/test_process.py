@@ -22,7 +22,7 @@ from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
 GONE_WITHIN_S = 8.0  # five are promised, and a machine may stall
-START_TIMEOUT_S = 200.0  # beside whatever else this machine does
+START_TIMEOUT_S = 400.0  # beside whatever else this machine does
 NICE = 2
 TOKEN = "not-for-everybody-to-read"
 DJANGO_SECRET = "nor-is-this"
@@ -101,7 +101,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "data" / "pipeline"
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1_500)
 def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigterm(tmp_path: Path, lake: Path) -> None:
     classes = lake / "scratch" / "classes"
     classes.mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
     assert "Traceback" not in server.log
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_server_takes_its_worker_with_it_though_java_hangs(tmp_path: Path, lake: Path) -> None:
     server = ServerProcess(tmp_path / "data")
     server.start()
@@ -177,7 +177,7 @@ def test_a_killed_server_takes_its_worker_with_it_though_java_hangs(tmp_path: Pa
     wait_for("the lake to be free", lambda: holder_of(str(lake)) is None)
 
 
-@pytest.mark.timeout(250)
+@pytest.mark.timeout(900)
 def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: Path) -> None:
     server = ServerProcess(tmp_path / "data")
     server.start()
@@ -190,7 +190,6 @@ def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: 
     wait_until_gone(worker)
 
 
-@pytest.mark.timeout(60)
 def test_no_pipeline_means_no_worker(tmp_path: Path, lake: Path) -> None:
     put_request(lake, "start_job", job="compact")
     with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:

@@ -29,7 +29,7 @@ def archived_count(lake: Lake) -> int:
     return sum(one.next_offset for one in list_archives(lake, "orders"))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_500)
 def test_a_server_killed_in_mid_archive_goes_on_with_one_worker_and_every_row_once(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "data" / "pipeline"))
     bodies = [b"%d " % number + b"x" * 180 for number in range(MESSAGES)]
