@@ -167,7 +167,7 @@ def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
             HttpAct("empty_topic", f"t{number}", "", "192.0.2.9:5", True, f"Emptied t{number}.", {"depth": number})
         )
     writer.submit(HttpAct("delete_topic", "gone", "", "192.0.2.9:5", False, "TOPIC_NOT_FOUND", {}))
-    writer.stop()
+    writer.stop(timeout_s=30)
     assert writer.lost_count == 0
     rows = list(AuditRow.objects.order_by("id"))
     assert [each.topic for each in rows] == [f"t{number}" for number in range(450)] + ["gone"]
@@ -190,8 +190,8 @@ def test_writer_keeps_its_connection_from_act_to_act(monkeypatch: pytest.MonkeyP
     for number in range(20):
         kept = threading.Event()
         writer.begin(intent(f"act{number}"), lambda _, kept=kept: kept.set())
-        assert kept.wait(5)
-    writer.stop()
+        assert kept.wait(15)
+    writer.stop(timeout_s=30)
     assert opened.count("audit-writer") == 1
 
 
@@ -220,7 +220,7 @@ def test_writer_goes_on_after_rows_that_can_not_be_encoded() -> None:
     writer.submit(HttpAct("empty_topic", "half of a character: \ud800", "", "", True, "", {}))
     wait_for("the row to be counted as lost", lambda: writer.lost_count == 1)
     writer.submit(HttpAct("empty_topic", "orders", "", "", True, "", {}))
-    writer.stop()
+    writer.stop(timeout_s=30)
     assert [each.topic for each in AuditRow.objects.all()] == ["orders"]
 
 
@@ -256,7 +256,7 @@ def test_an_act_over_http_is_begun_once_its_row_is_in_the_database() -> None:
     writer.begin(intent(), lambda is_kept: seen.append((is_kept, AuditRow.objects.filter(act_id="act").count())))
     wait_for("the act to be begun", lambda: bool(seen))
     writer.submit(HttpAct("delete_topic", "orders", "", "127.0.0.1:5", True, "Deleted.", {}, act_id="act"))
-    writer.stop()
+    writer.stop(timeout_s=30)
     assert seen == [(True, 1)]
     rows = list(AuditRow.objects.order_by("id").values_list("act_id", "phase", "verdict"))
     assert rows == [("act", "intent", ""), ("act", "result", "done")]
@@ -270,7 +270,7 @@ def test_an_act_over_http_whose_row_the_database_can_not_take_is_not_done() -> N
     bad = HttpAct("delete_topic", "half of a character: \ud800", "", "", False, "", {}, act_id="bad", is_intent=True)
     writer.begin(bad, seen.append)
     wait_for("the answer", lambda: bool(seen))
-    writer.stop()
+    writer.stop(timeout_s=30)
     assert seen == [False]
 
 
@@ -305,7 +305,7 @@ def test_a_disk_that_refuses_keeps_no_act_from_being_done_until_memory_is_full(
         assert (writer.waiting_count, writer.lost_count) == (5, 0)
         monkeypatch.undo()
     finally:
-        writer.stop()
+        writer.stop(timeout_s=30)
     assert AuditRow.objects.count() == 5
 
 

@@ -169,7 +169,7 @@ def test_a_flood_reaches_the_list_as_a_few_rows_when_its_window_closes(monkeypat
         clock.advance(ms=60_000)
         wait_for("the row of the others", lambda: AuditRow.objects.count() == 6)
     finally:
-        writer.stop()
+        writer.stop(timeout_s=30)
     assert AuditRow.objects.get(counts__times=9_995).verdict == "failed"
     assert writer.lost_count == 0
 
@@ -187,7 +187,7 @@ def test_guessed_passwords_are_a_few_rows_and_the_stop_writes_what_was_counted()
             client.post("/login/", {"username": f"name{number}", "password": "wrong"})
         assert AuditRow.objects.filter(action="log_in").count() == 5
     finally:
-        writer.stop()
+        writer.stop(timeout_s=30)
     assert [one.counts for one in AuditRow.objects.filter(action="log_in").order_by("id")] == [{}] * 5 + [{"times": 3}]
 
 
