@@ -123,22 +123,23 @@ async def test_requeue_with_delay_comes_again_later_with_one_attempt_more(server
 
 
 async def test_an_unanswered_message_times_out_and_comes_again(server: ServerProcess) -> None:
+    """On a machine that stalls the second attempt may time out as well."""
     seen: list[tuple[int, bytes]] = []
 
     def handler(message: nsq.Message) -> None:
         message.enable_async()
         seen.append((message.attempts, message.id))
-        if message.attempts == 2:
+        if message.attempts > 1:
             message.finish()
 
     async with reading(server, "timed_out", "c", handler, msg_timeout=3), writing(server) as writer:
         await answer(writer.pub, "timed_out", b"forgotten")
-        await wait_for_async("the second attempt", lambda: len(seen) == 2)
-        await wait_for_async("its FIN", lambda: server.channel_stats("timed_out", "c")["in_flight_count"] == 0)
-    assert [attempts for attempts, _ in seen] == [1, 2]
-    assert seen[0][1] == seen[1][1]
+        await wait_for_async("the second attempt", lambda: len(seen) > 1)
+        await wait_for_async("its FIN", lambda: in_flight_count(server, "timed_out") == 0)
+    assert [attempts for attempts, _ in seen] == [*range(1, len(seen) + 1)]
+    assert len({message_id for _, message_id in seen}) == 1
     found = server.channel_stats("timed_out", "c")
-    assert (found["timeout_count"], found["requeue_count"]) == (1, 0)
+    assert (found["timeout_count"], found["requeue_count"]) == (len(seen) - 1, 0)
 
 
 async def test_touch_keeps_a_message_from_timing_out(server: ServerProcess) -> None:
