@@ -291,9 +291,10 @@ class CommitLog:
             return
         self._is_closing = True
         self._refusal.close()
-        self._ahead.call_off()
+        # The job first: a probe of a full disk may wait for the segment that the worker makes.
         if self._job is not None:
             self._job.ended(self._job.finish())
+        self._ahead.call_off()
         self.commit()
         if self._open and self.error is None:
             try:

@@ -299,6 +299,30 @@ def test_a_log_that_is_full_closes_with_what_it_has(make: MakeBench, policy: Syn
     bench.check_disk()
 
 
+@pytest.mark.parametrize("was_open", [True, False])
+def test_a_log_that_is_full_closes_in_order_though_a_probe_waits(make: MakeBench, was_open: bool) -> None:
+    # The probe waits for a segment that nothing has made yet.
+    bench = make(is_open=False)
+    if was_open:
+        bench.log.open()
+        bench.publish(b"x" * 1_000)
+        bench.sync.finish()
+    bench.files.fail("create", errno.ENOSPC, count=20)
+    if was_open:
+        with pytest.raises(NoRoomError):
+            bench.append(b"x" * 1_000)
+    else:
+        bench.log.open()
+    assert bench.log.is_full
+    bench.files.heal()
+    bench.second()
+    bench.log.close()
+    assert bench.log.error is None
+    assert all(one.is_sealed for one in bench.segments.list)
+    assert bench.files.open_fds == set()
+    bench.check_disk()
+
+
 @pytest.mark.parametrize("operation", ["write", "sync_data", "close"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_close_that_can_t_finish_says_so(make: MakeBench, policy: SyncPolicy, operation: str) -> None:
