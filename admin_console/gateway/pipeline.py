@@ -27,7 +27,12 @@ from queue_engine.pipeline.job.state import (
 from queue_engine.pipeline.jobs import JOBS
 from queue_engine.pipeline.lake.lake_lock import LakeHolder, holder_of
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
-from queue_engine.pipeline.replay.listing import ReplayAsked, ReplayPlanned, read_asked, read_planned
+from queue_engine.pipeline.replay.listing import (
+    ReplayPlanSummary,
+    ReplayRequestSummary,
+    read_plan_summary,
+    read_request_summary,
+)
 from queue_engine.pipeline.spark.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker.pending_work import PendingWork
 from queue_engine.pipeline.worker.process import WorkerProcess, WorkerProcessState
@@ -44,8 +49,8 @@ __all__ = [
     "LakeHolder",
     "Pipeline",
     "PipelineView",
-    "ReplayAsked",
-    "ReplayPlanned",
+    "ReplayPlanSummary",
+    "ReplayRequestSummary",
     "ReplayView",
     "WorkerLimits",
     "WorkerProcessState",
@@ -78,8 +83,8 @@ class ReplayView:
     """One replay: what was asked for, what it would do, and how far it is. plan_job and run_job: None before them."""
 
     replay_id: str
-    asked: ReplayAsked | None
-    planned: ReplayPlanned | None
+    asked: ReplayRequestSummary | None
+    planned: ReplayPlanSummary | None
     plan_job: JobState | None
     run_job: JobState | None
 
@@ -204,11 +209,11 @@ class Pipeline:
         # Their names begin with their times: the newest first.
         views = []
         for replay_id in job_requests.replay_ids(self._lake_path, REPLAYS_SHOWN_MAX):
-            asked: ReplayAsked | None = None
-            planned: ReplayPlanned | None = None
+            asked: ReplayRequestSummary | None = None
+            planned: ReplayPlanSummary | None = None
             try:
-                asked = read_asked(self._lake_path, replay_id)
-                planned = read_planned(self._lake_path, replay_id)
+                asked = read_request_summary(self._lake_path, replay_id)
+                planned = read_plan_summary(self._lake_path, replay_id)
             except (PenstockError, OSError) as exc:
                 complaints.append(f"the replay {replay_id}: {exc}")
             views.append(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queue_engine.pipeline.history.samples_bar import SamplesBar
+from queue_engine.pipeline.history.rollup_progress import RollupProgress
 from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.requests import read_replay_request
@@ -74,7 +74,7 @@ class Job:
     """One kind of job. run: (context, replay id, once): until context.stop is set, or, once, until it is up to date.
 
     is_service: it runs for as long as the worker does; others come and go, and are tried again only where the engine
-    was not there. first_word: its state before it says one itself.
+    was not there. first_state: its state before it says one itself.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Job:
     unit: str
     run: Callable[[JobContext, str, bool], None]
     is_service: bool = True
-    first_word: str = WAITING
+    first_state: str = WAITING
 
 
 def run_job(
@@ -125,15 +125,15 @@ def run_job(
                 run,
                 JobResources(spark, lake, lambda: LogClient(engine_url, token), clock, reports, read_from),
                 unit=job.unit,
-                first_word=job.first_word,
+                first_state=job.first_state,
             )
             thread.start()
             while thread.is_running:
                 if stop.wait(0.2) or (once and failures):
-                    thread.ask_to_stop(FAILED if failures else WAITING)
+                    thread.request_stop(FAILED if failures else WAITING)
                 if thread.stopping_for_s() > 2.0:
                     thread.cancel_in_spark()
-                thread.look_after()
+                thread.clear_recovered_error()
                 reports.flush()
                 thread.join(0.2)
             reports.flush(is_last=True)
@@ -204,7 +204,7 @@ def _run_rollup(context: JobContext, _: str, once: bool) -> None:
         return
     # Samples go on coming: what is there now is all that has to be done once.
     query = start_rollup_stream(context, trigger={"availableNow": True} if once else None)
-    bar = SamplesBar(context)
+    bar = RollupProgress(context)
     try:
         if once:
             while not query.awaitTermination(ROLLUP_ONCE_LOOK_S) and not context.stop.is_set():
@@ -280,12 +280,17 @@ JOBS: Mapping[str, Job] = {
             "turns the engine's samples into the history of the graphs",
             "samples",
             _run_rollup,
-            first_word=RUNNING,
+            first_state=RUNNING,
         ),
         Job("compact", "recomputes each closed day of the history", "windows", _run_compact),
         Job("archive", "writes the messages of archived topics to Parquet files", "messages", _run_archive),
         Job(
-            "replay", "publishes archived messages again", "messages", _run_replay, is_service=False, first_word=RUNNING
+            "replay",
+            "publishes archived messages again",
+            "messages",
+            _run_replay,
+            is_service=False,
+            first_state=RUNNING,
         ),
     )
 }

@@ -124,7 +124,6 @@ class _Run:
         self._works: dict[tuple[str, int], _Work] = {}
         self._failed: set[tuple[str, int]] = set()
         self._step_count = 0
-        self._has_told = False
         self.rows = 0
         self.errors: list[BaseException] = []
 

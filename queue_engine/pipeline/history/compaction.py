@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from queue_engine.pipeline.history import transforms
+from queue_engine.pipeline.history import aggregation
 from queue_engine.pipeline.history.manifest import (
     DAY,
     FRESH,
@@ -90,7 +90,7 @@ def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:
     if minutes is not None:
         staged.append(minutes)
         of_minutes = context.spark.read.parquet(spark_path(lake, minutes.staged))
-        hours = stage(lake, transforms.hours(of_minutes), HOURS, DAY, day=day, source=source)
+        hours = stage(lake, aggregation.hours(of_minutes), HOURS, DAY, day=day, source=source)
         assert hours is not None
         staged.append(hours)
         lake.publish([one.move for one in staged])
@@ -126,8 +126,8 @@ def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[
         paths = [spark_path(context.lake, f"history/{one.path}") for one in files]
         parts.append((_between(context.spark.read.parquet(*paths), day_s, raw_from_s), "fresh"))
     if has_raw and raw_from_s < day_s + DAY_S:
-        rows = transforms.rows_of_samples(samples.read(start_ms, end_ms), _pass_over)
-        parts.insert(0, (_between(transforms.minutes(rows), raw_from_s, day_s + DAY_S), "raw"))
+        rows = aggregation.rows_of_samples(samples.read(start_ms, end_ms), _pass_over)
+        parts.insert(0, (_between(aggregation.minutes(rows), raw_from_s, day_s + DAY_S), "raw"))
     found = None
     for part, _ in parts:
         found = part if found is None else found.unionByName(part)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from queue_engine.disk.no_follow import read_no_follow, refuse_link
-from queue_engine.pipeline.history import transforms
+from queue_engine.pipeline.history import aggregation
 from queue_engine.pipeline.history.manifest import FRESH, History, HistoryFile, change_history, read_history, without
 from queue_engine.pipeline.history.samples_topic import Samples, SamplesTopic
 from queue_engine.pipeline.history.schema import HISTORY_ROWS, MINUTES, ORDER
@@ -29,8 +29,8 @@ from queue_engine.pipeline.lake.lake import Lake
 
 logger = logging.getLogger(__name__)
 
-# To change the columns or the grouping of `transforms.minutes`, take another name here: Spark goes on from a checkpoint
-# only with the state that it knows. The new stream begins where the files end, and nothing is doubled.
+# To change the columns or the grouping of `aggregation.minutes`, take another name here: Spark goes on from a
+# checkpoint only with the state that it knows. The new stream begins where the files end, and nothing is doubled.
 CHECKPOINT = "checkpoints/rollup"
 # Minutes come out minutes late whatever is done, and the console shows the last quarter of an hour from its memory: to
 # look oftener costs more than it shows. A batch takes Spark two seconds of a core, however little there is in it.
@@ -56,10 +56,10 @@ def start_rollup_stream(
     samples = samples or SamplesTopic(context.spark, context.engine)
     start_s = max(0, read_history(lake).end_s(MINUTES) - START_BEFORE_S)
     unreadable = context.spark.sparkContext.accumulator(0)
-    rows = transforms.rows_of_samples(samples.stream(start_s * 1000), lambda _: unreadable.add(1))
+    rows = aggregation.rows_of_samples(samples.stream(start_s * 1000), lambda _: unreadable.add(1))
     batches = _Batches(lake, unreadable)
     return (
-        transforms.minutes(rows)
+        aggregation.minutes(rows)
         .writeStream.outputMode("append")
         .queryName("rollup")
         .option("checkpointLocation", spark_path(lake, CHECKPOINT))

@@ -1,1 +1,1 @@
-"""A job: what it is given, how it runs, what it says of itself."""
+"""Jobs: what they get, how they run, what they report."""

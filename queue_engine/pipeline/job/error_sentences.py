@@ -1,13 +1,13 @@
-"""Errors of jobs as people read them: one sentence, without Java's and Spark's wrapping."""
+"""Makes one sentence of a job's error, without Java's and Spark's wrapping."""
 
 import re
 
 from queue_engine.vocabulary.errors import PenstockError
 
 SENTENCE_LENGTH_MAX = 300
-# What Spark says of an error that was raised in one of its Python processes ends with the error itself.
+# Spark's text about an error that was raised in one of its Python processes ends with the error itself.
 _OWN_ERROR = re.compile(rf"{re.escape(PenstockError.__module__)}\.\w+: (.+)")
-# What befalls a machine, in words of Java's and Spark's, and in ours. The first that is found tells most.
+# Errors of the machine: a pattern of Java's or Spark's text, and our sentence. The first pattern that matches is taken.
 _KNOWN = (
     (
         re.compile(r"No space left on device"),
@@ -42,7 +42,7 @@ _CAUSED_BY = "Caused by: "
 
 
 def sentence_of(error: BaseException) -> str:
-    """What people read of an error. What is no error of ours is in the worker's log as well, with all its lines."""
+    """The sentence that the page shows for an error. The worker's log has the traceback of errors that are not ours."""
     text = str(error).strip()
     if isinstance(error, PenstockError):
         return _ended(text.splitlines()[0] if text else type(error).__name__)
@@ -54,17 +54,17 @@ def sentence_of(error: BaseException) -> str:
     for pattern, sentence in _KNOWN:
         if pattern.search(text):
             return sentence
-    told = _unwrapped(text)
+    line = _unwrapped(text)
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
-        return _ended(f"The system said no: {error.strerror}{where}")
+        return _ended(f"The system refused: {error.strerror}{where}")
     if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
-        return _ended(f"Spark failed: {told or type(error).__name__}")
-    return _ended(f"It met an error nobody foresaw, {type(error).__name__}{f': {told}' if told else ''}")
+        return _ended(f"Spark failed: {line or type(error).__name__}")
+    return _ended(f"An unexpected error, {type(error).__name__}{f': {line}' if line else ''}")
 
 
 def _unwrapped(text: str) -> str:
-    """The line of an error that says most."""
+    """The line of an error's text that names the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -78,6 +78,6 @@ def _unwrapped(text: str) -> str:
 
 
 def _ended(text: str) -> str:
-    """Short enough, and with a full stop."""
+    """At most SENTENCE_LENGTH_MAX characters, with a full stop."""
     text = text.strip()[: SENTENCE_LENGTH_MAX - 1]
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,4 +1,4 @@
-"""What jobs say of themselves on its way to the disk: as often as they like in, at most once a second out."""
+"""Writes the states that jobs report: a job reports as often as it likes, its file is written at most once a second."""
 
 import logging
 import threading
@@ -21,10 +21,10 @@ class JobReports:
         self._clock = clock
         self._mutex = threading.Lock()
         self._newest: dict[str, JobState] = {}
-        self._written: dict[str, tuple[JobState, int]] = {}  # what the file says, and when it was put there
+        self._written: dict[str, tuple[JobState, int]] = {}  # the state in the file, and when it was written
 
     def report(self, state: JobState) -> None:
-        """Take a state; a changed word reaches the disk at once, a changed figure within a second or at `flush`."""
+        """Take a job's state. A new `state` word is written at once, other changes within a second or by `flush`."""
         with self._mutex:
             before = self._written.get(state.job)
             self._newest[state.job] = state
@@ -36,7 +36,7 @@ class JobReports:
                 self._write(state)
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Write what waited its second; everything that waits when there will be no other flush."""
+        """Write the states that have waited a second; all that wait when is_last."""
         with self._mutex:
             now_ns = self._clock.monotonic_ns()
             for job, state in self._newest.items():
@@ -44,15 +44,15 @@ class JobReports:
                 if before is None or (before[0] != state and (is_last or now_ns - before[1] >= INTERVAL_NS)):
                     self._write(state)
 
-    def forgive(self, job: str) -> None:
-        """Forget the error of a job that is tried again, unless it has failed meanwhile."""
+    def clear_error(self, job: str) -> None:
+        """Clear the error of a job that is tried again, unless it has failed meanwhile."""
         with self._mutex:
             known = self._newest.get(job)
             if known is not None and known.is_in_trouble and known.state != FAILED:
                 self._newest[job] = replace(known, error="")
 
     def newest(self, job: str) -> JobState | None:
-        """The last state that was reported of a job."""
+        """The last state that a job reported."""
         with self._mutex:
             return self._newest.get(job)
 
@@ -65,5 +65,5 @@ class JobReports:
         try:
             write_state(self._lake_path, state)
         except OSError as exc:
-            # The job goes on: it is its page that lacks the news.
+            # The job goes on; only the page shows an old state.
             logger.warning("job state not written job=%s error=%s", state.job, exc)

@@ -1,12 +1,12 @@
-"""What people ask of the worker: files that the console or a command puts down and the worker takes away.
+"""Requests to the worker: the console or a command writes a file, the worker handles and removes it.
 
     pipeline/requests/<Unix ms, 13 digits>-<9 hex>.json    {"kind": "stop_job", "job": "archive"}
 
-Kinds and what they carry: stop_job, start_job, cancel_job {job}; plan_replay, run_replay, cancel_replay {id}.
-A request is synced before its sender is told that it is there, and removed once what it asks for is on disk: a worker
-killed in between does it again, so each kind must do no harm when done twice.
+Kinds and their fields: stop_job, start_job, cancel_job {job}; plan_replay, run_replay, cancel_replay {id}.
+`put_request` returns when the file is synced. The worker removes it once the request's effect is on disk: a worker that
+is killed in between handles it again, so each kind must be harmless when it is handled twice.
 
-    pipeline/replays/<id>/request.json    {"topic": "orders", …}    what a replay was asked for as
+    pipeline/replays/<id>/request.json    {"topic": "orders", …}    the request of a replay
 """
 
 import os
@@ -43,7 +43,7 @@ REQUESTS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One request. kind "" is a file that holds none; `complaint` is then the sentence about it."""
+    """One request. kind: "" for a file that is no request; `complaint` is then the sentence about it."""
 
     kind: str
     details: dict[str, Any] = field(default_factory=dict)
@@ -51,17 +51,17 @@ class JobRequest:
 
 
 def put_request(lake_path: Path, kind: str, **details: Any) -> Path:
-    """Leave a request; returns its file. Raises PipelineError when too many wait or it is too large, OSError."""
+    """Write a request; returns its file. Raises PipelineError when too many wait or it is too large, OSError."""
     if kind not in KINDS:
         raise ValueError(f"there is no request {kind!r}")
     directory = lake_path / DIRECTORY
     waiting = len(names_in(directory, REQUESTS_MAX))
     if waiting >= REQUESTS_MAX:
-        raise PipelineError(f"{waiting} requests wait for the pipeline's worker, which is the most")
+        raise PipelineError(f"{waiting} requests wait for the pipeline's worker, the most that may wait")
     bytes_near = sum(len(str(value).encode()) for value in details.values())
     if bytes_near > REQUEST_BYTES_MAX // 2:
         raise PipelineError(f"the request has about {bytes_near:,} bytes; the most is {REQUEST_BYTES_MAX // 2:,}")
-    # In the order of their making: what is asked first is done first, within a millisecond as well.
+    # Names sort by time, within a millisecond as well: requests are handled in their order.
     ms, rest_ns = divmod(time.time_ns(), 1_000_000)
     path = directory / f"{ms:013d}-{rest_ns:05x}{secrets.token_hex(2)}.json"
     write_status_file(path, {"kind": kind, **details}, is_durable=True)
@@ -69,7 +69,7 @@ def put_request(lake_path: Path, kind: str, **details: Any) -> Path:
 
 
 def has_requests(lake_path: Path) -> bool:
-    """Whether one waits."""
+    """Whether a request waits."""
     return bool(names_in(lake_path / DIRECTORY, 1))
 
 
@@ -78,11 +78,11 @@ def take_requests(lake_path: Path) -> Iterator[JobRequest]:
     for name in names_in(lake_path / DIRECTORY, REQUESTS_MAX):
         path = lake_path / DIRECTORY / name
         try:
-            told = read_status_file(path, REQUEST_BYTES_MAX)
-            kind = told.pop("kind", "")
+            content = read_status_file(path, REQUEST_BYTES_MAX)
+            kind = content.pop("kind", "")
             if kind not in KINDS:
-                raise BrokenStatusFileError(f"{DIRECTORY}/{name} asks for {str(kind)[:80]!r}, which is nothing known")
-            yield JobRequest(str(kind), told)
+                raise BrokenStatusFileError(f"{DIRECTORY}/{name} asks for {str(kind)[:80]!r}, which is no known kind")
+            yield JobRequest(str(kind), content)
         except FileNotFoundError:
             continue
         except BrokenStatusFileError as exc:
@@ -91,13 +91,13 @@ def take_requests(lake_path: Path) -> Iterator[JobRequest]:
 
 
 def ask_for_replay(lake_path: Path, replay_id: str, **details: Any) -> None:
-    """Keep what a replay is asked for as, and request its plan. Raises PipelineError, OSError."""
+    """Write a replay's request, and request its plan. Raises PipelineError, OSError."""
     write_status_file(_replay_path(lake_path, replay_id), details, is_durable=True)
     put_request(lake_path, PLAN_REPLAY, id=replay_id)
 
 
 def replay_ids(lake_path: Path, count_max: int) -> list[str]:
-    """The replays that were ever asked for, the last names first."""
+    """The ids of all replays that were requested, in descending order."""
     try:
         names = os.listdir(lake_path / REPLAYS_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
@@ -106,11 +106,11 @@ def replay_ids(lake_path: Path, count_max: int) -> list[str]:
 
 
 def read_replay_request(lake_path: Path, replay_id: str) -> dict[str, Any]:
-    """What a replay was asked for as. Raises PipelineError when that is not known."""
+    """A replay's request. Raises PipelineError when there is none."""
     try:
         return read_status_file(_replay_path(lake_path, replay_id), REQUEST_BYTES_MAX)
     except FileNotFoundError as exc:
-        raise PipelineError(f"nobody asked for the replay {replay_id}") from exc
+        raise PipelineError(f"there is no request of the replay {replay_id}") from exc
 
 
 def _replay_path(lake_path: Path, replay_id: str) -> Path:
@@ -121,5 +121,5 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except IsADirectoryError:
-        # Not ours; out of the way, so that it is not told of for ever.
+        # A directory is no request; renamed, it is not reported again.
         path.rename(path.with_name(f".{path.name}.bad"))

@@ -1,16 +1,16 @@
-"""What each job of the pipeline does now, for the page and `manage.py pipeline status`.
+"""The state of each job of the pipeline, for the page and `manage.py pipeline status`.
 
     pipeline/jobs/<job>.json    {"job": "archive", "state": "running", "started_ms": …, "updated_ms": …, "done": 1200,
                                  "total": 5000, "unit": "messages", "rows_per_s": 812.5, "lag": 3800, "error": "",
                                  "next_try_ms": 0,
                                  "topics": [{"topic": "orders", "number": 3, "done": 1200, "total": 5000}, …]}
 
-Times are Unix milliseconds. done and total count what the source has, in `unit`, not the offsets that it never used;
-total 0 is not known. lag: how many the source is ahead, null where not known. error: why it failed, in a sentence,
-there also while the job is tried again, until it comes further. next_try_ms: when a failed one is; 0 when it is not.
-The worker writes; a job that somebody stopped stays stopped through the worker's restarts because this file says so. A
-field that is missing takes its default, one that is not known is passed over: so fields can be added without a version,
-and none may change its meaning.
+Times are Unix milliseconds. done and total count messages (or what `unit` says), not offsets that no message has; total
+0: not known. lag: how many the job is behind its source, null: not known. error: why the job failed, as a sentence; it
+stays while the job is tried again, until it makes progress. next_try_ms: when a failed job is tried again; 0: it is
+not. The worker writes the file. A job that an operator stopped stays stopped when the worker is started again, because
+this file says so. A missing field takes its default and an unknown one is ignored: so fields can be added without a
+version, and no field may change its meaning.
 """
 
 import re
@@ -47,7 +47,7 @@ _NUMBER_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far a job has come with one topic; `number` tells a topic from another of that name."""
+    """A job's progress in one topic; `number` tells topics of the same name apart."""
 
     topic: str
     number: int
@@ -74,18 +74,18 @@ class JobState:
 
     @property
     def is_in_trouble(self) -> bool:
-        """Whether it failed, or is tried again and has not come further yet."""
+        """Whether the job failed, or is tried again and has made no progress yet."""
         return self.state == FAILED or (bool(self.error) and self.state in (RUNNING, WAITING))
 
     @property
     def replay_id(self) -> str:
-        """The replay that this job is, or ""."""
+        """The id of the replay that this job runs, or ""."""
         return self.job.removeprefix(REPLAY_PREFIX) if self.job.startswith(REPLAY_PREFIX) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStates:
-    """All jobs by name, and a sentence for each file that tells none."""
+    """The states by job name, and a sentence for each file that can't be read."""
 
     by_name: Mapping[str, JobState]
     broken: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def is_job_name(text: str) -> bool:
 
 
 def write_state(lake_path: Path, state: JobState) -> None:
-    """Put the job's file in place. Raises ValueError for a name that is none, OSError."""
+    """Replace the job's file. Raises ValueError for a name that is not valid, OSError."""
     if not is_job_name(state.job):
         raise ValueError(f"{state.job!r} is not a job's name")
     write_status_file(_path(lake_path, state.job), asdict(state))
@@ -115,7 +115,7 @@ def read_state(lake_path: Path, job: str) -> JobState | None:
 
 
 def read_states(lake_path: Path) -> JobStates:
-    """Every job's state, broken files told of; reads at most 500 of them."""
+    """The state of every job, and a sentence for each broken file; reads at most STATES_MAX files."""
     states: dict[str, JobState] = {}
     broken: list[str] = []
     for name in names_in(lake_path / DIRECTORY, STATES_MAX):
@@ -136,47 +136,47 @@ def _path(lake_path: Path, job: str) -> Path:
     return lake_path / DIRECTORY / f"{job}.json"
 
 
-def _state_of(told: Mapping[str, Any], job: str) -> JobState:
-    """The state in a file's object. Raises ValueError for what no worker has written."""
-    if told.get("job") != job:
-        raise ValueError(f"it is about the job {str(told.get('job'))[:80]!r}")
-    state = told.get("state")
+def _state_of(content: Mapping[str, Any], job: str) -> JobState:
+    """The state in a file's object. Raises ValueError for a field that no worker writes so."""
+    if content.get("job") != job:
+        raise ValueError(f"it names the job {str(content.get('job'))[:80]!r}")
+    state = content.get("state")
     if state not in STATES:
         raise ValueError(f"there is no state {str(state)[:80]!r}")
-    rows_per_s = told.get("rows_per_s")
+    rows_per_s = content.get("rows_per_s")
     if rows_per_s is not None and (not isinstance(rows_per_s, int | float) or isinstance(rows_per_s, bool)):
         raise ValueError("rows_per_s is not a number")
-    topics = told.get("topics", [])
+    topics = content.get("topics", [])
     if not isinstance(topics, list) or not all(isinstance(one, dict) for one in topics):
         raise ValueError("topics is not a list of objects")
     return JobState(
         job=job,
         state=state,
-        started_ms=_number(told, "started_ms"),
-        updated_ms=_number(told, "updated_ms"),
-        done=_number(told, "done"),
-        total=_number(told, "total"),
-        unit=_text(told, "unit") or "messages",
+        started_ms=_number(content, "started_ms"),
+        updated_ms=_number(content, "updated_ms"),
+        done=_number(content, "done"),
+        total=_number(content, "total"),
+        unit=_text(content, "unit") or "messages",
         rows_per_s=None if rows_per_s is None else float(rows_per_s),
-        lag=None if told.get("lag") is None else _number(told, "lag"),
-        error=_text(told, "error"),
+        lag=None if content.get("lag") is None else _number(content, "lag"),
+        error=_text(content, "error"),
         topics=tuple(
             TopicProgress(_text(one, "topic"), _number(one, "number"), _number(one, "done"), _number(one, "total"))
             for one in topics[:TOPICS_MAX]
         ),
-        next_try_ms=_number(told, "next_try_ms"),
+        next_try_ms=_number(content, "next_try_ms"),
     )
 
 
-def _number(told: Mapping[str, Any], name: str) -> int:
-    value = told.get(name, 0)
+def _number(content: Mapping[str, Any], name: str) -> int:
+    value = content.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _NUMBER_MAX:
         raise ValueError(f"{name} is {str(value)[:40]!r}, not a whole number from 0")
     return value
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name, "")
+def _text(content: Mapping[str, Any], name: str) -> str:
+    value = content.get(name, "")
     if not isinstance(value, str):
         raise ValueError(f"{name} is not a text")
     return value[:TEXT_LENGTH_MAX]

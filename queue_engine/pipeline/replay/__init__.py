@@ -1,1 +1,1 @@
-"""Archived messages, published again."""
+"""Publishes archived messages again, each once."""

@@ -1,4 +1,4 @@
-"""What a replay will do, worked out before it does anything, and how far it has come.
+"""The files of a replay: the plan, which the dry run makes before anything is published, and the progress.
 
     replays/<id>/plan.json        {"version": 1, "id", "request": {…as ReplayRequest…}, "created_ms",
                                    "source": {"topic", "number", "id_base"}: of the archive,
@@ -10,13 +10,13 @@
     replays/<id>/rows.json        {"version": 1, "created_ms": of the plan,
                                    "rows": [of each step a text: which of its rows match, see `packed_rows`]}
     replays/<id>/progress.json    {"version": 1, "number", "id_base": of the target, "next_step", "sent": messages,
-                                   "known": of them, those that were there already, "is_done", "updated_ms"}
+                                   "known": of them, those that the topic had already, "is_done", "updated_ms"}
 
-All as manifests of `lake.py`. rows.json is written before its plan; plans of earlier versions have none, and get one
+All are manifests of `lake.py`. rows.json is written before its plan; plans of earlier versions have none, and get one
 before they go on (`planning.py`). A step is the rows from first to next (excluded) of one file that match the request,
-counted and weighed: they are one batch, published under a key made of the replay, the file and the rows. So a step that
-is done twice is published once, and a step whose rows are not what they were when it was planned is noticed. Files of
-the archive never change, and their names are never used again.
+with their count and bytes. It is published as one batch under a key made of the replay, the file and the rows. So a
+step that is done twice is published once, and a step whose rows differ from the plan is refused. Files of the archive
+never change, and their names are never used again.
 """
 
 import re
@@ -46,9 +46,9 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class ReplayRequest:
     """Which archived messages of `topic` go to the topic `target`.
 
-    number, id_base: which of the topics there have been of that name; None for the newest that is archived. Times: Unix
-    ms, by publish time, end_time_ms excluded; None for no bound. key: "" for all, else only messages with that key.
-    expression: "" for all, else as expressions.py reads it. rate_per_s: messages a second, None for as fast as it goes.
+    number, id_base: which of the topics of that name; None for the newest that is archived. Times: Unix ms, by publish
+    time, end_time_ms excluded; None for no bound. key: "" for all messages, else only those with that key. expression:
+    "" for all messages, else as `expressions.py` reads it. rate_per_s: messages a second, None for no limit.
     """
 
     replay_id: str
@@ -63,26 +63,26 @@ class ReplayRequest:
     rate_per_s: int | None = None
 
     def check(self) -> Expression | None:
-        """The expression, read; None without one. Raises ExpressionError, and PipelineError for anything else that is
-        not as it should be."""
+        """Returns the parsed expression; None without one. Raises ExpressionError, and PipelineError for any other
+        field that is not valid."""
         _check_id(self.replay_id)
         for name in (self.topic, self.target):
             if not isinstance(name, str) or not is_valid_name(name):
-                raise PipelineError(f"{str(name)[:80]!r} is no topic's name")
+                raise PipelineError(f"{str(name)[:80]!r} is not a topic's name")
         for bound in (self.start_time_ms, self.end_time_ms, self.number, self.id_base):
             if bound is not None and (not isinstance(bound, int) or not 0 <= bound < 1 << 63):
-                raise PipelineError(f"{str(bound)[:80]!r} is no time and no number")
+                raise PipelineError(f"{str(bound)[:80]!r} is neither a time nor a number from 0 to 2^63")
         start_ms, end_ms = self.start_time_ms, self.end_time_ms
         if start_ms is not None and end_ms is not None and start_ms >= end_ms:
-            raise PipelineError(f"no message is from {start_ms} on and before {end_ms}")
+            raise PipelineError(f"the time range is empty: it begins at {start_ms} and ends at {end_ms}")
         check_rate(self.rate_per_s)
         if not isinstance(self.key, str) or not isinstance(self.expression, str):
-            raise PipelineError("key and expression have to be texts")
+            raise PipelineError("key and expression must be texts")
         return parse_expression(self.expression) if self.expression else None
 
 
 def check_rate(rate_per_s: int | None) -> None:
-    """Raises PipelineError when it is no rate."""
+    """Raises PipelineError for a rate that is not valid."""
     if rate_per_s is not None and (not isinstance(rate_per_s, int) or not 1 <= rate_per_s <= RATE_MAX):
         raise PipelineError(f"rate_per_s={str(rate_per_s)[:40]} is not a whole number from 1 to {RATE_MAX}")
 
@@ -175,40 +175,47 @@ def write_plan(lake: Lake, plan: ReplayPlan) -> None:
 
 
 def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
-    """None before the dry run. Raises LakeDamagedError, PipelineError for an id that is none, OSError."""
-    told = _read(lake, replay_id, "plan.json")
-    if told is None:
+    """None before the dry run. Raises LakeDamagedError, PipelineError for an id that is not valid, OSError."""
+    content = _read(lake, replay_id, "plan.json")
+    if content is None:
         return None
     try:
         return ReplayPlan(
-            request=ReplayRequest(**told["request"]),
-            created_ms=told["created_ms"],
-            source_number=told["source"]["number"],
-            source_id_base=told["source"]["id_base"],
-            target_number=told["target"]["number"],
-            target_id_base=told["target"]["id_base"],
-            channels=tuple(told["channels"]),
-            files=tuple((one["path"], one["count"]) for one in told["files"]),
-            steps=tuple(ReplayStep(*one) for one in told["steps"]),
+            request=ReplayRequest(**content["request"]),
+            created_ms=content["created_ms"],
+            source_number=content["source"]["number"],
+            source_id_base=content["source"]["id_base"],
+            target_number=content["target"]["number"],
+            target_id_base=content["target"]["id_base"],
+            channels=tuple(content["channels"]),
+            files=tuple((one["path"], one["count"]) for one in content["files"]),
+            steps=tuple(ReplayStep(*one) for one in content["steps"]),
         )
     except (KeyError, TypeError) as exc:
         raise LakeDamagedError(f"the plan of the replay {replay_id} has other fields than it should: {exc}") from exc
 
 
 def write_rows(lake: Lake, replay_id: str, created_ms: int, rows: Sequence[str]) -> None:
-    """Note which rows match, one text of `packed_rows` for each step of the plan of that time. Raises PipelineError
-    without the lock, OSError."""
+    """Write which rows match: one text of `packed_rows` for each step of the plan that was created at created_ms.
+
+    Raises PipelineError without the lock, OSError."""
     lake.write_manifest(
         _path(replay_id, "rows.json"), {"version": VERSION, "created_ms": created_ms, "rows": list(rows)}
     )
 
 
 def read_rows(lake: Lake, plan: ReplayPlan) -> list[str] | None:
-    """One text for each step; None when there are none of this plan. Raises LakeDamagedError, OSError."""
-    told = _read(lake, plan.request.replay_id, "rows.json")
-    if told is None or told.get("created_ms") != plan.created_ms or len(told.get("rows", ())) != len(plan.steps):
+    """One text of `packed_rows` for each step; None when the file is missing or belongs to another plan.
+
+    Raises LakeDamagedError, OSError."""
+    content = _read(lake, plan.request.replay_id, "rows.json")
+    if (
+        content is None
+        or content.get("created_ms") != plan.created_ms
+        or len(content.get("rows", ())) != len(plan.steps)
+    ):
         return None
-    return [str(one) for one in told["rows"]]
+    return [str(one) for one in content["rows"]]
 
 
 def packed_rows(step: ReplayStep, rows: Sequence[int]) -> str:
@@ -235,19 +242,19 @@ def write_progress(lake: Lake, replay_id: str, progress: ReplayProgress, now_ms:
 
 
 def read_progress(lake: Lake, replay_id: str) -> ReplayProgress | None:
-    """None while nothing was sent. Raises LakeDamagedError, PipelineError for an id that is none, OSError."""
-    told = _read(lake, replay_id, "progress.json")
+    """None before the run has begun. Raises LakeDamagedError, PipelineError for an id that is not valid, OSError."""
+    content = _read(lake, replay_id, "progress.json")
     try:
-        return None if told is None else ReplayProgress(**told)
+        return None if content is None else ReplayProgress(**content)
     except TypeError as exc:
         raise LakeDamagedError(f"the progress of the replay {replay_id} has other fields: {exc}") from exc
 
 
 def _read(lake: Lake, replay_id: str, name: str) -> Mapping[str, Any] | None:
-    told = lake.read_manifest(_path(replay_id, name))
-    if told is not None and told.get("version") != VERSION:
-        raise LakeDamagedError(f"{name} of the replay {replay_id} has version {told.get('version')}, not {VERSION}")
-    return told
+    content = lake.read_manifest(_path(replay_id, name))
+    if content is not None and content.get("version") != VERSION:
+        raise LakeDamagedError(f"{name} of the replay {replay_id} has version {content.get('version')}, not {VERSION}")
+    return content
 
 
 def _path(replay_id: str, name: str) -> str:
@@ -257,4 +264,4 @@ def _path(replay_id: str, name: str) -> str:
 
 def _check_id(replay_id: str) -> None:
     if not isinstance(replay_id, str) or not _ID.fullmatch(replay_id):
-        raise PipelineError(f"{str(replay_id)[:80]!r} is no replay's name: 1 to 64 of A-Za-z0-9_-")
+        raise PipelineError(f"{str(replay_id)[:80]!r} is not a replay's id: 1 to 64 of A-Za-z0-9_-")

@@ -1,7 +1,8 @@
-"""The dry run of a replay: Spark finds the rows, and where one batch ends and the next begins. Nothing else evaluates
-an expression: the plan notes the rows.
+"""The dry run of a replay: Spark finds the rows that match, and divides them into batches.
 
-In: files of the archive (archive/step.py tells their columns). Out: one row a step.
+Only the dry run evaluates an expression: the plan has the rows.
+
+In: files of the archive (columns: `archive/step.py`). Out: one row for each step.
 """
 
 import logging
@@ -57,16 +58,16 @@ _US_PER_MS = 1000
 
 
 def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
-    """Work out what a replay will publish, and write it down; nothing is published, and no topic is made.
+    """Write the plan of a replay. Nothing is published, and no topic is created.
 
-    Raises ExpressionError, NotALogTopicError for a target that can't be written to once only, PipelineError when there
-    is no such archive or the replay has begun, and Spark's errors.
+    Raises ExpressionError, NotALogTopicError for a target that does not take batch keys, PipelineError when there is no
+    such archive or the replay has begun, and Spark's errors.
     """
     expression = request.check()
     if read_progress(context.lake, request.replay_id) is not None:
         raise PipelineError(f"the replay {request.replay_id} has begun: its plan can't be changed")
     archive = _archive_of(context, request)
-    # Before the rows are looked for: a target that will not do is told of at once.
+    # Before the rows are searched: a target that can't be used is refused at once.
     target_number, target_id_base, channels = _target(context, request.target)
     files = [one for one in archive.files if _is_in_time(one, request)]
     paths = [f"{archive.folder}/{one.path}" for one in files]
@@ -74,7 +75,7 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     counts = Counter[int]()
     for step, _ in found:
         counts[step.file] += step.count
-    # Of the files, those that have any: the plan names no others.
+    # The plan names only the files with rows that match.
     places = {number: place for place, number in enumerate(sorted(counts))}
     created_ms = context.clock.time_ns() // NS_PER_MS
     write_rows(context.lake, request.replay_id, created_ms, [rows for _, rows in found])
@@ -94,14 +95,16 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
 
 
 def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
-    """Which rows of each step match, as `packed_rows` has them. A plan of an earlier version has not noted that, and
-    what is noted may be damaged, or more than a manifest holds: then they are found anew, and noted. Raises
-    ExpressionError, PipelineError when its steps are others now, Spark's errors.
+    """Which rows of each step match, one text of `packed_rows` each.
+
+    Plans of earlier versions have no rows.json, and the file may be damaged or larger than a manifest may be: then
+    Spark finds the rows again, and the file is written again. Raises ExpressionError, PipelineError when the steps
+    differ from the plan's, Spark's errors.
     """
     try:
         rows = read_rows(context.lake, plan)
     except LakeDamagedError as exc:
-        logger.warning("rows are found anew replay=%s error=%s", plan.request.replay_id, exc)
+        logger.warning("rows are searched again replay=%s error=%s", plan.request.replay_id, exc)
         rows = None
     if rows is not None:
         return rows
@@ -109,7 +112,7 @@ def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
     paths = [Path(context.lake.within(path)).absolute() for path, _ in plan.files]
     found = steps_of(context.spark, paths, request, request.check())
     if tuple(step for step, _ in found) != plan.steps:
-        raise PipelineError(f"the rows of the replay {request.replay_id} are not what was planned: plan another one")
+        raise PipelineError(f"the archive differs from the plan of the replay {request.replay_id}: plan another one")
     rows = [rows for _, rows in found]
     write_rows(context.lake, request.replay_id, plan.created_ms, rows)
     return rows
@@ -149,15 +152,15 @@ def steps_of(
     if not paths:
         return []
     frame = (
-        # Folders named like columns are no columns.
+        # Folders that are named like columns must not become columns.
         spark.read.schema(ARCHIVED).option("recursiveFileLookup", "true").parquet(*[f"file://{path}" for path in paths])
     )
     rate = request.rate_per_s or STEP_ROWS_MAX
-    # Of a slow replay a step is a second's worth at most.
+    # A step of a slow replay has at most the messages of one second.
     frame = with_steps(_chosen(frame, request, expression), rows_max=max(min(rate, STEP_ROWS_MAX), 1))
     numbers = {path.name: number for number, path in enumerate(paths)}
     found = []
-    # All rows at once would be more than a small machine has memory for.
+    # Step by step: all rows at once would take more memory than a small machine has.
     for file_name, *fields, rows in frame.toLocalIterator():
         step = ReplayStep(numbers[file_name], *fields)
         found.append((step, packed_rows(step, rows)))

@@ -1,12 +1,12 @@
-"""How fast messages may be published: time is asked for, not slept away."""
+"""Limits how fast messages are published. It never sleeps: it returns how long the caller has to wait."""
 
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 
 
 class RateLimit:
-    """So many a second, without making up for time in which nothing was asked for.
+    """Lets rate_per_s messages a second pass. Idle time gives no credit.
 
-    A batch is let through when those before it are paid for: the first at once.
+    A batch may go when the time of the batches before it is over; the first one at once.
     """
 
     def __init__(self, clock: Clock, rate_per_s: int | None) -> None:
@@ -20,7 +20,7 @@ class RateLimit:
         return 0 if self._rate_per_s is None else max(self._free_at_ns - self._clock.monotonic_ns(), 0)
 
     def spend(self, count: int) -> None:
-        """So many go now."""
+        """Count messages that go now."""
         if self._rate_per_s is not None:
             now_ns = max(self._free_at_ns, self._clock.monotonic_ns())
             self._free_at_ns = now_ns + count * NS_PER_S // self._rate_per_s

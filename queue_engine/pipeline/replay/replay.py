@@ -1,9 +1,9 @@
-"""A replay: archived messages are published again, each once, however often this process dies on the way.
+"""Publishes the messages of a replay's plan, each once, however often this process dies meanwhile.
 
-First the dry run, `plan_replay`, which publishes nothing and writes down every batch. Then `run_replay` publishes the
-batches in the order of their offsets. What makes it once: the plan never changes, each batch has a key of its own, and
-the engine publishes a key once. What makes it all: progress says up to which batch all are durable, and a run begins
-there. Messages are flagged as replayed; the archive leaves them out.
+`plan_replay` of `planning.py` has written every batch into the plan. `run_replay` publishes the batches in the order of
+their offsets. No batch is published twice: the plan never changes, each batch has a key of its own, and the engine
+publishes a key once. No batch is left out: all batches before the progress are durable, and a run begins there. The
+messages are flagged as replayed; the archive leaves those out.
 """
 
 import logging
@@ -21,22 +21,22 @@ from queue_engine.pipeline.replay.plan import (
 )
 from queue_engine.pipeline.replay.planning import matching_rows
 from queue_engine.pipeline.replay.rate_limit import RateLimit
-from queue_engine.pipeline.replay.rows import ReplayRows
+from queue_engine.pipeline.replay.step_messages import StepMessages
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PipelineError, TopicMissingError, TopicReplacedError
 
 logger = logging.getLogger(__name__)
 
-# What is not written down is done again after a kill, and recognized: this only bounds how much.
+# Batches after the last written progress are sent again after a kill, and the engine knows their keys.
 PROGRESS_INTERVAL_NS = NS_PER_S
 
 
 def run_replay(context: JobContext, replay_id: str, *, rate_per_s: int | None = None) -> int:
-    """Publish what the plan says from where the last run ended, until all is published or context.stop is set. Returns
-    the messages published in all.
+    """Publish the plan's batches from where the last run ended, until all are published or context.stop is set.
 
-    rate_per_s: instead of the request's. Raises PipelineError without a plan or when files are not what was planned,
-    TopicReplacedError when the target was deleted or made anew meanwhile, EngineUnreachableError, OSError.
+    Returns the number of messages published by all runs. rate_per_s: overrides the request's. Raises PipelineError
+    without a plan or when files differ from it, TopicReplacedError when the target was deleted or created again
+    meanwhile, EngineUnreachableError, OSError.
     """
     check_rate(rate_per_s)
     plan = read_plan(context.lake, replay_id)
@@ -44,14 +44,14 @@ def run_replay(context: JobContext, replay_id: str, *, rate_per_s: int | None = 
         raise PipelineError(f"the replay {replay_id} has no plan")
     progress = read_progress(context.lake, replay_id)
     if progress is None:
-        progress = _begun(context, plan)
+        progress = _begin(context, plan)
     elif not progress.is_done:
         _check_target(context, plan, progress)
     return _Sending(context, plan, progress, rate_per_s or plan.request.rate_per_s).run()
 
 
-def _begun(context: JobContext, plan: ReplayPlan) -> ReplayProgress:
-    """The first progress, on disk before anything is sent: from here on the target is that one topic."""
+def _begin(context: JobContext, plan: ReplayPlan) -> ReplayProgress:
+    """Write the first progress before anything is sent: it names the one topic that the replay goes to."""
     engine, target = context.engine, plan.request.target
     if plan.target_number is None:
         engine.create_topic(target)
@@ -76,11 +76,13 @@ def _replaced(plan: ReplayPlan, number: int) -> TopicReplacedError:
     request = plan.request
     return TopicReplacedError(
         f"the replay {request.replay_id} goes to the topic {request.target} with the number {number}, which was "
-        "deleted or made anew: plan another one"
+        "deleted or created again: plan another one"
     )
 
 
 class _Sending:
+    """One run of a replay."""
+
     def __init__(self, context: JobContext, plan: ReplayPlan, progress: ReplayProgress, rate_per_s: int | None) -> None:
         self._context = context
         self._plan = plan
@@ -90,7 +92,7 @@ class _Sending:
         self._started_ns = context.clock.monotonic_ns()
         self._started_sent = progress.sent
         is_done = progress.next_step == len(plan.steps)
-        self._rows = ReplayRows(context.lake, plan, [] if is_done else matching_rows(context, plan))
+        self._rows = StepMessages(context.lake, plan, [] if is_done else matching_rows(context, plan))
         self._limit = RateLimit(context.clock, rate_per_s)
 
     def run(self) -> int:
@@ -100,25 +102,25 @@ class _Sending:
             while self._progress.next_step < len(steps) and self._may_go_on():
                 self._send()
                 if self._context.clock.monotonic_ns() - self._written_ns >= PROGRESS_INTERVAL_NS:
-                    self._write_down()
+                    self._write_progress()
                 self._report(RUNNING)
         finally:
             self._rows.close()
-            self._write_down()
+            self._write_progress()
         is_done = self._progress.next_step == len(steps)
         if is_done and not self._progress.is_done:
             self._progress = replace(self._progress, is_done=True)
-            self._write_down()
+            self._write_progress()
             logger.info("replay done id=%s messages=%d", self._plan.request.replay_id, self._progress.sent)
         self._report(DONE if is_done else WAITING)
         return self._progress.sent
 
     def _may_go_on(self) -> bool:
-        """Wait for the rate; whether nobody asked it to stop."""
+        """Wait until the rate allows the next batch. Returns False when the job has to stop."""
         stop = self._context.stop
         while not stop.is_set() and (wait_ns := self._limit.wait_ns()):
             if wait_ns > PROGRESS_INTERVAL_NS:
-                self._write_down()
+                self._write_progress()
             stop.wait(wait_ns / NS_PER_S)
         return not stop.is_set()
 
@@ -144,27 +146,27 @@ class _Sending:
             known=progress.known + (step.count if written.is_known else 0),
         )
 
-    def _write_down(self) -> None:
+    def _write_progress(self) -> None:
         if self._progress != self._written:
             now_ms = self._context.clock.time_ns() // NS_PER_MS
             write_progress(self._context.lake, self._plan.request.replay_id, self._progress, now_ms)
             self._written = self._progress
         self._written_ns = self._context.clock.monotonic_ns()
 
-    def _report(self, word: str) -> None:
+    def _report(self, state: str) -> None:
         plan, progress, clock = self._plan, self._progress, self._context.clock
         elapsed_s = max(clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
         total = plan.count
         self._context.report(
             JobState(
                 f"{REPLAY_PREFIX}{plan.request.replay_id}",
-                word,
+                state,
                 started_ms=(clock.time_ns() - (clock.monotonic_ns() - self._started_ns)) // NS_PER_MS,
                 updated_ms=clock.time_ns() // NS_PER_MS,
                 done=progress.sent,
                 total=total,
                 unit="messages",
-                rows_per_s=round((progress.sent - self._started_sent) / elapsed_s, 1) if word == RUNNING else None,
+                rows_per_s=round((progress.sent - self._started_sent) / elapsed_s, 1) if state == RUNNING else None,
                 lag=total - progress.sent,
             )
         )

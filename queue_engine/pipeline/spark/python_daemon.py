@@ -10,7 +10,7 @@ import sys
 from pyspark.daemon import manager
 
 _TASKS = "pyspark.worker"
-_IMPORTED = ("pandas", "queue_engine.pipeline.source.data_source", "queue_engine.pipeline.history.transforms")
+_IMPORTED = ("pandas", "queue_engine.pipeline.source.data_source", "queue_engine.pipeline.history.aggregation")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Whether the pipeline has anything to do, seen without Spark: what decides that a worker is started at all."""
+"""Finds out without Spark whether the pipeline has work: the server starts a worker only then."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +9,16 @@ from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PipelineError
 
-# The history may lag so far behind the samples before Java is started for it: a server that lives for a moment, as
-# those of tests and first tries do, never starts one, and the graphs' last fifteen minutes need no history.
+# A worker is started for the history only when it lags this far behind the samples: servers that run for a moment,
+# as in tests and first tries, never start a Java, and the graphs' last fifteen minutes need no history.
 HISTORY_LAG_MAX_S = 300
 
 
 class PendingWork:
-    """Looks at the lake's small files and at the engine's newest figures; for one thread, every few seconds.
+    """Reads the lake's small files and the engine's newest stats. One thread calls it, every few seconds.
 
-    archive_depth: how many messages the cursors named `archive` have before them. has_samples: whether the engine
-    writes samples at all.
+    archive_depth: returns how many messages wait for the cursors named `archive`. has_samples: returns whether the
+    engine writes samples.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class PendingWork:
         self._began_ns = clock.monotonic_ns()
 
     def find(self) -> str:
-        """What there is to do, in words; "" when nothing is."""
+        """The work that waits, in words; "" when there is none."""
         if has_requests(self._lake_path):
             return "a request waits"
         states = read_states(self._lake_path).by_name
@@ -41,7 +41,7 @@ class PendingWork:
             if state.job.startswith((REPLAY_PREFIX, PLAN_PREFIX)) and state.state in (WAITING, RUNNING)
         ]
         if replays:
-            return f"{replays[0].job} is to go on"
+            return f"{replays[0].job} has not ended"
         stopped = {state.job for state in states.values() if state.state == STOPPED}
         if "archive" not in stopped and self._archive_depth():
             return "messages wait to be archived"
@@ -56,7 +56,7 @@ class PendingWork:
         try:
             manifest = Lake(str(self._lake_path)).read_manifest(HISTORY_MANIFEST)
         except (PipelineError, OSError):
-            # Whoever runs the job finds out more, and says so.
+            # The job reads the same file, and its state will say what is wrong.
             return True
         ends_s = [int(file["end_s"]) for file in (manifest or {}).get("files", ())]
         return self._clock.time_ns() / NS_PER_S - max(ends_s, default=0) > HISTORY_LAG_MAX_S

@@ -1,8 +1,8 @@
 """The worker as the server sees it: a child process that is started when there is work, and ended with the server.
 
-The thread here looks every two seconds whether work is pending (pending_work.py) and starts the worker then. A worker
-that ends by itself is started again after 1 s, then 2 s … 5 min; a run of ten minutes wipes the slate. What it said
-last, or what is missing on this machine, is in `state`. This module knows nothing of Spark.
+A thread of the server looks every two seconds whether work waits (`pending_work.py`), and starts the worker then. A
+worker that ends by itself is started again after a backoff of 1 s, 2 s … 5 min; a run of ten minutes resets the
+backoff. `state` has the worker's last line, or what this machine lacks. This module imports no Spark.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 2.0
 RESTART_FIRST_S = 1.0
 RESTART_MAX_S = 300.0
-FORGIVEN_AFTER_S = 600.0
+BACKOFF_RESET_AFTER_S = 600.0
 BLOCKED_AGAIN_AFTER_S = 60.0
-# Its own four seconds, and a little: then it is killed, whatever it does.
+# The worker ends itself within four seconds; after this it is killed.
 STOP_TIMEOUT_S = 4.5
 LINE_LENGTH_MAX = 500
 
@@ -45,8 +45,8 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcessState:
-    """What is known of the worker. problem: a sentence, empty when all is well; it outlives the restart it is about
-    until the worker has run for a while. Times are of the wall clock, Unix milliseconds; 0 is never."""
+    """The worker as the server sees it. word: one of the four above. problem: a sentence, or "" when all is well; the
+    sentence about an end stays while the worker is started again. Times: Unix milliseconds; 0 for never."""
 
     word: str
     pid: int = 0
@@ -71,7 +71,7 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """find_work: what there is to do, "" when nothing; called on this object's thread every two seconds."""
+        """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds."""
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
@@ -91,15 +91,15 @@ class WorkerProcess:
 
     @property
     def master(self) -> str:
-        """Where Spark's master was named; "" where the worker takes its default."""
+        """Spark's master, as the environment names it; "" where the worker takes its default."""
         return self._environment.get(MASTER_VARIABLE, "")
 
     def start(self) -> None:
-        """Begin to look for work."""
+        """Start the thread that looks for work."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the worker, by force when it takes longer than it may. Returns once it and all it started are gone."""
+        """End the worker, and kill it when it does not end in time. Returns when it and all its children are gone."""
         with self._mutex:
             self._end.set()
             process = self._process
@@ -135,7 +135,7 @@ class WorkerProcess:
             problem = self._work(work, restarts)
             if self._end.is_set():
                 return
-            if self._clock.monotonic_ns() - began_ns > FORGIVEN_AFTER_S * NS_PER_S:
+            if self._clock.monotonic_ns() - began_ns > BACKOFF_RESET_AFTER_S * NS_PER_S:
                 wait_s = RESTART_FIRST_S
             restarts += 1
             logger.warning("the pipeline's worker ended: %s; next start in %g s", problem, wait_s)
@@ -153,11 +153,11 @@ class WorkerProcess:
         try:
             return self._find_work()
         except Exception:
-            logger.exception("looking for work of the pipeline failed")
+            logger.exception("looking for pending work failed")
             return ""
 
     def _missing(self) -> str:
-        """What the worker needs and this machine lacks, with the command that installs it; "" when it has all."""
+        """What this machine lacks for the worker, with the command that installs it; "" for nothing."""
         if complaint := complaint_about_packages():
             return complaint
         try:
@@ -173,7 +173,7 @@ class WorkerProcess:
         self._state = WorkerProcessState(BLOCKED, problem=problem, next_try_ms=next_try_ms)
 
     def _work(self, work: str, restarts: int) -> str:
-        """Run the worker until it ends; why it did."""
+        """Run the worker until it ends. Returns why it ended."""
         arguments = ["--engine-url", self._engine_url, "--data-path", str(self._data_path), "--follow-stdin"]
         arguments += self._limits.arguments()
         with self._mutex:
@@ -194,7 +194,7 @@ class WorkerProcess:
                 )
             except OSError as exc:
                 return f"it could not be started: {exc}"
-            _tell_token(process, self._token)
+            _send_token(process, self._token)
         logger.info("the pipeline's worker is started pid=%d because %s", process.pid, work)
         self._state = WorkerProcessState(
             RUNNING,
@@ -204,33 +204,34 @@ class WorkerProcess:
             problem=self._state.problem if self._state.word == WAITING else "",
             restart_count=restarts,
         )
-        said = _last_line(process)
-        # Ended, but not yet asked after: its number, and so its group's, can't be another's.
+        last_line = _last_line(process)
+        # The process is not waited for yet, so no other process has its number, and none its group's.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             _kill_group(process)
         status = process.wait()
-        said = said.removeprefix("pipeline worker: ")
+        last_line = last_line.removeprefix("pipeline worker: ")
         if status < 0:
             return f"it was ended by {_signal_name(-status)}"
         if status == 0:
             return "it ended by itself"
-        return said or f"it ended with status {status}; pipeline/worker.log may tell why"
+        return last_line or f"it ended with status {status}; pipeline/worker.log may tell why"
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
 
 
-def _tell_token(process: "subprocess.Popen[str]", token: str) -> None:
-    """The first line of its standard input: arguments and environments can be read by others."""
+def _send_token(process: "subprocess.Popen[str]", token: str) -> None:
+    """Send the engine's token as the first line of standard input: other users can read arguments, and processes of
+    the same user the environment."""
     assert process.stdin is not None
-    # One that has ended already says why on its standard error.
+    # A worker that has ended already gives its reason on its standard error.
     with contextlib.suppress(OSError):
         os.write(process.stdin.fileno(), os.fsencode(token) + b"\n")
 
 
 def _last_line(process: "subprocess.Popen[str]") -> str:
-    """What the worker said last to us; returns once it can say no more."""
+    """The last line that the worker wrote to standard error. Returns when the worker has closed it."""
     assert process.stderr is not None
     last = ""
     with process.stderr:
@@ -241,7 +242,7 @@ def _last_line(process: "subprocess.Popen[str]") -> str:
 
 
 def _kill_group(process: "subprocess.Popen[str]") -> None:
-    # What it started dies with it as a rule; a Java that does not must not write into the lake of the next one.
+    # Its children usually end with it; a Java that does not must not write into the lake beside the next worker's.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

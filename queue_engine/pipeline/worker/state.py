@@ -1,9 +1,9 @@
-"""What the worker says of itself, apart from its jobs.
+"""The state of the worker itself; each job has a state of its own (`job/state.py`).
 
     pipeline/worker.json    {"pid": 4711, "host": "…", "state": "ready", "started_ms": …, "updated_ms": …, "error": ""}
 
-state: starting (Java comes up), ready, ending, ended. Replaced every few seconds while the worker runs; what a killed
-one left is told from a living one by the lake's lock (lake_lock.py), never by this file.
+state: starting (Java starts), ready, ending, ended. The worker replaces the file every few seconds. Whether a worker
+runs is known by the lake's lock (`lake/lake_lock.py`), never by this file: a killed worker leaves it as it was.
 """
 
 from dataclasses import asdict, dataclass
@@ -32,20 +32,20 @@ class WorkerState:
 
 
 def write_worker_state(lake_path: Path, state: WorkerState) -> None:
-    """Put the file in place. Raises OSError."""
+    """Replace the file. Raises OSError."""
     write_status_file(lake_path / NAME, asdict(state))
 
 
 def read_worker_state(lake_path: Path) -> WorkerState | None:
-    """What the last worker said; None when there was none. Raises BrokenStatusFileError."""
+    """The last worker's state; None when there was no worker. Raises BrokenStatusFileError."""
     try:
-        told = read_status_file(lake_path / NAME, _BYTES_MAX)
+        content = read_status_file(lake_path / NAME, _BYTES_MAX)
     except FileNotFoundError:
         return None
-    numbers = [told.get(name) for name in ("pid", "started_ms", "updated_ms")]
-    texts = [told.get(name, "") for name in ("host", "state", "error")]
+    numbers = [content.get(name) for name in ("pid", "started_ms", "updated_ms")]
+    texts = [content.get(name, "") for name in ("host", "state", "error")]
     if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, str) for one in texts):
-        raise BrokenStatusFileError(f"{NAME} does not say what a worker says")
+        raise BrokenStatusFileError(f"{NAME} has not the fields of a worker's state")
     pid, started_ms, updated_ms = (int(str(one)) for one in numbers)
     host, state, error = (str(one)[:500] for one in texts)
     return WorkerState(pid, host, state, started_ms, updated_ms, error)

@@ -2,18 +2,19 @@
 
     python -m queue_engine.pipeline.worker.worker [--master …] [--engine-url …] [--data-path …]
 
-The engine's token comes from PENSTOCK_HTTP_TOKEN or, with --follow-stdin, as the first line of standard input, which is
-how `serve` starts it: so the token is in no environment. Java and Spark's Python processes inherit no secrets.
+The engine's token comes from PENSTOCK_HTTP_TOKEN or, with --follow-stdin, as the first line of standard input. `serve`
+starts the worker the second way, so the token is in no environment. Java and Spark's Python processes inherit no
+secrets.
 
-It takes the lake's lock and ends, naming the holder, when another process has it. It gives way to the engine beside it:
-its priority and its Java's memory are options (worker_limits.py). It ends when its standard input does (whoever started
-it is gone, however that went), when its parent is another than at first, or on SIGTERM: jobs are asked to end, Java is
-told, and whatever is left after four seconds, or was never ready, is killed with the process's whole group. Nothing is
-lost by that: jobs are made to be killed. Exit status: 0 asked to end, 1 it could not start or go on, 3 the lake is
-held.
+The worker takes the lake's lock; when another process has it, the worker ends and names the holder. It leaves the cores
+to the engine first: its priority and its Java's memory are options (`spark/worker_limits.py`). It ends when its
+standard input is closed (the process that started it is gone), when its parent changes, or on SIGTERM. Then it stops
+the jobs and Java; what is left after four seconds is killed with the whole process group, and before the session is
+ready all is killed at once. Nothing is lost: every job can be killed at any moment. Exit status: 0 it was asked to end,
+1 it could not start or go on, 3 another process holds the lake.
 
-What it has to say to who started it (why it ended, where its log is) goes to its first standard error; all else,
-Java's words too, to pipeline/worker.log.
+Why it ended and where its log is goes to the standard error it was started with; everything else, Java's output
+included, goes to pipeline/worker.log.
 """
 
 import argparse
@@ -45,8 +46,8 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.spark.secret_variables import take_token
 from queue_engine.pipeline.spark.worker_limits import NICE, add_option
 from queue_engine.pipeline.worker import state as worker_state
-from queue_engine.pipeline.worker.jobs import WorkerJobs
-from queue_engine.pipeline.worker.log import WorkerLog
+from queue_engine.pipeline.worker.log_file import WorkerLogFile
+from queue_engine.pipeline.worker.scheduler import JobScheduler
 from queue_engine.pipeline.worker.state import WorkerState, write_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import LakeHeldError, PenstockError
@@ -58,36 +59,36 @@ AUTOGROUP_ATTEMPTS = 5
 AUTOGROUP_AGAIN_AFTER_S = 0.15
 TICK_S = 0.5
 STATE_EVERY_S = 5.0
-# Five seconds are promised from the end of the parent; noticing takes up to one.
+# The worker is gone five seconds after its parent's end; it takes up to a second to notice that.
 KILL_AFTER_S = 3.5
 JOBS_END_WITHIN_S = 1.5
 JAVA_ENDS_WITHIN_S = 1.5
-LOOK_AT_PARENT_S = 0.5
+PARENT_CHECK_S = 0.5
 EXIT_FAILED = 1
 EXIT_HELD = 3
 
 
-class Ending:
-    """Why and when the process has to end, and that it does."""
+class Shutdown:
+    """Ends the process: when it is asked to, on a signal, or when the parent is gone."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.reason = ""
-        self.is_ready = False  # before, there is nothing that could be ended in order
+        self.is_ready = False  # before the session is ready nothing can be stopped in order
         self._parent = os.getppid()
 
     def watch(self, *, follows_stdin: bool) -> None:
-        """From now on signals and the end of the parent end this process."""
+        """Begin to watch for signals and for the end of the parent."""
         self.take_signals()
         threading.Thread(target=self._watch, args=(follows_stdin,), name="parent watch", daemon=True).start()
 
     def take_signals(self) -> None:
-        """Called again after Spark has put in a handler of its own."""
+        """Set the signal handlers. Called again after Spark's start, which sets its own."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: self.ask(signal.Signals(number).name))
 
     def ask(self, reason: str) -> None:
-        """End soon, in order where that is possible. Any thread."""
+        """Request the end: in order when the session is ready, else at once. Any thread may call it."""
         if self.asked.is_set():
             return
         self.reason = reason
@@ -101,102 +102,101 @@ class Ending:
     def _watch(self, follows_stdin: bool) -> None:
         while True:
             if follows_stdin:
-                readable, _, _ = select.select([0], [], [], LOOK_AT_PARENT_S)
-                # Nothing follows the first line: readable means that the other end is closed.
+                readable, _, _ = select.select([0], [], [], PARENT_CHECK_S)
+                # Nothing follows the first line, so readable means that the other end is closed.
                 if readable and not os.read(0, 4096):
                     self.ask("standard input ended")
                     return
             else:
-                time.sleep(LOOK_AT_PARENT_S)
+                time.sleep(PARENT_CHECK_S)
             if os.getppid() != self._parent:
                 self.ask("the parent process ended")
                 return
 
 
-def give_way(nice: int) -> None:
-    """Give this process, and whatever it starts, the priority `nice`, so that the engine beside it has the cores first.
+def lower_priority(nice: int) -> None:
+    """Give this process and its children the priority `nice`, so that the engine gets the cores first.
 
-    Linux may share cores between sessions before it looks at priorities within one (autogroups), and the server starts
-    the worker in a session of its own, which then gets as much as the engine's whatever its priority: so the session
-    gets one, too.
+    With autogroups Linux shares the cores between sessions first, and looks at priorities only within a session. The
+    server starts the worker in a session of its own, so the session gets the priority, too.
     """
     os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
     if os.getsid(0) != os.getpid():
-        return  # somebody's terminal: not ours alone
+        return  # the session of a terminal, which other processes share
     for _ in range(AUTOGROUP_ATTEMPTS):
         try:
             AUTOGROUP.write_text(str(nice))
         except BlockingIOError:
-            time.sleep(AUTOGROUP_AGAIN_AFTER_S)  # the kernel takes ten a second, of all processes together
+            time.sleep(AUTOGROUP_AGAIN_AFTER_S)  # the kernel accepts ten a second from all processes together
         except OSError:
-            return  # no such kernel, or none that lets us
+            return  # the kernel has no autogroups, or refuses
         else:
             return
 
 
 def kill_group(status: int) -> None:
-    """End this process and all that it started, at once."""
+    """Kill this process and all processes of its group at once."""
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpgrp(), signal.SIGKILL)
-    # Not the leader of a group: Java sees the end of its standard input, and takes Spark's processes with it.
+    # A process that leads no group: Java sees the end of its standard input, and ends Spark's processes.
     os._exit(status)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Work until told to end, then end the process."""
+    """Run the worker until it is asked to end, then end the process."""
     given = _parse(arguments)
     token = take_token(os.environ)
     if given.follow_stdin:
         token = _first_line(0)
     os.umask(0o077)
-    # A copy of its own: descriptor 2 goes to the log, and whoever reads this one sees its end with the process.
-    told = os.fdopen(os.dup(2), "w", buffering=1)
+    # A copy, since descriptor 2 will be the log. The server reads this one until the process ends.
+    parent_output = os.fdopen(os.dup(2), "w", buffering=1)
     if os.getpgrp() != os.getpid() and not os.isatty(0):
         os.setpgid(0, 0)
-    give_way(given.worker_nice)
-    ending = Ending()
-    ending.watch(follows_stdin=given.follow_stdin)
+    lower_priority(given.worker_nice)
+    shutdown = Shutdown()
+    shutdown.watch(follows_stdin=given.follow_stdin)
     lake_path = Path(given.data_path).absolute() / "pipeline"
     lake = Lake(str(lake_path), clock=SystemClock())
     try:
         with lake.lock():
-            log = WorkerLog(lake_path)
+            log = WorkerLogFile(lake_path)
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
             logging.getLogger("py4j").setLevel(logging.WARNING)
-            told.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
-            # Leaves from within: the lake is held until no thread of this process is left.
-            _leave(told, *_hold(given, token, lake, lake_path, log, ending))
+            parent_output.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
+            # Exits inside of the lock: the lake stays held until no thread of this process is left.
+            _exit(parent_output, *_run_jobs(given, token, lake, lake_path, log, shutdown))
     except LakeHeldError as exc:
-        _leave(told, EXIT_HELD, str(exc))
+        _exit(parent_output, EXIT_HELD, str(exc))
     except (PenstockError, OSError) as exc:
-        _leave(told, EXIT_FAILED, str(exc))
+        _exit(parent_output, EXIT_FAILED, str(exc))
 
 
 def _first_line(descriptor: int) -> str:
-    """What stands before the first line's end; it takes no byte more, so that the rest can be waited for."""
+    """The first line, without its end. Reads byte by byte: what follows stays unread, so `select` sees the end."""
     line = b""
     while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
         line += byte
     return os.fsdecode(line)
 
 
-def _leave(told: TextIO, status: int, sentence: str) -> NoReturn:
-    """End the process without the hooks that would wait for what is killed already."""
+def _exit(parent_output: TextIO, status: int, sentence: str) -> NoReturn:
+    """End the process without exit hooks: those would wait for threads and processes that are gone."""
     if sentence:
-        told.write(f"pipeline worker: {sentence}\n")
-    told.flush()
+        parent_output.write(f"pipeline worker: {sentence}\n")
+    parent_output.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def _hold(
-    given: argparse.Namespace, token: str, lake: Lake, lake_path: Path, log: WorkerLog, ending: Ending
+def _run_jobs(
+    given: argparse.Namespace, token: str, lake: Lake, lake_path: Path, log: WorkerLogFile, shutdown: Shutdown
 ) -> tuple[int, str]:
-    """Start the session and run the jobs until the end is asked for; exit status and what is to be said."""
-    say = _StateFile(lake_path)
-    say(worker_state.STARTING)
-    # A killed session leaves up to a gigabyte, and earlier versions left 140 MB of Java's classes.
+    """Start the session and run the jobs until the end is requested. Returns the exit status and its sentence."""
+    write_state = _StateFile(lake_path)
+    write_state(worker_state.STARTING)
+    # A killed session leaves up to a gigabyte; earlier versions left 140 MB of Java's classes.
     for leftover in ("spark", "warehouse", "classes"):
         shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
     try:
@@ -205,68 +205,68 @@ def _hold(
     except Exception as exc:
         logger.exception("no Spark session")
         sentence = f"Spark did not start: {sentence_of(exc)}"
-        say(worker_state.ENDED, sentence)
+        write_state(worker_state.ENDED, sentence)
         return EXIT_FAILED, sentence
-    ending.take_signals()
-    ending.is_ready = True
+    shutdown.take_signals()
+    shutdown.is_ready = True
     clock = SystemClock()
     reports = JobReports(lake_path, clock)
     resources = JobResources(spark, lake, lambda: LogClient(given.engine_url, token), clock, reports, given.read_from)
-    jobs = WorkerJobs(resources, JOBS, plan=plan_requested_replay)
+    jobs = JobScheduler(resources, JOBS, plan=plan_requested_replay)
     status, sentence = 0, ""
     try:
         jobs.start()
-        say(worker_state.READY)
-        _tick(jobs, say, log, ending, is_java_alive=lambda: _java_of(spark).poll() is None)
+        write_state(worker_state.READY)
+        _tick(jobs, write_state, log, shutdown, is_java_alive=lambda: _java_of(spark).poll() is None)
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
-    ending.ask("done")
-    logger.info("ending reason=%s", ending.reason)
-    say(worker_state.ENDING, sentence)
+    shutdown.ask("done")
+    logger.info("ending reason=%s", shutdown.reason)
+    write_state(worker_state.ENDING, sentence)
     jobs.stop()
     _end_spark_jobs(spark)
     if not jobs.wait(JOBS_END_WITHIN_S):
         logger.warning("jobs did not end in time")
-    say(worker_state.ENDED, sentence)
+    write_state(worker_state.ENDED, sentence)
     _end_java(spark)
     return status, sentence
 
 
 def _tick(
-    jobs: WorkerJobs,
-    say: "_StateFile",
-    log: WorkerLog,
-    ending: Ending,
+    jobs: JobScheduler,
+    write_state: "_StateFile",
+    log: WorkerLogFile,
+    shutdown: Shutdown,
     *,
     is_java_alive: Callable[[], bool],
 ) -> None:
-    while not ending.asked.wait(TICK_S):
+    while not shutdown.asked.wait(TICK_S):
         jobs.tick()
-        say(worker_state.READY)
+        write_state(worker_state.READY)
         log.keep_small()
         if not is_java_alive():
             raise PenstockError("Java ended by itself; worker.log may tell why")
 
 
 class _StateFile:
-    """worker.json: at once when the word changes, else every few seconds."""
+    """Writes worker.json: at once when the state changes, else every few seconds."""
 
     def __init__(self, lake_path: Path) -> None:
         self._lake_path = lake_path
         self._started_ms = time.time_ns() // 1_000_000
-        self._word = ""
+        self._state = ""
         self._written_s = 0.0
 
-    def __call__(self, word: str, error: str = "") -> None:
-        if word == self._word and time.monotonic() - self._written_s < STATE_EVERY_S:
+    def __call__(self, state: str, error: str = "") -> None:
+        if state == self._state and time.monotonic() - self._written_s < STATE_EVERY_S:
             return
-        self._word, self._written_s = word, time.monotonic()
+        self._state, self._written_s = state, time.monotonic()
         now_ms = time.time_ns() // 1_000_000
         try:
             write_worker_state(
                 self._lake_path,
-                WorkerState(os.getpid(), socket.gethostname(), word, self._started_ms, now_ms, error),
+                WorkerState(os.getpid(), socket.gethostname(), state, self._started_ms, now_ms, error),
             )
         except OSError as exc:
             logger.warning("worker state not written error=%s", exc)
@@ -285,7 +285,7 @@ def _end_spark_jobs(spark: Any) -> None:
 
 
 def _end_java(spark: Any) -> None:
-    """Tell Java to end and see that it does; the timer of the ending kills what stays."""
+    """Stop Spark and Java, and kill Java when it does not end in time."""
     java = _java_of(spark)
     try:
         spark.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.history import transforms
+from queue_engine.pipeline.history import aggregation
 from queue_engine.pipeline.history.rollup_stream import CHECKPOINT, samples_offset, start_rollup_stream
 from queue_engine.pipeline.history.samples_topic import SamplesTopic
 from queue_engine.pipeline.history.schema import MINUTES
@@ -51,7 +51,7 @@ def test_samples_of_a_real_engine_become_minutes(spark: SparkSession, engine: En
             (one.offset, one.body) for one in published(engine, SAMPLES_TOPIC) if one.offset < count
         ]
         frame = samples.read(0, END_MS).where(f"offset < {count}")
-        minutes = transforms.minutes(transforms.rows_of_samples(frame, lambda _: told.add(1))).collect()
+        minutes = aggregation.minutes(aggregation.rows_of_samples(frame, lambda _: told.add(1))).collect()
         assert told.value == 0
         assert sum(row.samples for row in minutes if (row.topic, row.channel) == ("", "")) == count
         assert sum(row.messages for row in minutes if (row.topic, row.channel) == ("orders", "")) == 2

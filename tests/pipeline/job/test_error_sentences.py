@@ -24,7 +24,7 @@ STAGE_FAILED = (
         (PipelineError("It is gone.\nmore of it"), "It is gone."),
         (PipelineError(""), "PipelineError."),
         (OSError(28, "No space left on device"), "There is no space left on the disk."),
-        (PermissionError(13, "Permission denied", "/lake/x"), "The system said no: Permission denied: /lake/x."),
+        (PermissionError(13, "Permission denied", "/lake/x"), "The system refused: Permission denied: /lake/x."),
         (
             RuntimeError(
                 "[STREAM_FAILED] Query [id = 1] terminated\n  File x\n"
@@ -53,8 +53,8 @@ STAGE_FAILED = (
         ),
         (Py4JJavaError(""), "Spark failed: Py4JJavaError."),
         (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), "There is no module pyspark."),
-        (ValueError("7 is odd"), "It met an error nobody foresaw, ValueError: 7 is odd."),
-        (ValueError(), "It met an error nobody foresaw, ValueError."),
+        (ValueError("7 is odd"), "An unexpected error, ValueError: 7 is odd."),
+        (ValueError(), "An unexpected error, ValueError."),
     ],
 )
 def test_the_sentence_of_an_error_is_its_own(error: Exception, sentence: str) -> None:

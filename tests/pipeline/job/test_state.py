@@ -60,10 +60,10 @@ def test_no_lake_has_no_jobs(tmp_path: Path) -> None:
     [
         (b"", "is not JSON"),
         (b'{"job": "archive", "state"', "is not JSON"),
-        (b"[1, 2]", "holds no object"),
+        (b"[1, 2]", "is not a JSON object"),
         (b'{"job": "archive", "state": NaN}', "is not JSON"),
         (b'{"job": "archive", "state": "dancing"}', "there is no state 'dancing'"),
-        (b'{"job": "rollup", "state": "running"}', "it is about the job 'rollup'"),
+        (b'{"job": "rollup", "state": "running"}', "it names the job 'rollup'"),
         (b'{"job": "archive", "state": "running", "done": -1}', "done is '-1', not a whole number"),
         (b'{"job": "archive", "state": "running", "total": 1e99}', "total is '1e\\+99', not a whole number"),
         (b'{"job": "archive", "state": "running", "done": true}', "done is 'True'"),

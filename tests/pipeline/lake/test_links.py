@@ -35,8 +35,8 @@ def test_log_of_the_worker_never_goes_where_a_link_points_to(tmp_path: Path, nam
     lake.mkdir()
     (lake / name).symlink_to(target)
     program = (
-        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log import WorkerLog\n"
-        "log = WorkerLog(Path(sys.argv[1]))\n"
+        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log_file import WorkerLogFile\n"
+        "log = WorkerLogFile(Path(sys.argv[1]))\n"
         "os.write(2, b'x' * 5_000_001)\n"
         "log.keep_small()\n"
         "os.write(2, b'the end')\n"

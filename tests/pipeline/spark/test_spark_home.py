@@ -37,8 +37,8 @@ def test_a_process_of_spark_begins_with_what_tasks_need(spark: SparkSession) -> 
     def imported(_: int) -> list[str]:
         import sys
 
-        return [name for name in ("pandas", "queue_engine.pipeline.history.transforms") if name in sys.modules]
+        return [name for name in ("pandas", "queue_engine.pipeline.history.aggregation") if name in sys.modules]
 
     assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [
-        ["pandas", "queue_engine.pipeline.history.transforms"]
+        ["pandas", "queue_engine.pipeline.history.aggregation"]
     ]

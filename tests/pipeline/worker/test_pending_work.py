@@ -88,7 +88,7 @@ def test_messages_to_archive_are_work_unless_somebody_stopped_the_archive(
 @pytest.mark.parametrize("state", ["waiting", "running", "failed", "stopped", "done", "cancelled"])
 def test_a_replay_to_go_on_with_is_work(work: PendingWork, tmp_path: Path, state: str) -> None:
     write_state(tmp_path, JobState("replay-7f3a", state))
-    assert work.find() == ("replay-7f3a is to go on" if state in ("waiting", "running") else "")
+    assert work.find() == ("replay-7f3a has not ended" if state in ("waiting", "running") else "")
 
 
 def test_a_request_is_work_until_it_is_taken(work: PendingWork, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from queue_engine.pipeline.job.requests import has_requests, put_request
 from queue_engine.pipeline.job.state import read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
-from queue_engine.pipeline.worker.log import BYTES_MAX
+from queue_engine.pipeline.worker.log_file import BYTES_MAX
 from queue_engine.pipeline.worker.state import read_worker_state
 from queue_engine.pipeline.worker.worker import KILL_AFTER_S
 from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
@@ -207,8 +207,8 @@ def started_s(server: ServerProcess) -> float:
 
 def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log import WorkerLog\n"
-        "log = WorkerLog(Path(sys.argv[1]))\n"
+        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log_file import WorkerLogFile\n"
+        "log = WorkerLogFile(Path(sys.argv[1]))\n"
         "for _ in range(6): os.write(2, b'x' * 999_999 + b'\\n')\n"
         "log.keep_small(); print('after', flush=True)"
     )

@@ -15,7 +15,7 @@ from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.jobs import Job, job_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.worker.jobs import REPLAYS_AT_WORK_MAX, WorkerJobs
+from queue_engine.pipeline.worker.scheduler import REPLAYS_RUNNING_MAX, JobScheduler
 from queue_engine.vocabulary.clock import Clock, SystemClock
 from queue_engine.vocabulary.errors import EngineUnreachableError, PipelineError
 from tests.support.clock import ManualClock
@@ -31,7 +31,7 @@ class Jobs:
         self.let_go = threading.Event()
         self.by_name = {
             "archive": Job("archive", "", "messages", self.serve),
-            "replay": Job("replay", "", "messages", self.replay, is_service=False, first_word="running"),
+            "replay": Job("replay", "", "messages", self.replay, is_service=False, first_state="running"),
         }
 
     def serve(self, context: JobContext, _: str, once: bool) -> None:
@@ -50,13 +50,13 @@ class Jobs:
 
 
 @contextmanager
-def working(lake_path: Path, jobs: Jobs) -> Iterator[WorkerJobs]:
+def working(lake_path: Path, jobs: Jobs) -> Iterator[JobScheduler]:
     lake = Lake(str(lake_path))
     with lake.lock():
         clock = SystemClock()
         reports = JobReports(lake_path, clock)
         resources = JobResources(None, lake, lambda: LogClient("http://127.0.0.1:1"), clock, reports)
-        worker = WorkerJobs(resources, jobs.by_name, plan=jobs.plan)
+        worker = JobScheduler(resources, jobs.by_name, plan=jobs.plan)
         worker.start()
         try:
             yield worker
@@ -91,7 +91,7 @@ def state_of(lake_path: Path, job: str) -> str:
     return state.state if state else ""
 
 
-def tick_until(worker: WorkerJobs, what: str, look: Callable[[], object]) -> None:
+def tick_until(worker: JobScheduler, what: str, look: Callable[[], object]) -> None:
     def looked() -> object:
         worker.tick()
         return look()
@@ -187,11 +187,11 @@ def test_a_killed_worker_s_stop_is_remembered_though_its_job_had_not_ended(tmp_p
 
 def test_replays_take_turns(tmp_path: Path) -> None:
     jobs = Jobs()
-    names = [f"r{number}" for number in range(REPLAYS_AT_WORK_MAX + 1)]
+    names = [f"r{number}" for number in range(REPLAYS_RUNNING_MAX + 1)]
     with working(tmp_path, jobs) as worker:
         for name in names:
             put_request(tmp_path, "run_replay", id=name)
-        tick_until(worker, "the first", lambda: len(set(jobs.runs) & set(names)) == REPLAYS_AT_WORK_MAX)
+        tick_until(worker, "the first", lambda: len(set(jobs.runs) & set(names)) == REPLAYS_RUNNING_MAX)
         worker.tick()
         assert state_of(tmp_path, f"replay-{names[-1]}") == "waiting"
         jobs.let_go.set()
@@ -313,10 +313,10 @@ def test_an_error_stays_until_the_job_comes_further_or_has_gone_on_for_a_while(t
     expected = ["", "error 1.", "error 2.", "", "error 3.", "error 4."]
     assert seen == [(running, error) for error in expected]
     clock.advance(ms=59_000)
-    thread.look_after()
+    thread.clear_recovered_error()
     see()
     clock.advance(ms=1_000)
-    thread.look_after()
+    thread.clear_recovered_error()
     see()
     may_end.set()
     assert thread.join(10)
@@ -336,7 +336,7 @@ def test_a_failed_job_says_when_it_is_tried_again(tmp_path: Path) -> None:
     failed = read_state(tmp_path, "archive")
     assert failed is not None
     assert failed.next_try_ms == reports.now_ms() + 20_000
-    thread.ask_to_stop("stopped")
+    thread.request_stop("stopped")
     assert thread.join(10)
     stopped = read_state(tmp_path, "archive")
     assert stopped is not None

@@ -11,7 +11,7 @@ from queue_engine.pipeline.source.wanted_range import synced_messages
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
 
-class SamplesBar:
+class RollupProgress:
     """How far the stream of the rollups is: by the offsets of its last batch, and which samples there are."""
 
     def __init__(self, context: JobContext) -> None:

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.history.samples_bar import SamplesBar
+from queue_engine.pipeline.history.rollup_progress import RollupProgress
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
@@ -46,7 +46,7 @@ def test_the_bar_counts_samples_and_no_unused_offsets(tmp_path: Path) -> None:
     def report(state: JobState) -> None:
         told.append((state.done, state.total, state.lag))
 
-    bar = SamplesBar(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
+    bar = RollupProgress(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
     bar.tell(None)
     bar.tell(batch_up_to(290))
     bar.tell(batch_up_to(RESERVED + 10))

@@ -1,7 +1,7 @@
-"""The messages of a replay's steps, read from the archive's files without Spark.
+"""Reads the messages of a replay's steps from the archive's files, without Spark.
 
-A step names a range of rows, and the plan notes which of them match. What comes out is checked against the plan's count
-and bytes: where it differs, nothing of the step is published.
+A step names a range of rows; rows.json says which of them match. Their count and bytes are compared with the plan's: a
+step that differs is not published.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from queue_engine.pipeline.replay.plan import ReplayPlan, ReplayStep, unpacked_r
 from queue_engine.vocabulary.errors import PipelineError
 
 
-class ReplayRows:
-    """Reads one step after the other. Holds one row group of one file, so steps are best asked for in order."""
+class StepMessages:
+    """Reads one step after the other. Keeps one row group of one file in memory, so steps should be read in order."""
 
     def __init__(self, lake: Lake, plan: ReplayPlan, rows: Sequence[str]) -> None:
-        """rows: for each step of the plan, as `packed_rows` has them."""
+        """rows: one text of `packed_rows` for each step of the plan."""
         self._lake = lake
         self._plan = plan
         self._rows = rows
@@ -37,8 +37,9 @@ class ReplayRows:
         self._file_number = self._group_number = -1
 
     def messages(self, number: int) -> tuple[list[bytes], list[bytes]]:
-        """Bodies, and keys (b"" for none), of a step by its number. Raises PipelineError when they are not what was
-        planned, OSError."""
+        """Bodies, and keys (b"" for none), of a step by its number.
+
+        Raises PipelineError when they differ from the plan, OSError."""
         step = self._plan.steps[number]
         bodies: list[bytes] = []
         keys: list[bytes] = []
@@ -82,7 +83,7 @@ class ReplayRows:
     def _row_group(self, number: int) -> pa.Table:
         if number != self._group_number or self._group is None:
             assert self._file is not None
-            self._group = None  # two of them at once are not needed
+            self._group = None  # frees the old group before the next one is read
             self._group = self._file.read_row_group(number, columns=["body", "key"])
             self._group_number = number
         return self._group
