@@ -5,10 +5,10 @@
     python -m zipfile -c penstock.zip queue_engine
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
 
-No job knows a master. It is taken from --master, else from PENSTOCK_SPARK_MASTER; else spark-submit has given one when
-it started this process; else it is local[*], all cores of this machine: `chosen_master` is the only place that says so.
+No job names a master. `chosen_master` takes it from --master, else from PENSTOCK_SPARK_MASTER, else from the
+spark-submit that started this process; else it is local[*], all cores of this machine.
 
-A job is imported when it is run: this module is read by processes that have nothing to do with Spark.
+A job's module is imported when the job runs: processes without Spark import this module, too.
 """
 
 import argparse
@@ -53,16 +53,16 @@ DATA_PATH_DEFAULT = ".penstock"
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
-# Each step makes a file for each topic: a trickle is gathered for so long, what is much is taken at once.
+# Each step makes a file for each topic: few messages wait for this long, many are archived at once.
 ARCHIVE_GATHER_S = 30.0
 ARCHIVE_GATHER_MESSAGES = 20_000
-# A day is compacted minutes after its end: late samples count, and nobody waits for it.
+# A day is compacted some minutes after its end, so that late samples count; nothing waits for it.
 COMPACT_INTERVAL_S = 120.0
-# Java is cold at first, and two jobs that begin together take half as long again each. Nobody waits for a minute, which
-# comes out minutes late: the archive begins alone.
+# Java is slow at first, and two jobs that begin together each take half as long again. So the archive begins alone;
+# the rollups are minutes behind in any case.
 ROLLUP_BEGINS_AFTER_S = 10.0
 ROLLUP_LOOK_S = 2.0
-ROLLUP_TELL_S = 10.0
+ROLLUP_REPORT_S = 10.0
 ROLLUP_ONCE_LOOK_S = 0.5
 ROLLUP_BATCH_ENDS_WITHIN_S = 1.0
 
@@ -71,10 +71,11 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kind of job. run: (context, replay id, once): until context.stop is set, or, once, until it is up to date.
+    """One kind of job.
 
-    is_service: it runs for as long as the worker does; others come and go, and are tried again only where the engine
-    was not there. first_state: its state before it says one itself.
+    run: takes (context, replay id, once) and works until context.stop is set or, with once, until the job is up to
+    date. is_service: the job runs as long as the worker does; other jobs end, and are tried again only after errors
+    that go away by themselves. first_state: the state before the job reports one.
     """
 
     name: str
@@ -97,10 +98,10 @@ def run_job(
     memory_bytes: int = DEFAULT.memory_bytes,
     stop: threading.Event | None = None,
 ) -> None:
-    """Hold the lake, run one job in a session of its own, and return when it is over.
+    """Hold the lake, run one job in a session of its own, and return when the job has ended.
 
     name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
-    job is up to date. read_from: as of `ReadOptions`. memory_bytes: as of `make_session`. Raises PipelineError, among
+    job is up to date. read_from: as in `ReadOptions`. memory_bytes: as in `make_session`. Raises PipelineError, among
     them LakeHeldError while the worker or another command has the lake.
     """
     job, replay_id = job_of(name)
@@ -144,17 +145,17 @@ def run_job(
 
 
 def job_of(name: str) -> tuple[Job, str]:
-    """The job that `name` means, and which replay. Raises PipelineError for a name that means none."""
+    """The job of that name, and the replay's id. Raises PipelineError for an unknown name."""
     if name.startswith(REPLAY_PREFIX) and is_job_name(name):
         return JOBS["replay"], name.removeprefix(REPLAY_PREFIX)
     if name in JOBS and name != "replay":
         return JOBS[name], ""
     known = [known for known in JOBS if known != "replay"]
-    raise PipelineError(f"there is no job {name[:80]!r}: it can be {', '.join(known)} or replay-ID")
+    raise PipelineError(f"there is no job {name[:80]!r}; jobs are {', '.join(known)} and replay-ID")
 
 
 def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The master to run on; None when spark-submit, which started this process, has given one."""
+    """The master to run on; None when the spark-submit that started this process has named one."""
     chosen = given or environment.get(MASTER_VARIABLE)
     if chosen:
         return chosen
@@ -162,7 +163,7 @@ def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | No
 
 
 def start_session(app_name: str, lake_path: Path, master: str | None, memory_bytes: int) -> "SparkSession":
-    """A session whose Python processes find this package wherever it was started from. Raises PipelineError."""
+    """A session whose Python processes find this package, whatever the working directory is. Raises PipelineError."""
     from queue_engine.pipeline.spark.session import make_session
 
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
@@ -177,7 +178,7 @@ def start_session(app_name: str, lake_path: Path, master: str | None, memory_byt
 
 
 def plan_requested_replay(context: JobContext, replay_id: str) -> None:
-    """The dry run of the replay that somebody asked for by that id."""
+    """Do the dry run of the replay that was requested under that id."""
     from queue_engine.pipeline.replay.plan import ReplayRequest
     from queue_engine.pipeline.replay.planning import plan_replay
 
@@ -190,7 +191,7 @@ def plan_requested_replay(context: JobContext, replay_id: str) -> None:
 
 
 def archive_depth(engine: LogClient) -> int:
-    """How many messages the archive's cursors have before them."""
+    """How many messages wait for the cursors of the archive."""
     return sum(one.depth for one in engine.cursor_list() if one.cursor == ARCHIVE_CURSOR)
 
 
@@ -202,29 +203,29 @@ def _run_rollup(context: JobContext, _: str, once: bool) -> None:
 
     if not once and context.stop.wait(ROLLUP_BEGINS_AFTER_S):
         return
-    # Samples go on coming: what is there now is all that has to be done once.
+    # New samples come all the time: with once, the stream reads those that exist at its start.
     query = start_rollup_stream(context, trigger={"availableNow": True} if once else None)
-    bar = RollupProgress(context)
+    progress = RollupProgress(context)
     try:
         if once:
             while not query.awaitTermination(ROLLUP_ONCE_LOOK_S) and not context.stop.is_set():
                 pass
-            bar.tell(query.lastProgress)
+            progress.report(query.lastProgress)
             return
-        told_ns = 0
+        reported_ns = 0
         while query.isActive and not context.stop.wait(ROLLUP_LOOK_S):
-            if context.clock.monotonic_ns() - told_ns >= ROLLUP_TELL_S * NS_PER_S:
-                told_ns = context.clock.monotonic_ns()
-                bar.tell(query.lastProgress)
+            if context.clock.monotonic_ns() - reported_ns >= ROLLUP_REPORT_S * NS_PER_S:
+                reported_ns = context.clock.monotonic_ns()
+                progress.report(query.lastProgress)
         if not context.stop.is_set():
-            raise query.exception() or PipelineError("the stream of the rollups ended without a word")
+            raise query.exception() or PipelineError("the stream of the rollups ended without an error")
         _wait_for_batch(query, context.clock)
     finally:
         query.stop()
 
 
 def _wait_for_batch(query: Any, clock: Clock) -> None:
-    """A batch that ends in order need not be done again: give it a moment."""
+    """Give the running batch a moment to end: then the next run need not do it again."""
     until_ns = clock.monotonic_ns() + int(ROLLUP_BATCH_ENDS_WITHIN_S * NS_PER_S)
     pause = threading.Event()
     while query.isActive and query.status["isTriggerActive"] and clock.monotonic_ns() < until_ns:
@@ -248,7 +249,7 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
 
     next_ns = 0
     while not context.stop.is_set():
-        # Asked before Spark is: an idle archive costs one small request.
+        # The depth is read before Spark starts a job: an idle archive costs one small request.
         depth = archive_depth(context.engine)
         rows = 0
         if depth and (once or depth >= ARCHIVE_GATHER_MESSAGES or context.clock.monotonic_ns() >= next_ns):
@@ -261,7 +262,7 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
 
 
 def replayed_topics(environment: Mapping[str, str]) -> frozenset[str]:
-    """Topics of which replayed messages are archived again, because somebody asked for it."""
+    """Topics whose replayed messages are archived again, as the environment says."""
     named = environment.get(ARCHIVE_REPLAYED_VARIABLE, "").split(",")
     return frozenset(name.strip() for name in named if name.strip())
 
@@ -300,7 +301,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line of this module, which is that of `manage.py pipeline run` as well."""
+    """Parse the command line of this module and of `manage.py pipeline run`."""
     parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
     parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")
@@ -309,7 +310,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """What every process of the pipeline is told. The engine's token comes by the environment alone."""
+    """Add the options of every process of the pipeline. The engine's token comes by the environment only."""
     parser.add_argument("--master", help=f"Spark's master (default: ${MASTER_VARIABLE}, else {MASTER_DEFAULT})")
     parser.add_argument(
         "--engine-url",
@@ -327,20 +328,20 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         type=_read_from,
         default=os.environ.get(READ_FROM_VARIABLE) or AUTO,
         metavar="|".join(READ_FROM_WORDS),
-        help="messages are read from the log's files where a process finds them (auto), from files or not at all "
-        f"(files), or from the engine alone (http) (default: ${READ_FROM_VARIABLE}, else {AUTO})",
+        help="messages are read from the log's files where a process finds them (auto), only from files "
+        f"(files), or only from the engine (http) (default: ${READ_FROM_VARIABLE}, else {AUTO})",
     )
 
 
 def _read_from(text: str) -> str:
-    # Not `choices`: those do not look at what comes from the environment.
+    # argparse checks `choices` only for arguments; this checks the environment's value, too.
     if text not in READ_FROM_WORDS:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} can be {' or '.join(READ_FROM_WORDS)}")
     return text
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job until it is done, or told to end. The exit status."""
+    """Run one job until it is done or a signal stops it. Returns the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     given = parse(arguments)
     stop = threading.Event()

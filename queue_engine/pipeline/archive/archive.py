@@ -1,16 +1,16 @@
-"""The archive: messages of chosen topics become Parquet files, each exactly once, however often this process dies.
+"""The archive job: writes the messages of chosen topics to Parquet files, each exactly once, even when it is killed.
 
 A topic is archived while it has a pipeline cursor named `archive`. One step takes ranges of offsets of one or several
 topics and does, in this order:
 
-    1. one Spark job writes them to staging          killed here: staging is removed by the next holder of the lake
-    2. what was written is checked, message by message
-    3. files are synced and renamed to their places   killed here: no manifest names them; removed by the next holder
-    4. each topic's manifest is replaced             from here on they count
-    5. each topic's cursor is moved                  killed before it: moved by the next run, from the manifest
+    1. one Spark job writes them to staging           killed here: the next holder of the lake removes staging
+    2. the staged files are checked, message by message
+    3. files are synced and renamed to their places   killed here: no manifest names them; the next holder removes them
+    4. each topic's manifest is replaced              from here on the files count
+    5. each topic's cursor is moved                   killed before it: the next run moves it to the manifest's offset
 
-The manifest says where the next step begins; the cursor only keeps the log from being removed. Offsets that are not to
-be had any more (the cursor was cut off, the topic was not archived for a while) are recorded as gaps, with the reason.
+The manifest says where the next step begins; the cursor only keeps the log from removing messages. Offsets that the log
+no longer has (the cursor was cut off, the topic was not archived for a while) are recorded as gaps, with the reason.
 """
 
 import logging
@@ -25,8 +25,8 @@ from queue_engine.pipeline.archive.manifest import (
     ArchiveManifest,
     joined_gaps,
     list_archives,
-    passed_on,
     read_archive,
+    with_gaps_to,
     write_archive,
 )
 from queue_engine.pipeline.archive.staging import StagedFile, StagedTopic, staged_topics
@@ -44,14 +44,15 @@ logger = logging.getLogger(__name__)
 
 CURSOR = "archive"
 JOB = "archive"
-# A step costs a second of its own: so many that this is little, so few that little is done again after a kill.
+# A step costs a second, however small it is. This many messages make that second little, and few enough are done again
+# after a kill.
 STEP_ROWS = 1_000_000
 STEP_BYTES = 256 << 20
-# So much of a topic is looked at to tell how large its messages are.
+# The messages of so many bytes are sampled to estimate how large a topic's messages are.
 SAMPLED_BYTES = 256 << 10
 STEP_TOPICS = 200
-# How often topics that change under a run are looked at anew within it.
-_LOOKS_MAX = 5
+# How often one run lists the cursors again because topics changed meanwhile.
+_PASSES_MAX = 5
 
 
 def archive_once(
@@ -62,17 +63,17 @@ def archive_once(
     step_rows: int = STEP_ROWS,
     step_bytes: int = STEP_BYTES,
 ) -> int:
-    """Archive what is synced now, until all is done or context.stop is set. Returns the rows archived.
+    """Archive the messages that are synced now, until all are archived or context.stop is set.
 
-    topics: only these; None for all that have the cursor. include_replayed: topics of which replayed messages are
-    archived again. step_rows, step_bytes: the most of one step, about. A topic that fails does not keep the others from
-    their turn; then its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
+    Returns the rows archived. topics: only these; None for all with the cursor. include_replayed: topics whose replayed
+    messages are archived again. step_rows, step_bytes: about the most of one step. When a topic fails, the others are
+    archived before its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
     """
     run = _Run(context, topics, frozenset(include_replayed), step_rows, step_bytes)
-    for _ in range(_LOOKS_MAX):
-        if not run.pass_over():
+    for _ in range(_PASSES_MAX):
+        if not run.run_pass():
             break
-    run.tell(WAITING)
+    run.report(WAITING)
     if run.errors and not context.stop.is_set():
         raise run.errors[0]
     return run.rows
@@ -80,8 +81,8 @@ def archive_once(
 
 @dataclass(slots=True)
 class _Work:
-    """A topic on its way. state: up to where this run takes it, and which offsets have messages. rows_max: of one step.
-    done: messages that the archive has passed."""
+    """A topic in a run. state: the engine's at the run's begin: it has the end, and which offsets have messages.
+    rows_max: of one step. done: messages that are archived or recorded as damaged or replayed."""
 
     manifest: ArchiveManifest
     state: TopicState
@@ -127,34 +128,34 @@ class _Run:
         self.rows = 0
         self.errors: list[BaseException] = []
 
-    def pass_over(self) -> bool:
-        """Look at all topics and archive what they have. Whether something changed that has to be looked at again."""
+    def run_pass(self) -> bool:
+        """Archive all topics as they are now. Returns whether topics changed, so that another pass is needed."""
         self._works = {}
-        is_again = False
+        has_changed = False
         for cursor in self._cursors():
             if cursor.offset >= cursor.synced_offset:
-                # Nothing new: its manifest, which grows with the years, is not even read.
+                # Nothing new: the manifest, which grows over the years, is not read.
                 continue
             try:
-                work = self._begun(cursor)
+                work = self._prepare(cursor)
             except (TopicMissingError, TopicReplacedError) as exc:
                 logger.info("topic gone since the cursors were listed: %s", exc)
-                is_again = True
+                has_changed = True
                 continue
             except PipelineError as exc:
                 self._fail((cursor.topic, cursor.number), exc)
                 continue
             self._works[cursor.topic, cursor.number] = work
-        self.tell(RUNNING)
+        self.report(RUNNING)
         for works in self._steps():
             if self._context.stop.is_set():
                 return False
-            is_again = self._step(works) or is_again
-            self.tell(RUNNING)
-        return is_again
+            has_changed = self._step(works) or has_changed
+            self.report(RUNNING)
+        return has_changed
 
-    def tell(self, word: str) -> None:
-        """Report how far it has come; of a run that had nothing to do, nothing."""
+    def report(self, state: str) -> None:
+        """Report the run's progress; a run without work reports nothing."""
         if self._step_count == 0 and not any(self._unfinished()):
             return
         elapsed_s = max(self._context.clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
@@ -172,19 +173,19 @@ class _Run:
         self._context.report(
             JobState(
                 JOB,
-                word,
+                state,
                 started_ms=self._started_ms,
                 updated_ms=self._now_ms(),
                 done=done,
                 total=total,
                 unit="messages",
-                rows_per_s=None if word == WAITING else round(self.rows / elapsed_s, 1),
+                rows_per_s=None if state == WAITING else round(self.rows / elapsed_s, 1),
                 lag=total - done,
                 topics=topics,
             )
         )
 
-    # What there is to do.
+    # The work of a pass.
 
     def _cursors(self) -> list[CursorStats]:
         return [
@@ -195,8 +196,8 @@ class _Run:
             and (one.topic, one.number) not in self._failed
         ]
 
-    def _begun(self, cursor: CursorStats) -> _Work:
-        """Where a topic's archive goes on; what it can't have any more is a gap from here on."""
+    def _prepare(self, cursor: CursorStats) -> _Work:
+        """Prepare a topic: where its archive goes on. Messages that the log no longer has become a gap."""
         topic, number, id_base = cursor.topic, cursor.number, cursor.id_base
         lake = self._context.lake
         manifest = read_archive(lake, topic, number, id_base)
@@ -206,34 +207,34 @@ class _Run:
         if manifest.next_offset > cursor.synced_offset:
             raise OffsetBeyondEndError(
                 f"{topic} is archived up to offset {manifest.next_offset}, and its log ends at "
-                f"{cursor.synced_offset}: it lost what was on the disk"
+                f"{cursor.synced_offset}: it lost messages that were synced"
             )
         begin = max(manifest.next_offset, cursor.offset, cursor.oldest_offset)
         if begin > manifest.next_offset:
-            manifest = passed_on(manifest, cursor, begin, self._now_ms())
+            manifest = with_gaps_to(manifest, cursor, begin, self._now_ms())
             logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
-            manifest = self._written(manifest)
+            manifest = self._write(manifest)
         if cursor.offset < manifest.next_offset:
             self._move_cursor(manifest)
         state = self._context.engine.topic(topic)
         if (state.number, state.id_base) != (number, id_base):
-            raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was made anew")
+            raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was created again")
         rows_max = self._step_rows
         if cursor.lag_bytes > self._step_bytes and cursor.depth > 0:
             rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, manifest.next_offset)), 1)
         return _Work(manifest, state, rows_max, manifest.rows + manifest.replayed_skipped + manifest.damaged_count)
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:
-        """What a message takes in the log, by those that come next. What the cursor keeps of the log says nothing of
-        it: other topics' messages lie between."""
+        """The bytes of a message in the log, estimated from the next ones. The cursor's lag in bytes can't be used:
+        other topics' messages lie in between."""
         page = self._context.engine.records(state.topic, offset, max_bytes=SAMPLED_BYTES)
         return max(len(page.data) // max(synced_messages(state).count_between(offset, page.next_offset), 1), 1)
 
     def _close_others(self, topic: str, number: int) -> None:
-        """Topics that had this name before are no more."""
+        """Close the archives of earlier topics of this name."""
         for other in list_archives(self._context.lake, topic):
             if other.number != number and other.closed_ms is None:
-                self._written(replace(other, closed_ms=self._now_ms()))
+                self._write(replace(other, closed_ms=self._now_ms()))
 
     def _unfinished(self) -> Iterator[_Work]:
         for work in self._works.values():
@@ -241,7 +242,7 @@ class _Run:
                 yield work
 
     def _steps(self) -> Iterator[list[_Work]]:
-        """Works of one step after the other, until none is left: as many topics as have room in it."""
+        """Yield the topics of one step after the other, as many as fit into a step, until none has work left."""
         while True:
             works: list[_Work] = []
             filled = 0.0
@@ -259,7 +260,7 @@ class _Run:
     # One step.
 
     def _step(self, works: list[_Work]) -> bool:
-        """Archive the next range of each. Whether topics have to be looked at again because they changed."""
+        """Archive the next range of each topic. Returns whether topics changed, so that another pass is needed."""
         try:
             self._archive(works)
             return False
@@ -268,12 +269,12 @@ class _Run:
                 return False
             if len(works) > 1:
                 logger.warning("step of %d topics failed, each is tried alone", len(works), exc_info=exc)
-                # All of them: an answer is no reason to leave the rest.
+                # A sum, not any(): every topic is tried, also after one has changed.
                 return sum(self._step([work]) for work in works) > 0
             work = works[0]
             work.is_done = True
             key = (work.manifest.topic, work.manifest.number)
-            # Asked of the engine: when that is gone, this raises and all is over.
+            # The engine is asked again: when it is gone, this raises and the run ends.
             now = {(one.topic, one.number): one for one in self._cursors()}
             if key not in now:
                 logger.info("topic gone in mid-archive topic=%s number=%d", *key)
@@ -302,7 +303,7 @@ class _Run:
             topics = staged_topics(directory, ranges)
             moves: list[tuple[str, str]] = []
             manifests = [
-                self._taken_in(work.manifest, topic, f"{staged_at}/", directory, moves)
+                self._with_staged(work.manifest, topic, f"{staged_at}/", directory, moves)
                 for work, topic in zip(works, topics, strict=True)
             ]
             lake.publish(moves)
@@ -310,7 +311,7 @@ class _Run:
             lake.remove_staged(staged_at)
         for work, manifest, topic in zip(works, manifests, topics, strict=True):
             before = work.manifest
-            work.manifest = self._written(manifest)
+            work.manifest = self._write(manifest)
             work.done += topic.wanted.count
             self.rows += manifest.rows - before.rows
             for first, after, reason in topic.missing:
@@ -324,7 +325,7 @@ class _Run:
         for work in works:
             self._move_cursor(work.manifest)
 
-    def _taken_in(
+    def _with_staged(
         self,
         manifest: ArchiveManifest,
         topic: StagedTopic,
@@ -332,7 +333,7 @@ class _Run:
         directory: Path,
         moves: list[tuple[str, str]],
     ) -> ArchiveManifest:
-        """The manifest with what was staged; `moves` gets where the files go."""
+        """The manifest with the staged files added; the files' moves are appended to `moves`."""
         now_ms = self._now_ms()
         files = []
         for number, one in enumerate(topic.files):
@@ -368,24 +369,24 @@ class _Run:
             replayed_rows=one.replayed_rows,
         )
 
-    def _written(self, manifest: ArchiveManifest) -> ArchiveManifest:
+    def _write(self, manifest: ArchiveManifest) -> ArchiveManifest:
         manifest = replace(manifest, step=manifest.step + 1, updated_ms=self._now_ms())
         write_archive(self._context.lake, manifest)
         return manifest
 
     def _move_cursor(self, manifest: ArchiveManifest) -> None:
-        """To where the manifest ends. What this frees of the log is safe in the lake."""
+        """Move the cursor to the manifest's end. The messages before it are durable in the lake."""
         try:
             self._context.engine.cursor_move(
                 manifest.topic, CURSOR, number=manifest.number, offset=manifest.next_offset
             )
         except PipelineError as exc:
-            # The topic or the cursor went meanwhile, or the engine. The manifest holds; the next run sees.
+            # The topic, the cursor or the engine is gone. The manifest is right; the next run moves the cursor from it.
             logger.warning("cursor not moved topic=%s offset=%d: %s", manifest.topic, manifest.next_offset, exc)
 
     def _close(self, manifest: ArchiveManifest) -> None:
         if manifest.step and manifest.closed_ms is None:
-            self._written(replace(manifest, closed_ms=self._now_ms()))
+            self._write(replace(manifest, closed_ms=self._now_ms()))
 
     def _fail(self, key: tuple[str, int], error: BaseException) -> None:
         logger.warning("topic not archived topic=%s number=%d", *key, exc_info=error)

@@ -1,6 +1,6 @@
-"""What is in the archive, by its manifests alone: for people to look at, in processes without Spark.
+"""Lists the archived topics from their manifests, for the console and other processes without Spark.
 
-pipeline/archive/<topic>/<number>-<id base, 16 hex>/manifest.json     one for each topic there ever was of a name
+pipeline/archive/<topic>/<number>-<id base, 16 hex>/manifest.json     one for each topic that ever had this name
 """
 
 import os
@@ -27,7 +27,7 @@ class ArchiveGap:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTopic:
-    """One topic's archive. `number` and `id_base` tell it from others of its name. Times: Unix ms, None while empty."""
+    """One topic's archive. `number` and `id_base` tell topics of one name apart. Times: Unix ms, None while empty."""
 
     topic: str
     number: int
@@ -52,7 +52,7 @@ class ArchiveListing:
         self._known: dict[str, tuple[tuple[int, int, int], ArchivedTopic]] = {}
 
     def read(self) -> tuple[list[ArchivedTopic], list[str]]:
-        """Every archived topic by name and number, and a sentence for each manifest that tells none."""
+        """Every archived topic, by name and number, and a sentence for each manifest that can't be read."""
         topics: list[ArchivedTopic] = []
         broken: list[str] = []
         seen: dict[str, tuple[tuple[int, int, int], ArchivedTopic]] = {}
@@ -70,7 +70,7 @@ class ArchiveListing:
             except FileNotFoundError:
                 continue  # nothing archived yet, or gone meanwhile
             except (PenstockError, OSError, ValueError, KeyError, TypeError) as exc:
-                reason = str(exc) if isinstance(exc, PenstockError | OSError) else "it does not say what one says"
+                reason = str(exc) if isinstance(exc, PenstockError | OSError) else "it has not the fields of a manifest"
                 broken.append(f"the manifest of {place} can't be read: {reason[:200]}")
                 continue
             seen[path] = known
@@ -79,7 +79,7 @@ class ArchiveListing:
         return sorted(topics, key=lambda one: (one.topic, one.number)), broken
 
     def _places(self) -> list[str]:
-        """<topic>/<identity> of all there are, at most 2,000."""
+        """<topic>/<identity> of every archived topic, at most IDENTITIES_MAX."""
         found: list[str] = []
         root = self._lake_path / DIRECTORY
         for topic in _names(root):
@@ -97,7 +97,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _topic_of(content: dict[str, Any]) -> ArchivedTopic:
-    """Raises KeyError, TypeError or ValueError for a manifest of something else."""
+    """Raises KeyError, TypeError or ValueError for content that is no topic's manifest."""
     files = content["files"]
     gaps = tuple(
         ArchiveGap(int(one["first_offset"]), int(one["next_offset"]), str(one["reason"]), int(one["at_ms"]))

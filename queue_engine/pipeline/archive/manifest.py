@@ -1,18 +1,18 @@
-"""What is archived of one topic: which files count, how far it has come, and what is not there.
+"""The manifest of a topic's archive: the files that count, the offset it has reached, and its gaps.
 
     archive/<topic>/<number>-<id base, 16 hex digits>/manifest.json
     archive/<topic>/<number>-<id base>/date=YYYY-MM-DD/hour=HH/g<generation>-<n>-<first offset>-<next offset>.parquet
 
     manifest: {"version": 1, "topic", "number", "id_base", "step": how often it was written,
-               "begin_offset": where the archive began, "next_offset": up to where it has come,
+               "begin_offset": where the archive began, "next_offset": the next one to be archived,
                "files": [{"path", "date", "hour", "first_offset", "next_offset", "rows", "bytes", "first_time_ms",
                           "last_time_ms", "replayed_rows"}, …],
                "gaps": [{"first_offset", "next_offset", "reason", "at_ms"}, …], "damaged_count": messages in gaps whose
                reason is `damaged`, "replayed_skipped": replayed messages that were left out,
-               "updated_ms", "closed_ms": when the topic was found deleted or made anew, null while it is not}
+               "updated_ms", "closed_ms": when the topic was found deleted or created again, else null}
 
-A topic that is deleted and made anew is another topic: it has a folder of its own. Every offset from begin_offset up to
-next_offset is a row of one file, lies in a gap, or was a replayed message that was left out: the counts add up
+A topic that is deleted and created again is another topic, with a folder of its own. Every offset from begin_offset up
+to next_offset is a row of one file, lies in a gap, or was a replayed message that was left out: the counts add up
 (`check`). Paths are relative to the folder, times are Unix milliseconds, ends are excluded.
 
 To change this: a new field with a default needs nothing; else raise VERSION and read both.
@@ -34,8 +34,8 @@ ARCHIVE = "archive"
 # Reasons of gaps. Others are those of the readers (`absent`: no such offsets, as after an unclean stop of the engine)
 # and of the cursor (`retention`: it lagged further than may be kept).
 DAMAGED = "damaged"
-GONE = "gone"  # the engine had removed it
-OFF = "off"  # the topic was not archived then
+GONE = "gone"  # the log had removed the messages
+OFF = "off"  # the topic's archive was switched off
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ArchiveManifest:
         return sum(one.rows for one in self.files)
 
     def with_gap(self, next_offset: int, reason: str, at_ms: int) -> "ArchiveManifest":
-        """Passed over up to `next_offset`."""
+        """The manifest up to `next_offset`, with the offsets between as a gap."""
         gap = ArchiveGap(self.next_offset, next_offset, reason, at_ms)
         return replace(self, gaps=joined_gaps([*self.gaps, gap]), next_offset=next_offset)
 
@@ -104,7 +104,7 @@ class ArchiveManifest:
 
 
 def joined_gaps(gaps: list[ArchiveGap]) -> tuple[ArchiveGap, ...]:
-    """Gaps in order, those that touch and have one reason as one."""
+    """Gaps in order of offset; neighbours with the same reason are joined."""
     joined: list[ArchiveGap] = []
     for gap in sorted(gaps, key=lambda one: one.first_offset):
         last = joined[-1] if joined else None
@@ -115,10 +115,10 @@ def joined_gaps(gaps: list[ArchiveGap]) -> tuple[ArchiveGap, ...]:
     return tuple(joined)
 
 
-def passed_on(manifest: ArchiveManifest, cursor: CursorStats, begin: int, at_ms: int) -> ArchiveManifest:
-    """The manifest up to offset `begin`, beyond its end, with gaps and why they are there.
+def with_gaps_to(manifest: ArchiveManifest, cursor: CursorStats, begin: int, at_ms: int) -> ArchiveManifest:
+    """The manifest up to offset `begin`, which lies behind its end; the offsets between are gaps with their reasons.
 
-    cursor: with the gaps that it was cut off by.
+    cursor: with the gaps at which it was cut off.
     """
     for gap in sorted(cursor.gaps, key=lambda one: one.first_offset):
         first, after = max(gap.first_offset, manifest.next_offset), min(gap.next_offset, begin)
@@ -127,14 +127,14 @@ def passed_on(manifest: ArchiveManifest, cursor: CursorStats, begin: int, at_ms:
                 manifest = manifest.with_gap(first, OFF, at_ms)
             manifest = manifest.with_gap(after, gap.reason, gap.at_ms)
     if manifest.next_offset < begin:
-        # The cursor began later than the archive ended: nobody archived meanwhile. Else the engine has let it go.
+        # OFF: the cursor was created after the archive had ended. GONE: the log removed messages before the cursor.
         manifest = manifest.with_gap(begin, OFF if cursor.offset >= begin else GONE, at_ms)
     return manifest
 
 
 def archive_folder(topic: str, number: int, id_base: int) -> str:
     """The folder of a topic's archive, relative to the lake."""
-    # A name comes from the engine, or from a person: it must not lead anywhere else.
+    # The name comes from the engine or from a request: as a path it must not lead out of the archive.
     assert is_valid_name(topic), topic
     return f"{ARCHIVE}/{topic}/{number}-{id_base:016x}"
 
@@ -151,7 +151,7 @@ def write_archive(lake: Lake, manifest: ArchiveManifest) -> None:
 
 
 def list_archives(lake: Lake, topic: str = "") -> Iterator[ArchiveManifest]:
-    """All archives there are, or those of one topic: every one it has been. Raises LakeDamagedError, OSError."""
+    """The manifests of all archives, or of all topics that had this name. Raises LakeDamagedError, OSError."""
     assert not topic or is_valid_name(topic), topic
     for name in [topic] if topic else _names_in(lake, ARCHIVE):
         for identity in _names_in(lake, f"{ARCHIVE}/{name}"):
@@ -168,19 +168,19 @@ def _names_in(lake: Lake, path: str) -> list[str]:
 
 
 def _read(lake: Lake, folder: str) -> ArchiveManifest | None:
-    told = lake.read_manifest(f"{folder}/{MANIFEST_NAME}")
-    return None if told is None else _manifest_of(told, folder)
+    content = lake.read_manifest(f"{folder}/{MANIFEST_NAME}")
+    return None if content is None else _manifest_of(content, folder)
 
 
-def _manifest_of(told: dict[str, Any], folder: str) -> ArchiveManifest:
-    if told.get("version") != VERSION:
-        raise LakeDamagedError(f"archive {folder}: version {told.get('version')} of its manifest is not {VERSION}")
+def _manifest_of(content: dict[str, Any], folder: str) -> ArchiveManifest:
+    if content.get("version") != VERSION:
+        raise LakeDamagedError(f"archive {folder}: version {content.get('version')} of its manifest is not {VERSION}")
     try:
         lists: dict[str, Any] = {
-            "files": tuple(ArchivedFile(**one) for one in told["files"]),
-            "gaps": tuple(ArchiveGap(**one) for one in told["gaps"]),
+            "files": tuple(ArchivedFile(**one) for one in content["files"]),
+            "gaps": tuple(ArchiveGap(**one) for one in content["gaps"]),
         }
-        manifest = ArchiveManifest(**(told | lists))
+        manifest = ArchiveManifest(**(content | lists))
     except (TypeError, KeyError) as exc:
         raise LakeDamagedError(f"archive {folder}: its manifest has other fields than it should: {exc}") from exc
     return manifest

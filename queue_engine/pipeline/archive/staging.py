@@ -1,11 +1,11 @@
-"""What one step of the archive has written to staging, checked against what it was to write, before any of it counts.
+"""Checks the files that one step of the archive has staged against the step's ranges, before they count.
 
     <step>/rows/part_topic=<index>/part_kept=<true|false>/part_hour=<hours since 1970>/*.parquet
-    <step>/missing/*.json    what the readers did not find (part_reader.py draws them)
+    <step>/missing/*.json    messages that the readers did not find (part_reader.py draws them)
 
-Rows that are not kept are replayed messages: written only to be counted. Every offset of a range that has a message has
-to stand in exactly one row, or in one range that is missing, the others in none, and rows of a file have to rise by
-offset: nothing else is published.
+Rows that are not kept are replayed messages, written only to be counted. Each offset of a range that has a message must
+be in exactly one row or one missing range; offsets without a message must be in none; and the rows of a file must rise
+by offset. Otherwise the step is not published.
 """
 
 import os
@@ -64,9 +64,9 @@ class StagedTopic:
 
 
 def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[StagedTopic]:
-    """What a step's directory holds, one for each range and in their order.
+    """The content of a step's directory, one entry for each range in their order.
 
-    Raises ArchiveMismatchError when it is not every message of the ranges exactly once.
+    Raises ArchiveMismatchError unless it has every message of the ranges exactly once.
     """
     topics = [StagedTopic(one) for one in ranges]
     seen = [_Seen(one) for one in ranges]
@@ -91,8 +91,8 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
         if (counts != 1).any():
             wanted = topic.wanted
             raise ArchiveMismatchError(
-                f"{wanted.topic}, offsets {wanted.first_offset} to {wanted.next_offset}: {(counts == 0).sum()} did not"
-                f" come and {(counts > 1).sum()} came more than once; nothing of the step is kept"
+                f"{wanted.topic}, offsets {wanted.first_offset} to {wanted.next_offset}: {(counts == 0).sum()} messages"
+                f" are missing and {(counts > 1).sum()} are there more than once; nothing of the step is kept"
             )
         topic.files.sort(key=lambda one: one.first_offset)
         topic.missing.sort()
@@ -100,7 +100,7 @@ def staged_topics(directory: Path, ranges: Sequence[WantedRange]) -> list[Staged
 
 
 class _Seen:
-    """How often each message of a range came: one count for each, in the order of their offsets."""
+    """Counts how often each message of a range was staged: one count for each, in the order of their offsets."""
 
     def __init__(self, wanted: WantedRange) -> None:
         self.counts = np.zeros(wanted.count, np.uint8)
@@ -114,7 +114,7 @@ class _Seen:
         # Of each offset, the first unused range that does not end before it.
         index = np.searchsorted(self._unused[:, 1], offsets, side="right")
         if (offsets >= self._unused[index, 0]).any():
-            raise ArchiveMismatchError(f"{path}: rows have offsets of which the engine says that no message has them")
+            raise ArchiveMismatchError(f"{path}: rows have offsets that belong to no message of the topic")
         self.counts[offsets - self._first_offset - self._unused_before[index]] += 1
 
     def add_missing(self, first: int, after: int) -> None:
@@ -128,8 +128,8 @@ def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:
         for name in names:
             if name.endswith(".parquet") and not name.startswith("."):
                 path = Path(folder, name)
-                told = dict(part.split("=", 1) for part in path.relative_to(root).parts[:-1])
-                yield int(told[PART_TOPIC]), told[PART_KEPT] == "true", int(told[PART_HOUR]), path
+                values = dict(part.split("=", 1) for part in path.relative_to(root).parts[:-1])
+                yield int(values[PART_TOPIC]), values[PART_KEPT] == "true", int(values[PART_HOUR]), path
 
 
 def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
@@ -154,10 +154,10 @@ def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
 
 
 def _reports(root: Path) -> Iterator[tuple[int, int, int, str]]:
-    """(topic number, first offset, next offset, reason) of all that did not come."""
+    """(topic number, first offset, next offset, reason) of all missing messages."""
     if not root.is_dir():
         return
     for path in sorted(root.glob("*.json")):
-        told = orjson.loads(read_no_follow(path))
-        for one in told["missing"]:
-            yield told["number"], one["first_offset"], one["next_offset"], one["reason"]
+        values = orjson.loads(read_no_follow(path))
+        for one in values["missing"]:
+            yield values["number"], one["first_offset"], one["next_offset"], one["reason"]

@@ -1,4 +1,4 @@
-"""One Spark job of the archive: ranges of topics, out of the log, into Parquet files of staging.
+"""One Spark job of the archive: reads ranges of topics from the log and writes them to Parquet files in staging.
 
 In: the columns of `schemas.MESSAGES`. Out, zstd: offset long · published_at timestamp (UTC, microseconds) · message_id
 string · key binary, null for none · body binary · replayed boolean; one folder for each topic, kept or not, and hour
@@ -33,13 +33,13 @@ def write_step(
     include_replayed: frozenset[str],
     read_from: str = AUTO,
 ) -> None:
-    """Write every message of `ranges`, at most one of a topic, into `directory`, which all of Spark's processes see.
+    """Write every message of `ranges`, at most one range of each topic, to `directory`, which Spark's processes share.
 
-    include_replayed: topics of which replayed messages are kept. read_from: as of `ReadOptions`. Raises what
-    LogClient.lease does, and Spark's error for what went wrong in a task.
+    include_replayed: topics whose replayed messages are kept. read_from: as in `ReadOptions`. Raises the errors of
+    LogClient.lease, and Spark's error when a task fails.
     """
     spark.dataSource.register(PenstockDataSource)
-    # Planned here and not by the source: so the leases can be given back as soon as the job is over.
+    # Planned here, not by the source: so the leases can be released as soon as the Spark job has ended.
     options = ReadOptions(engine.url, tuple(one.topic for one in ranges), read_from=read_from)
     plan = plan_parts(engine, options, ranges)
     try:
@@ -56,7 +56,7 @@ def write_step(
         write_rows(frame, options.topics, directory, include_replayed=include_replayed)
     finally:
         for lease in plan.leases:
-            # One that is lost was noticed by its readers.
+            # The readers have noticed a lease that was lost.
             with suppress(PipelineError):
                 engine.release(lease)
 
@@ -67,7 +67,7 @@ def write_rows(
     """In: the columns of `schemas.MESSAGES`, of `topics`. Out: the files of a step in `directory`."""
     rows = with_parts(frame, topics, include_replayed)
     parts = [PART_TOPIC, PART_KEPT, PART_HOUR]
-    # Sorted by what it is parted by, too: else Spark sorts it once more, and not by offset.
+    # Sorted by the partition columns, too: else Spark sorts once more, and not by offset.
     rows.select(*COLUMNS, *parts).sortWithinPartitions(*parts, "offset").write.partitionBy(*parts).parquet(
         f"file://{directory / ROWS}", compression="zstd"
     )

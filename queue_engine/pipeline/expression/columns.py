@@ -1,7 +1,7 @@
-"""A boolean expression as a Spark column, made by functions alone: no text is given to Spark to read as SQL.
+"""Makes a Spark column of a boolean expression, by Spark's functions alone: Spark gets no text to read as SQL.
 
-Spark's own edges are kept out: numbers are doubles (no overflow that ends a job), what is not finite is null, a text is
-null unless it is UTF-8, hours and days are UTC's whatever the session's time zone is.
+Numbers are doubles, so that no overflow ends a job; a result that is not finite is null; a text is null unless it is
+UTF-8; hours and days are UTC's in any time zone of the session.
 """
 
 import sys
@@ -84,8 +84,8 @@ def _json_field(path: tuple[str, ...]) -> SparkColumn:
 
 
 def _is_kind(variant: SparkColumn, *kinds: str) -> SparkColumn:
-    told = F.schema_of_variant(variant)
-    return reduce(lambda a, b: a | b, [told.startswith(kind) for kind in kinds])
+    schema = F.schema_of_variant(variant)
+    return reduce(lambda a, b: a | b, [schema.startswith(kind) for kind in kinds])
 
 
 def _finite(number: SparkColumn) -> SparkColumn:

@@ -97,7 +97,7 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """text: as a person wrote it. root: a node of kind boolean. columns: those of COLUMNS that it looks at."""
+    """text: as it was written. root: a node of kind boolean. columns: those of COLUMNS that the expression reads."""
 
     text: str
     root: Node
@@ -116,7 +116,8 @@ def parse_expression(text: str) -> Expression:
 
 @dataclass(slots=True)
 class _Parentheses:
-    """What stands between two parentheses. depth: of expressions inside one another. pieces: one each comma."""
+    """The words between two parentheses. depth: how many parentheses, `not` and `-` are around them, and these. pieces:
+    the words between commas. function: the name before the parentheses; None without one."""
 
     start: int
     depth: int
@@ -255,7 +256,7 @@ class _Reader:
         return node
 
     def _named(self, tree: exp.Expr) -> Node:
-        """What a name stands for: a column, a constant, or what is nested."""
+        """The node of a name: of a column, a constant, or the parentheses that the name stands for."""
         name, at = _name(tree), _start(tree)
         if nested := self._nested.get(name):
             return self._call(nested, nested.function) if nested.function else self._node(self._only(nested))

@@ -1,9 +1,9 @@
-"""What a boolean expression is made of, once it is read: a small tree in which every node knows its kind.
+"""The nodes of a boolean expression: a tree in which every node has a kind.
 
-Kinds: number (a double), text (Unicode), boolean, time (UTC, microseconds), and two that have to become one of those
-before they are compared: `bytes` (key and body, text where they are UTF-8, else null) and `json` (a field of the body,
-which is what the JSON says it is: compared with a text it is null unless it is a text). Null is as in SQL: unknown,
-and what is unknown does not match.
+Kinds: number (a double), text (Unicode), boolean, time (UTC, microseconds), and two that are cast to one of those
+before they are compared: `bytes` (key and body: a text when they are UTF-8, else null) and `json` (a field of the body,
+whose kind its JSON decides: compared with a text it is null unless it is a text). Null is as in SQL: a comparison with
+null is null, and an expression that is null does not match.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Literal
 
 Kind = Literal["number", "text", "boolean", "time", "bytes", "json"]
 
-# The columns a person may name, in the order they are told.
+# The columns that an expression may name, in the order in which errors list them.
 COLUMNS: dict[str, Kind] = {
     "topic": "text",
     "offset": "number",
@@ -22,7 +22,7 @@ COLUMNS: dict[str, Kind] = {
     "body": "bytes",
     "replayed": "boolean",
 }
-# What a text has to be for number(…), and nothing else: other readers of numbers differ at the edges.
+# The texts that number(…) takes: Python's and Spark's own parsers of numbers take different ones.
 NUMBER_TEXT = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """A field of the body's JSON object; null when the body is no JSON, or has no such field."""
+    """A field of the body's JSON object; null when the body is not JSON or has no such field."""
 
     path: tuple[str, ...]
     kind: Kind = "json"
@@ -50,7 +50,7 @@ class JsonField:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A `bytes` or `json` taken as one of the kinds that can be compared; null where it is not that."""
+    """A `bytes` or `json` value as a kind that can be compared; null when it is not of that kind."""
 
     value: "Node"
     kind: Kind
@@ -58,7 +58,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of FUNCTIONS in expressions.py."""
+    """A call of a function of FUNCTIONS in `expressions.py`."""
 
     function: str
     arguments: tuple["Node", ...]
@@ -87,7 +87,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Whether the value is one of the constants."""
+    """Whether the value equals one of the constants."""
 
     value: "Node"
     options: tuple[Constant, ...]

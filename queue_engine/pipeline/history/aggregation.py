@@ -1,4 +1,4 @@
-"""Messages → rows of samples → minutes → hours: columns to columns, the same for a stream and for a batch."""
+"""Aggregates messages to rows of samples, those to minutes, and minutes to hours; for streams and batches alike."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from queue_engine.pipeline.history.latency_sums import sum_lists
 from queue_engine.pipeline.history.sample_rows import sample_rows
 from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, KEYS, WINDOW_S
 
-# What lies longer in the past than the newest sample is not waited for; compaction finds it.
+# The stream does not wait for samples that are older than this against the newest one; the compaction adds them.
 WATERMARK = "2 minutes"
 
 _KEYS = "node string, topic string, channel string"
@@ -28,9 +28,9 @@ HISTORY_ROWS = (
 
 
 def rows_of_samples(messages: DataFrame, on_unreadable: Callable[[str], None]) -> DataFrame:
-    """In: body binary, of the samples' topic; other columns are left. Out: `SAMPLE_ROWS`, many a message.
+    """In: body binary, of the samples' topic; other columns are dropped. Out: `SAMPLE_ROWS`, many for each message.
 
-    on_unreadable: called, in Spark's workers, with a sentence for each body that gives no rows.
+    on_unreadable: called, in Spark's Python processes, with a sentence for each body that can't be decoded.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -42,7 +42,7 @@ def rows_of_samples(messages: DataFrame, on_unreadable: Callable[[str], None]) -
 def minutes(samples: DataFrame) -> DataFrame:
     """In: `SAMPLE_ROWS`. Out: `HISTORY_ROWS`, one a minute, node, topic and channel.
 
-    Of a stream a minute comes out once, when no more is waited for: 2 minutes behind the newest sample.
+    A stream emits a minute once, when the newest sample is WATERMARK past it.
     """
     order = F.struct("taken_at", "sequence")
     found = (
@@ -70,10 +70,10 @@ def minutes(samples: DataFrame) -> DataFrame:
 
 
 def hours(minutes: DataFrame) -> DataFrame:
-    """In: `HISTORY_ROWS` of minutes; a batch, no stream. Out: `HISTORY_ROWS` of the hours that they lie in.
+    """In: `HISTORY_ROWS` of minutes; a batch, not a stream. Out: `HISTORY_ROWS` of their hours.
 
-    An average is weighted by the samples of its minutes. Latencies are added up bucket by bucket in rows: a day's
-    minutes of many channels would be more than a small process can hold side by side in lists.
+    An average is weighted by the samples of its minutes. Latencies are added up bucket by bucket in rows: as lists, a
+    day's minutes of many channels would not fit into a small process.
     """
     of_hour = minutes.withColumn("hour", F.col("t") - F.col("t") % WINDOW_S["hours"])
     keys = ["hour", *KEYS]
@@ -114,7 +114,7 @@ def _weighted_average(name: str) -> Column:
 
 
 def _with_summed_latency(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Histograms of lists that were only put behind each other."""
+    """Add up the histograms of each row, whose lists were only concatenated."""
     for batch in batches:
         at = batch.schema.get_field_index("latency")
         yield batch.set_column(at, "latency", sum_lists(batch.column(at)))

@@ -1,9 +1,9 @@
-"""The daily compaction: a day that is over is made anew from its raw samples, late ones included, in two files.
+"""The daily compaction: computes a closed day again from its raw samples, late ones included, into two files.
 
-A day is over ten minutes after its end (UTC). Its minutes and hours replace what the stream had written of it in one
-step of the manifest. Samples are kept for a week: of a day whose raw samples are gone, or those of its beginning, what
-the stream had written is taken instead, and the manifest says so. Hours of the day that runs are not written: readers
-sum them from its minutes, and are never behind.
+A day is closed ten minutes after its end (UTC). Its minutes and hours replace the stream's minutes in one step of the
+manifest. Samples are kept for a week: where the raw samples of a day, or of its beginning, are gone, the stream's
+minutes are taken instead, and the manifest says so. Hours of the current day are not written: readers sum them from its
+minutes.
 """
 
 import logging
@@ -33,26 +33,26 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 logger = logging.getLogger(__name__)
 
 CLOSED_AFTER_S = 600
-# A sample that comes later than this after its day is not looked for.
+# Samples that were published later than this after their day are not searched.
 LATE_S = DAY_S
-# Clocks are set back: a sample may have been published, by the clock, before it was taken.
+# When the clock was set back, a sample may have a publish time before the time it was taken.
 EARLY_S = 3600
-# The samples' log keeps a week; earlier days can only come from what the stream has written.
+# The samples' log keeps a week; earlier days can only come from the stream's minutes.
 RAW_DAYS = 8
 
 
 def compact(context: JobContext, now_s: int, *, samples: Samples | None = None) -> bool:
-    """Close every day that is over at now_s (Unix seconds) and not closed yet; forget what is too old to keep.
+    """Close every day that is over at now_s (Unix seconds) and not closed yet; remove files beyond their retention.
 
-    Returns whether anything changed. When it is stopped or dies, the days that were closed are. Raises PipelineError,
-    what Spark raises, OSError.
+    Returns whether anything changed. Days that were closed stay closed when the job is stopped or killed. Raises
+    PipelineError, Spark's errors, OSError.
     """
     samples = samples or SamplesTopic(context.spark, context.engine)
     started_ms = context.clock.time_ns() // NS_PER_MS
     until_s = (now_s - CLOSED_AFTER_S) // DAY_S * DAY_S
     history = read_history(context.lake)
     days = _days_to_close(history, until_s)
-    # The others have nothing to do: a server's first day begins with a week of them.
+    # Only days with data are computed: a server's first start finds a week of empty ones.
     filled = [day_s for day_s in days if _may_hold_any(history, samples, day_s)]
     for number, day_s in enumerate(filled):
         if context.stop.is_set():
@@ -68,7 +68,7 @@ def compact(context: JobContext, now_s: int, *, samples: Samples | None = None) 
 
 
 def _days_to_close(history: History, until_s: int) -> list[int]:
-    """Starts of the days before until_s that may hold something, and of the last one, whatever it holds."""
+    """The starts of the days before until_s that may have data, and of the last day in any case."""
     written = {one.first_s // DAY_S * DAY_S for one in history.of(MINUTES, FRESH)}
     written |= {(one.end_s - 1) // DAY_S * DAY_S for one in history.of(MINUTES, FRESH)}
     days = written | {until_s - number * DAY_S for number in range(1, RAW_DAYS + 1)}
@@ -108,9 +108,9 @@ def _close_day(context: JobContext, samples: Samples, day_s: int) -> None:
 
 
 def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[DataFrame | None, str]:
-    """`HISTORY_ROWS` of the day's minutes, and what they are made of; None where nothing is left."""
+    """The day's minutes as `HISTORY_ROWS`, and their source; None without data."""
     start_ms, end_ms = (day_s - EARLY_S) * 1000, (day_s + DAY_S + LATE_S) * 1000
-    # Asked before Spark is: days on which nothing was written are common, and cost nothing.
+    # The engine is asked before Spark starts a job: days without samples are common, and cost nothing.
     has_raw = samples.has_any(start_ms, (day_s + DAY_S) * 1000)
     raw_from_s = day_s
     if not samples.is_whole_from(day_s * 1000):
@@ -118,7 +118,7 @@ def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[
         if has_raw:
             oldest = samples.read(start_ms, end_ms).agg(F.min("published_at").cast("double")).first()
             assert oldest is not None
-            # The first minute of which every sample is left begins behind the oldest one.
+            # The first minute with all its samples begins behind the oldest sample.
             raw_from_s = min(raw_from_s, (int(oldest[0]) // 60 + 1) * 60)
     parts = []
     files = [one for one in read_history(context.lake).of(MINUTES, FRESH) if day_s < one.end_s]
@@ -126,7 +126,7 @@ def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[
         paths = [spark_path(context.lake, f"history/{one.path}") for one in files]
         parts.append((_between(context.spark.read.parquet(*paths), day_s, raw_from_s), "fresh"))
     if has_raw and raw_from_s < day_s + DAY_S:
-        rows = aggregation.rows_of_samples(samples.read(start_ms, end_ms), _pass_over)
+        rows = aggregation.rows_of_samples(samples.read(start_ms, end_ms), _ignore)
         parts.insert(0, (_between(aggregation.minutes(rows), raw_from_s, day_s + DAY_S), "raw"))
     found = None
     for part, _ in parts:
@@ -134,8 +134,8 @@ def _minutes_of_day(context: JobContext, samples: Samples, day_s: int) -> tuple[
     return found, " and ".join(source for _, source in parts)
 
 
-def _pass_over(_: str) -> None:
-    """The stream has told of it when it came."""
+def _ignore(_: str) -> None:
+    """Does nothing: the stream has reported the unreadable sample."""
 
 
 def _between(minutes: DataFrame, first_s: int, end_s: int) -> DataFrame:
@@ -143,7 +143,7 @@ def _between(minutes: DataFrame, first_s: int, end_s: int) -> DataFrame:
 
 
 def _forget(context: JobContext, now_s: int) -> bool:
-    """Let go of files whose every window is too old to keep."""
+    """Remove files whose windows are all beyond their retention."""
 
     def is_old(one: HistoryFile) -> bool:
         return one.end_s <= now_s - RETENTION_S[one.level]

@@ -1,8 +1,8 @@
-"""Which files hold the history of a range of time; for readers that hold no lock and know no Spark.
+"""Finds the files that have the history of a range of time, for readers without the lock and without Spark.
 
-Minutes reach from the oldest that is kept up to some minutes ago. Hours reach up to the last closed day only
-(`closed_until_s`): what comes after it is summed from minutes by who reads it, which are those of a day at most. A file
-that is named stays in place for a minute after it ceased to count; who still finds one missing asks again.
+Minutes reach from the beginning of their retention to some minutes ago. Hours reach to the last closed day
+(`closed_until_s`); readers sum later hours from minutes, those of one day at most. A file stays in place for a minute
+after the manifest has dropped it; a reader that finds a file missing reads the list again.
 """
 
 import os
@@ -15,8 +15,8 @@ from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
 class HistoryFiles:
     """The history of the lake in directory `lake_path`. Any thread.
 
-    The manifest is read again when it has been replaced: a page asks a dozen times, and reading takes some
-    milliseconds. All methods raise LakeDamagedError and OSError. directory: all files are in it.
+    The manifest is read again only when it was replaced: a page reads the list a dozen times, and reading the manifest
+    takes some milliseconds. All methods raise LakeDamagedError and OSError. directory: all files are in it.
     """
 
     def __init__(self, lake_path: str | os.PathLike[str]) -> None:
@@ -39,20 +39,20 @@ class HistoryFiles:
         return found
 
     def closed_until_s(self) -> int:
-        """Up to where there are hours, and the history is exact; 0 before the first day was closed."""
+        """The end of the last closed day, up to which there are hours; 0 before a day was closed."""
         return self._history().closed_until_s
 
     def end_s(self) -> int:
-        """Up to where there are minutes; 0 of none."""
+        """The end of the last minute; 0 without any."""
         return self._history().end_s("minutes")
 
     def extent(self, level: str) -> tuple[int, int] | None:
-        """Where the files of a level begin and end, Unix seconds; None when there are none."""
+        """The begin and end of a level's files, Unix seconds; None when there are none."""
         files = self._history().of(level)
         return (files[0].first_s, max(one.end_s for one in files)) if files else None
 
     def _history(self) -> History:
-        # Looked at before it is read: of two changes the second is seen by the next call at the latest.
+        # The sign is taken before the manifest is read: a change in between is noticed by the next call.
         sign = self._sign()
         known = self._known
         if known is None or known[0] != sign:
@@ -60,7 +60,7 @@ class HistoryFiles:
         return known[1]
 
     def _sign(self) -> tuple[int, int, int] | None:
-        """What differs between a manifest and the one that takes its place: it is another file."""
+        """Inode, time and size: they differ between a manifest and its successor, which is another file."""
         try:
             found = os.stat(self._lake.within(HISTORY_MANIFEST))
         except FileNotFoundError:

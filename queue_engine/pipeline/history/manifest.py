@@ -1,4 +1,4 @@
-"""What counts of the history: its files, and how far it is exact.
+"""The manifest of the history: the files that count, and up to when days are closed.
 
     history/manifest.json
     {"version": 1, "step": 12, "samples_offset": 51840, "closed_until_s": 1800057600,
@@ -8,12 +8,12 @@
                 "source": "stream"}, …]}
 
 first_s and end_s are Unix seconds: a file's windows start at first_s or later and end at end_s or before.
-`closed_until_s` is the end of the last day that was made anew from the raw samples: of a "fresh" file, which the stream
-wrote, only windows from there on count, of a "day" file all do. `samples_offset`: up to where the stream had read the
-samples' topic with its last batch; null where its source does not number them. `rollup`: the stream's checkpoint and
-the last batch of it that is in the files: what is told again after a crash is known by it. `source` of a file:
-"stream", "raw", "fresh" (the day's raw samples were gone, so it is made of what the stream had written) or "raw and
-fresh" (those of its beginning were).
+`closed_until_s` is the end of the last closed day, which was computed again from the raw samples: in a "fresh" file,
+which the stream wrote, only windows from there on count; in a "day" file all do. `samples_offset`: up to where the last
+batch of the stream had read the samples' topic; null when its source has no offsets. `rollup`: the stream's checkpoint
+and the last batch of it that is in the files: by it a batch that Spark repeats after a crash is recognized. `source` of
+a file: "stream", "raw", "fresh" (the day's raw samples were gone, so it is made of the stream's minutes) or "raw and
+fresh" (the raw samples of the day's beginning were gone).
 
 To add a field: give it a default in `HistoryFile` or `History`; to change the meaning of one: another version.
 """
@@ -62,12 +62,12 @@ class History:
         return sorted(found, key=lambda one: (one.first_s, one.end_s))
 
     def end_s(self, level: str) -> int:
-        """Up to where the level's files reach; 0 of none."""
+        """The end of the level's files; 0 without any."""
         return max([self.closed_until_s, *(one.end_s for one in self.files if one.level == level)])
 
 
 def read_history(lake: Lake) -> History:
-    """The history as it counts now; an empty one before there is any. Raises LakeDamagedError, OSError."""
+    """The current history; an empty one before there is a manifest. Raises LakeDamagedError, OSError."""
     content = lake.read_manifest(HISTORY_MANIFEST)
     if content is None:
         return History()
@@ -85,10 +85,10 @@ def read_history(lake: Lake) -> History:
 
 
 def change_history(lake: Lake, change: Callable[[History], History | None]) -> bool:
-    """Make one step: `change` is given the history as it counts and returns its successor, or None for no step.
+    """Replace the manifest: `change` gets the current history and returns its successor, or None for no change.
 
-    Whatever files the successor names are in place already. Those that it names no longer are retired. Returns whether
-    there was a step. Raises LakeDamagedError, OSError: then there was none.
+    All files that the successor names must be in place. Files that it no longer names are retired. Returns whether the
+    manifest was replaced. Raises LakeDamagedError, OSError: then it was not.
     """
     with lake.changes:
         before = read_history(lake)

@@ -1,4 +1,4 @@
-"""The bar of the rollups' stream: how far it is through the samples, counted by the messages between its offsets."""
+"""The progress of the rollups' stream, for its bar on the page: samples read and samples left, not offsets."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
 
 class RollupProgress:
-    """How far the stream of the rollups is: by the offsets of its last batch, and which samples there are."""
+    """Computes the stream's progress from the offsets of its last batch and the samples that the engine has."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._at: int | None = None  # `_done` counts the samples before it
+        self._at: int | None = None  # the offset up to which `_done` counts
         self._done = 0
 
-    def tell(self, progress: Any) -> None:
-        """progress: Spark's of the last batch; None before there is one."""
+    def report(self, progress: Any) -> None:
+        """Report the job's state. progress: Spark's progress of the last batch; None before the first one."""
         topic = self._context.engine.topic(SAMPLES_TOPIC)
         done_to = _end_offset_of(progress)
         if done_to is None:
@@ -47,12 +47,12 @@ class RollupProgress:
 
 
 def _end_offset_of(progress: Any) -> int | None:
-    """Up to where a batch has read its one topic: Spark tells {"topic/number/id base": offset} as text."""
+    """The offset up to which a batch has read its one topic. Spark's text is {"topic/number/id base": offset}."""
     if not progress:
         return None
-    told = progress["sources"][0]["endOffset"]
+    end_offset = progress["sources"][0]["endOffset"]
     try:
-        offsets = orjson.loads(told) if isinstance(told, str) else told
+        offsets = orjson.loads(end_offset) if isinstance(end_offset, str) else end_offset
     except orjson.JSONDecodeError:
         return None
     numbers = [value for value in offsets.values() if isinstance(value, int)] if isinstance(offsets, dict) else []

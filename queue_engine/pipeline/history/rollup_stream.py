@@ -1,9 +1,9 @@
-"""The stream that makes minutes of samples as they come: the fresh part of the history.
+"""The stream that computes minutes of samples as they come: the fresh part of the history.
 
-A minute comes out when the newest sample is two minutes past its end, and what comes later than that is left to the
-compaction. Spark tells a batch again when the process ended before it heard that the batch was done: the manifest knows
-the checkpoint and the last batch of it, and passes over what it has. A checkpoint that was removed begins a stream
-anew, whose minutes count from where the files end.
+A minute is written when the newest sample is two minutes past its end; the compaction adds later samples. Spark repeats
+a batch when the process ended before Spark noted that the batch was done: the manifest has the checkpoint and its last
+batch, so a repeated one is recognized and skipped. When the checkpoint was removed, a new stream begins, and its
+minutes count from where the files end.
 """
 
 import logging
@@ -32,25 +32,25 @@ logger = logging.getLogger(__name__)
 # To change the columns or the grouping of `aggregation.minutes`, take another name here: Spark goes on from a
 # checkpoint only with the state that it knows. The new stream begins where the files end, and nothing is doubled.
 CHECKPOINT = "checkpoints/rollup"
-# Minutes come out minutes late whatever is done, and the console shows the last quarter of an hour from its memory: to
-# look oftener costs more than it shows. A batch takes Spark two seconds of a core, however little there is in it.
+# Minutes are minutes late in any case, and the console shows the last fifteen minutes from its memory: a shorter
+# interval costs more than it shows. A batch takes two seconds of a core, however small it is.
 TRIGGER = {"processingTime": "120 seconds"}
-# A stream that begins anew reads the last minutes again whose samples it has not seen.
+# A new stream reads the samples of the last minutes again, which may not be in the files.
 START_BEFORE_S = 600
-# Files are merged when the ten minutes, the hour, the six hours that they lie in are over: every file costs who reads a
-# day a millisecond or three, and so a day is never more than some twenty of them. A row is written three times for it.
+# Files are merged when the ten minutes, the hour, the six hours that they lie in are over: each file costs a reader up
+# to three milliseconds, and so a day has at most some twenty files. Each row is written three times for that.
 MERGED_S = (600, 3_600, 21_600)
-# What is merged is looked through by channel: small groups of rows leave less to be read beside it.
+# Merged files are read by channel: small row groups leave less to read beside the channel's rows.
 _MERGED_GROUP_ROWS = 8_192
 
 
 def start_rollup_stream(
     context: JobContext, *, samples: Samples | None = None, trigger: dict[str, Any] | None = None
 ) -> StreamingQuery:
-    """Start to make minutes of the engine's samples, from where the last stream ended, and return the running query.
+    """Start the stream where the last one ended, and return the running query.
 
-    trigger: of Spark's DataStreamWriter. The caller stops the query, best when no batch is under way, and holds the
-    lake until it has stopped. Raises PipelineError, OSError.
+    trigger: as of Spark's DataStreamWriter. The caller stops the query, best while no batch runs, and holds the lake
+    until the query has stopped. Raises PipelineError, OSError.
     """
     lake = context.lake
     samples = samples or SamplesTopic(context.spark, context.engine)
@@ -70,27 +70,27 @@ def start_rollup_stream(
 
 
 class _Batches:
-    """Takes the stream's batches, one at a time, into the history."""
+    """Adds the stream's batches to the history, one at a time."""
 
     def __init__(self, lake: Lake, unreadable: Any) -> None:
         self._lake = lake
         self._unreadable = unreadable
-        self._unreadable_told = 0
+        self._unreadable_logged = 0
 
     def write(self, rows: DataFrame, batch: int) -> None:
         lake = self._lake
         checkpoint = checkpoint_id(lake)
         history = read_history(lake)
         if checkpoint == history.checkpoint and batch <= history.batch:
-            logger.info("batch known already job=rollup batch=%d", batch)
-            # Computed all the same: what the stream holds of open minutes is only kept by a batch that was.
+            logger.info("batch already written job=rollup batch=%d", batch)
+            # The batch must be computed all the same: only then Spark keeps the stream's state of open minutes.
             rows.write.format("noop").mode("overwrite").save()
             return
-        # A stream of this checkpoint brings only minutes behind those that it has brought; one that begins anew, or
-        # that comes behind a day that was closed meanwhile, brings known ones first.
+        # A stream that continues its checkpoint has only minutes behind the files' end. A new stream, or one behind a
+        # day that was closed meanwhile, has minutes first that the files have already.
         fresh = rows.where(rows["t"] >= history.end_s(MINUTES))
         staged = stage(lake, fresh, MINUTES, FRESH, day=None, source="stream")
-        self._tell_unreadable()
+        self._log_unreadable()
         offset = samples_offset(lake, batch)
         added: tuple[HistoryFile, ...] = ()
         if staged is not None:
@@ -98,7 +98,7 @@ class _Batches:
             lake.remove_staged(staged.directory)
             added = (staged.file,)
         elif checkpoint == history.checkpoint:
-            # Nothing to name: should it be told again, it brings nothing again.
+            # Nothing to add to the manifest: if Spark repeats this batch, it is empty again.
             return
 
         def step(before: History) -> History:
@@ -109,23 +109,24 @@ class _Batches:
         change_history(lake, step)
         merge_closed_windows(lake)
 
-    def _tell_unreadable(self) -> None:
+    def _log_unreadable(self) -> None:
         count = self._unreadable.value
-        if count > self._unreadable_told:
-            logger.warning("samples unreadable job=rollup count=%d", count - self._unreadable_told)
-            self._unreadable_told = count
+        if count > self._unreadable_logged:
+            logger.warning("samples unreadable job=rollup count=%d", count - self._unreadable_logged)
+            self._unreadable_logged = count
 
 
 def merge_closed_windows(lake: Lake) -> int:
-    """Make one file of those that lie in one of the windows of MERGED_S that is over. Returns how many files there are
-    less. Raises LakeDamagedError, OSError."""
+    """Merge the files of each window of MERGED_S that is over. Returns by how many the number of files fell.
+
+    Raises LakeDamagedError, OSError."""
     fewer = 0
     for window_s in MERGED_S:
         history = read_history(lake)
         end_s = history.end_s(MINUTES)
         for number, files in groupby(history.of(MINUTES, FRESH), key=lambda one: one.first_s // window_s):
             window_end_s = (number + 1) * window_s
-            # One that reaches into the next window, because a batch came late, waits for a larger one.
+            # A file that reaches into the next window, because a batch came late, waits for a larger window.
             parts = [one for one in files if one.end_s <= window_end_s]
             if window_end_s <= end_s and len(parts) > 1:
                 fewer += _merge(lake, parts)
@@ -146,7 +147,7 @@ def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
 
     def step(before: History) -> History | None:
         kept = without(before.files, parts)
-        # Meanwhile their day may have been closed, and they are gone.
+        # When their day was closed meanwhile, the manifest no longer has them.
         return replace(before, files=(*kept, merged)) if len(kept) == len(before.files) - len(parts) else None
 
     if not change_history(lake, step):
@@ -156,13 +157,13 @@ def _merge(lake: Lake, parts: list[HistoryFile]) -> int:
 
 
 def checkpoint_id(lake: Lake) -> str:
-    """The name that Spark gave the stream's checkpoint when it made it. Raises OSError."""
+    """The id that Spark gave the stream's checkpoint when it made it. Raises OSError."""
     first_line = read_no_follow(os.path.join(lake.within(CHECKPOINT), "metadata")).partition(b"\n")[0]
     return str(orjson.loads(first_line)["id"])
 
 
 def samples_offset(lake: Lake, batch: int) -> int | None:
-    """Up to where batch number `batch` has read its topic, from the checkpoint; None of a source without numbers."""
+    """The offset up to which a batch has read its topic, from the checkpoint; None for a source without offsets."""
     last = read_no_follow(os.path.join(lake.within(CHECKPOINT), "offsets", str(batch))).rstrip().rsplit(b"\n", 1)[-1]
     try:
         offsets = orjson.loads(last)

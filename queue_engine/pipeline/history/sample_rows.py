@@ -1,6 +1,6 @@
-"""Samples of an engine, as they lie in the log, turned into rows: columns in, columns out, without Spark.
+"""Decodes the samples of an engine, as the log has them, to rows: columns in, columns out, without Spark.
 
-The body is drawn in `sample_format.py`. Counters are growth since the sample before, so nothing here knows of restarts.
+`sample_format.py` draws the body. A counter is the growth since the sample before, so restarts need no care here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from queue_engine.vocabulary.errors import CorruptError, PipelineError, Unreadab
 # Few enough for a small process, enough that a batch costs little.
 BATCH_ROWS = 20_000
 
-# What topics do not measure themselves, and what channels do not.
+# The columns that topics have themselves, and those that channels have.
 _TOPIC_GAUGES = [name for name in GAUGES if name != "oldest_age_ms"]
 _CHANNEL_COUNTERS = [name for name in COUNTERS if name != "message_bytes"]
 
@@ -26,7 +26,7 @@ _CHANNEL_COUNTERS = [name for name in COUNTERS if name != "message_bytes"]
 def sample_rows(batches: Iterable[pa.RecordBatch], on_unreadable: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
     """Batches of messages with a column `body` → batches of `SAMPLE_ROWS`.
 
-    on_unreadable: called with a sentence for every body that gives no rows; the others are not held up by it.
+    on_unreadable: called with a sentence for every body that can't be decoded; the other bodies are decoded.
     """
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -60,7 +60,7 @@ def _rows(sample: dict[str, Any]) -> pa.RecordBatch:
     topic_count, channel_count = len(topic_names), len(channel_topics)
     count = 1 + topic_count + channel_count
 
-    # The place of each channel's topic; a topic that is not listed has no row to add to.
+    # The index of each channel's topic; -1 when the sample does not list the topic.
     places = {name: place for place, name in enumerate(topic_names)}
     topic_of = np.array([places.get(name, -1) for name in channel_topics], dtype=np.int64)
 
@@ -74,7 +74,7 @@ def _rows(sample: dict[str, Any]) -> pa.RecordBatch:
     for name in _TOPIC_GAUGES:
         own = topics[name]
         of_channels = channels["depth" if name == "waiting" else name]
-        # Where one of them is not known, all together are not.
+        # When one topic's value is not known, the total is not known.
         total = None if None in own else float(sum(own))
         arrays[name] = pa.array([total, *own, *of_channels], pa.float64())
     ages = channels["oldest_age_ms"]

@@ -1,4 +1,4 @@
-"""The topic that an engine writes its samples to, as the history's jobs read it."""
+"""Reads the topic that an engine writes its samples to, as a stream and as a batch."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from queue_engine.pipeline.source.data_source import PenstockDataSource
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
-# Almost three hours of an engine's samples: after a long pause no batch is more than a small process holds.
+# Almost three hours of an engine's samples: after a long pause a batch still fits into a small process.
 STREAM_ROWS = 1_000
 
 
@@ -16,11 +16,11 @@ class Samples(Protocol):
     """Where samples come from. Frames have the columns of messages; times are Unix milliseconds of publishing."""
 
     def stream(self, start_ms: int) -> DataFrame:
-        """A streaming frame from the first sample at start_ms or later on, unless its checkpoint knows better."""
+        """A streaming frame from the first sample at start_ms or later; a checkpoint's offsets go before start_ms."""
         ...
 
     def read(self, start_ms: int, end_ms: int) -> DataFrame:
-        """The samples there are of [start_ms, end_ms)."""
+        """The samples of [start_ms, end_ms) that the log still has."""
         ...
 
     def has_any(self, start_ms: int, end_ms: int) -> bool:
@@ -42,7 +42,7 @@ class SamplesTopic:
             "url": engine.url,
             "token": engine.token,
             "topic": SAMPLES_TOPIC,
-            # Their log is not held for anybody: it cannot be leased, and what it has given back is a gap in a graph.
+            # The samples' log can't be leased; samples that it has removed are a gap in the graphs.
             "read_from": "http",
             "on_gap": "report",
         }
@@ -61,7 +61,7 @@ class SamplesTopic:
 
     def is_whole_from(self, start_ms: int) -> bool:
         oldest = self._engine.topic(SAMPLES_TOPIC).oldest_offset
-        # The log gives its oldest samples back first: as long as one from before is there, none from then is gone.
+        # The log removes its oldest samples first: while it has one from before start_ms, it has all later ones.
         return oldest == 0 or self._offset_of(start_ms) > oldest
 
     def _offset_of(self, time_ms: int) -> int:

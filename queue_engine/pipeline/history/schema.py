@@ -1,7 +1,7 @@
-"""The columns of the history, and of the samples it is made of, as Arrow has them.
+"""The columns of the history and of the samples, as Arrow schemas.
 
 A history row is one node's window of a minute or an hour: of all topics (topic "" and channel ""), of a topic
-(channel ""), or of a channel. A sample row is the same of one moment. A column's `comment` says its unit and source.
+(channel ""), or of a channel. A sample row is the same at one moment. A column's `comment` has its unit and source.
 """
 
 import pyarrow as pa

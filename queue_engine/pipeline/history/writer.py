@@ -1,4 +1,4 @@
-"""History rows of a Spark frame become one staged Parquet file, sorted, in row groups that a reader can pass over."""
+"""Writes the history rows of a Spark frame to one staged Parquet file, sorted, in row groups that a reader can skip."""
 
 import os
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ ROW_GROUP_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that is written, and counts nowhere yet. directory: of staging, to be removed when it is published.
-    file: what a manifest will say of it."""
+    """A staged file, which does not count yet. directory: its directory in staging, removed after publishing. file: its
+    entry in the manifest."""
 
     directory: str
     staged: str
@@ -30,13 +30,13 @@ class StagedFile:
 
 
 def stage(lake: Lake, rows: DataFrame, level: str, kind: str, *, day: str | None, source: str) -> StagedFile | None:
-    """Compute rows, in: `HISTORY_ROWS` of `level`, and write them to the lake's staging; None when there are none.
+    """Compute rows (in: `HISTORY_ROWS` of `level`) and write them to the lake's staging; None when there are none.
 
-    Raises what Spark raises, OSError.
+    Raises Spark's errors, OSError.
     """
     name = lake.data_name(f"{kind}.parquet")
     directory = f"{lake.staging()}/{name}"
-    # repartition, not coalesce: the work before it stays spread, and a stateful stream keeps its partitions.
+    # repartition, not coalesce: the work before it stays parallel, and a stateful stream keeps its partitions.
     (
         rows.repartition(1)
         .sortWithinPartitions(*ORDER)
@@ -59,14 +59,14 @@ def stage(lake: Lake, rows: DataFrame, level: str, kind: str, *, day: str | None
 
 
 def spark_path(lake: Lake, path: str) -> str:
-    """The place of a lake's file for Spark: on this machine's file system, whatever a cluster takes for its own."""
+    """A lake's path for Spark, on this machine's file system, whatever file system a cluster has as its default."""
     return f"file://{os.path.abspath(lake.within(path))}"
 
 
 def described(
     lake: Lake, staged: str, level: str, kind: str, *, path: str, day: str | None, source: str
 ) -> HistoryFile:
-    """What a manifest says of a staged file, from its own footer."""
+    """The manifest's entry for a staged file, made from the file's footer."""
     place = lake.within(staged)
     refuse_link(place)
     with pq.ParquetFile(place) as opened:

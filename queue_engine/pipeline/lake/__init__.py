@@ -1,1 +1,1 @@
-"""How a file comes to count, and who may write."""
+"""The directory that the pipeline's jobs write to: manifests, staging, the lock."""

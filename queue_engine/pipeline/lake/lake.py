@@ -1,21 +1,21 @@
-"""The lake: what the pipeline's jobs write, and how a file comes to count.
+"""The lake: the directory that the pipeline's jobs write to, and when a file in it counts.
 
-    pipeline/lock                     who holds the lake (lake_lock.py)
-    pipeline/generation               a number in digits, LF: one more for each process that takes the lock
-    pipeline/staging/g<generation>/   unfinished work of that process; removed by the next holder
+    pipeline/lock                     the holder of the lake (lake_lock.py)
+    pipeline/generation               a number in digits, LF: each process that takes the lock adds one
+    pipeline/staging/g<generation>/   unfinished work of that process; the next holder removes it
     pipeline/history/manifest.json    which files of the history count, and beside it the files
     pipeline/archive/<topic>/<number>-<id base>/manifest.json    the same, of one topic
 
     manifest: JSON in one line LF
               CRC-32C of the line, without its LF, as 8 hex digits LF
 
-A data file counts when a manifest names it, and never otherwise: nobody lists directories to find data. It is written
-to staging, synced, renamed to its place, and the directory synced, before the manifest that names it replaces the old
-one (tmp, fsync, rename, directory fsync). So a process that dies at any moment leaves the old manifest or the new one,
-every file that this one names whole, and beside them at most files that none names. Names of data files begin with
-the generation of the process that made them (`data_name`): no process overwrites what another one wrote, and the next
-holder tells the leftovers of earlier ones from its own files. Rename is atomic within one file system: the lake is a
-directory of one.
+A data file counts when a manifest names it, and never otherwise: no reader lists directories to find data. The file is
+written to staging, synced, renamed to its place, and the directory is synced, before the manifest that names it
+replaces the old one (tmp, fsync, rename, directory fsync). So a process that dies at any moment leaves the old manifest
+or the new one, every file that this manifest names whole, and beside them at most files that no manifest names. Names
+of data files begin with the generation of the process that made them (`data_name`): no process overwrites another one's
+file, and the next holder tells leftovers of earlier processes from its own files. The lake must lie in one file system,
+since rename is atomic only within one.
 
 To change a manifest: give its content another "version", and read both.
 """
@@ -42,7 +42,7 @@ HISTORY_MANIFEST = f"history/{MANIFEST_NAME}"
 MANIFEST_BYTES_MAX = 1 << 28
 # How long a file stays that no manifest names any longer.
 RETIRED_NS = 60 * NS_PER_S
-# A temporary file of these directories is the holder's; requests/ belongs to those who ask.
+# Temporary files in these directories are the holder's; those in requests/ belong to the processes that write requests.
 OWN_DIRECTORIES = ("", "history", "jobs")
 
 _DATA_NAME = re.compile(r"g(\d{6,})-.+")
@@ -51,8 +51,8 @@ _DATA_NAME = re.compile(r"g(\d{6,})-.+")
 class Lake:
     """The lake in directory `path`. Every path given to a method is relative to it.
 
-    generation: of the holder; 0 in a process that only reads. changes: hold it from reading a manifest until its
-    successor is written: jobs of one process run beside each other.
+    generation: of this holder; 0 in a process that only reads. changes: a lock; a job holds it from reading a manifest
+    until its successor is written, since the jobs of one process run at the same time.
     """
 
     def __init__(self, path: str, *, files: Files | None = None, clock: Clock | None = None) -> None:
@@ -69,11 +69,11 @@ class Lake:
         """The place of `path` in the file system."""
         return os.path.join(self.path, path) if path else self.path
 
-    # Holding it.
+    # The holder.
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lake, as a new generation, with the leftovers of earlier ones gone.
+        """Hold the lake as a new generation, and remove the leftovers of earlier ones.
 
         Raises LakeHeldError when another process (or another `Lake` in this one) holds it, LakeDamagedError,
         StorageError and OSError.
@@ -87,16 +87,16 @@ class Lake:
             lock.release()
 
     def begin(self) -> None:
-        """Be a new generation. For `lock`: only the holder may do this. Raises LakeDamagedError, OSError."""
+        """Begin a new generation. Only the holder may call this. Raises LakeDamagedError, OSError."""
         self._make_directory("")
         generation = self._read_generation() + 1
         self._files.replace(self.within("generation"), b"%d\n" % generation)
-        # From here on nobody gets this number again: what is older is a leftover.
+        # From here on no process gets this number again; files with a smaller one are leftovers.
         self.generation = generation
         self._clean()
 
     def staging(self) -> str:
-        """A directory for unfinished work of this holder, which is there. Raises PipelineError without the lock."""
+        """This holder's directory for unfinished work; it exists. Raises PipelineError without the lock."""
         path = f"staging/g{self._own_generation():06d}"
         self._make_directory(path)
         return path
@@ -126,15 +126,15 @@ class Lake:
     # Data files.
 
     def publish(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Bring staged files to their places, durably: (path in staging, path that a manifest will name) each.
+        """Move staged files to their places, durably. moves: (path in staging, path that a manifest will name).
 
-        Call it before the manifest is written. A place must be new. Raises PipelineError without the lock, OSError:
-        then some of them may be there, and none counts.
+        Call it before the manifest is written. No file may exist at a new path. Raises PipelineError without the lock,
+        OSError: then some files may be at their places, and none counts.
         """
         self._own_generation()
         listed = list(moves)
         for staged, _ in listed:
-            # Whoever wrote it has not synced it. A name must not outlive a crash that its bytes did not.
+            # Its writer (Spark, pyarrow) has not synced it. After a crash a name without its bytes must not exist.
             fd = self._files.open(self.within(staged), os.O_RDONLY)
             try:
                 self._files.sync(fd)
@@ -148,8 +148,8 @@ class Lake:
             self._files.sync_directory(self.within(directory))
 
     def retire(self, paths: Iterable[str]) -> None:
-        """Remove data files that no manifest names any longer, but later, with a call a minute from now: a reader may
-        have read the old manifest just before. When this process ends sooner, the next holder removes them."""
+        """Remove data files that no manifest names any longer, by the first call that comes RETIRED_NS later: a reader
+        may just have read the old manifest. When this process ends before that, the next holder removes them."""
         self._own_generation()
         now_ns = self._clock.monotonic_ns()
         self._retired += [(now_ns, path) for path in paths]
@@ -158,7 +158,7 @@ class Lake:
         self.remove(due)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove data files that no manifest names any longer, as far as that can be done; the rest is a leftover."""
+        """Remove data files that no manifest names any longer. Files that can't be removed stay as leftovers."""
         self._own_generation()
         for path in paths:
             try:
@@ -169,15 +169,15 @@ class Lake:
                 logger.warning("data file not removed path=%s error=%s", path, exc)
 
     def remove_staged(self, path: str) -> None:
-        """Remove what is left of finished work: a directory of `staging()`, or a file there."""
+        """Remove a directory or file in `staging()` that belongs to finished work."""
         self._own_generation()
         self._remove_tree(path)
 
-    # Taking over.
+    # Generations and leftovers.
 
     def _own_generation(self) -> int:
         if not self.generation:
-            raise PipelineError(f"the lake {self.path} is not held: only its holder writes")
+            raise PipelineError(f"the lake {self.path} is not locked by this process: only its holder writes")
         return self.generation
 
     def _read_generation(self) -> int:
@@ -192,7 +192,7 @@ class Lake:
         return int(data)
 
     def _clean(self) -> None:
-        """Remove what processes left that ended in the middle of something. Nothing that counts is touched."""
+        """Remove the leftovers of processes that ended in the middle of their work. Files that count stay."""
         own = f"g{self.generation:06d}"
         for name in self._names_in("staging") or ():
             if name != own:
@@ -209,8 +209,8 @@ class Lake:
     def _clean_folder(self, folder: str) -> None:
         """Remove the data files of earlier generations that the folder's manifest does not name.
 
-        Without a manifest they stay: before there is a first one they are few, and the one after it finds them; when
-        it was taken away by somebody, they are all there is.
+        Without a manifest all files stay. Before the first manifest they are few, and are removed once there is one;
+        and when a person has removed the manifest, they are all that is left of the data.
         """
         try:
             named = self._named_in(folder)
@@ -238,7 +238,7 @@ class Lake:
         return {f"{folder}/{path}" for path in paths}
 
     def _is_older(self, path: str) -> bool:
-        """Whether this is a data file of an earlier holder, or a manifest that one did not finish."""
+        """Whether this is a data file of an earlier holder, or a temporary file of an unfinished manifest."""
         name = os.path.basename(path)
         if name.startswith(f"{MANIFEST_NAME}.") and name.endswith(".tmp"):
             return True
@@ -267,14 +267,14 @@ class Lake:
         self._known_directories.discard(path)
 
     def _names_in(self, path: str) -> list[str] | None:
-        """What is in a directory; None when there is none."""
+        """The names in a directory; None when there is no such directory."""
         try:
             return self._files.listdir(self.within(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def _make_directory(self, path: str) -> None:
-        """Make a directory and those above it, durably: a file in it is lost with its directory's name."""
+        """Make a directory and those above it, durably: a file is lost when its directory's name is."""
         if path in self._known_directories:
             return
         if path:

@@ -1,9 +1,10 @@
-"""The lock of a lake: one process at a time changes what is in it, and others can read which one that is.
+"""The lock of a lake: one process at a time writes to the lake, and other processes can read which one.
 
     pipeline/lock      {"pid": 4711, "host": "…", "started_ms": 1800000000000, "command": "…"}
 
-An flock on the file, which goes with its process however that ends. The text tells who holds it; it is written after
-the lock is taken and stays when a process is killed, so that only who finds the file locked may believe it.
+The lock is an flock on the file; the kernel releases it when its process ends, in whatever way. The text names the
+holder. It is written after the lock is taken and stays when the process is killed, so it is valid only while the file
+is locked.
 """
 
 import errno
@@ -23,14 +24,14 @@ from queue_engine.vocabulary.errors import LakeHeldError, StorageError
 
 LOCK_NAME = "lock"
 TEXT_BYTES_MAX = 1 << 16
-# A look at the lock takes it for some microseconds: who wants it in that moment asks again.
+# `holder_of` takes the lock for some microseconds, so a process that finds it taken tries again.
 TRIES = 5
 TRY_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class LakeHolder:
-    """Who holds a lake. pid is 0 and the texts are empty where the file does not tell yet."""
+    """The process that holds a lake. While it has not written the text yet, pid is 0 and the texts are empty."""
 
     pid: int
     host: str
@@ -44,7 +45,7 @@ class LakeHolder:
 class LakeLock:
     """Holds the lake in `directory` from construction to `release`.
 
-    Raises LakeHeldError, which names the holder, and StorageError when there can be no lock at all.
+    Raises LakeHeldError, which names the holder, and StorageError when the lock can't be opened or taken.
     """
 
     def __init__(self, directory: str, *, clock: Clock) -> None:
@@ -76,14 +77,14 @@ class LakeLock:
         self._fd: int | None = fd
 
     def release(self) -> None:
-        """Let others have the lake; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 def holder_of(directory: str) -> LakeHolder | None:
-    """Who holds the lake in `directory` now; None when nobody does. Raises OSError."""
+    """The process that holds the lake in `directory` now; None when none does. Raises OSError."""
     try:
         fd = open_no_follow(os.path.join(directory, LOCK_NAME), os.O_RDONLY)
     except FileNotFoundError:

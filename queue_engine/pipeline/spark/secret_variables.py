@@ -1,7 +1,7 @@
-"""Which variables of an environment hold secrets: they stay out of the pipeline's processes.
+"""Removes the variables that hold secrets from the environment of the pipeline's processes.
 
-Java and Spark's Python processes inherit the environment of the process that starts them. /proc/PID/environ shows it to
-every process of the same user, and Java writes parts of it to the report of a crash.
+Java and Spark's Python processes inherit the environment of the process that starts them. Every process of the same
+user can read it in /proc/PID/environ, and Java writes parts of it to its crash reports.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
 
 _SECRET = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.IGNORECASE)
-# Spark needs its own: spark-submit hands over a secret, and Spark's file systems log in with those of AWS.
+# Spark needs its own secrets: spark-submit hands one over, and Spark's file systems log in to AWS.
 _OF_SPARK = ("SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "AWS_")
 
 
@@ -20,7 +20,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def take_token(environment: MutableMapping[str, str]) -> str:
-    """Remove all secrets, so that no process started later inherits them; return the engine's token, "" without one."""
+    """Remove all secrets, so that no later process inherits them. Returns the engine's token, "" without one."""
     token = environment.get(TOKEN_VARIABLE, "")
     for name in [name for name in environment if _is_secret(name)]:
         del environment[name]

@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline, with the settings that every job here relies on."""
+"""Makes the pipeline's Spark session, with the settings that every job relies on."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from queue_engine.pipeline.spark.java import find_java
 from queue_engine.pipeline.spark.spark_home import lean_spark_home
 from queue_engine.pipeline.spark.worker_limits import DEFAULT
 
-# Fixed in the checkpoint of every stateful stream: to change it is to begin that stream anew.
+# The checkpoint of a stateful stream fixes this number: with another one the stream has to begin again.
 SHUFFLE_PARTITIONS = 2
 
 _SETTINGS = {
@@ -24,20 +24,20 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Without it a Python source that can be asked for less fails instead of being asked.
+    # Without it a read from a Python source that takes filters fails.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    # The other kinds have no statistics, by which files are passed over.
+    # Other timestamp types have no statistics, by which readers skip files.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Every user of this machine reaches the ports of the driver and its block manager, which without this run what they
-    # are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a cluster, the
-    # cluster's own settings say whether and by which secret.
+    # Every user of this machine reaches the ports of the driver and its block manager. Without this setting they run
+    # what they are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a
+    # cluster, the cluster's own settings decide.
     "spark.authenticate": "true",
-    # Without this the older protocol, DIGEST-MD5, would do.
+    # Without this the older protocol, DIGEST-MD5, is used.
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",
     "spark.python.daemon.module": "queue_engine.pipeline.spark.python_daemon",
@@ -50,7 +50,7 @@ _LOCAL_SETTINGS = {
 
 
 def is_this_machine(master: str) -> bool:
-    """Whether Spark runs all in one Java, of this process. `local-cluster` starts others, as a cluster does."""
+    """Whether Spark runs within one Java, started by this process. `local-cluster` starts others, as a cluster does."""
     return master == "local" or master.startswith("local[")
 
 
@@ -62,14 +62,14 @@ def make_session(
     memory_bytes: int = DEFAULT.memory_bytes,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session of this process.
+    """Make the session of this process.
 
-    scratch: a directory of ours for what Spark and Java leave about. master: None where spark-submit has given one.
-    memory_bytes: of Java, on this machine; with a cluster Spark's own settings say it. extra: settings that override
-    ours. Raises JavaMissingError, OSError.
+    scratch: a directory for temporary files of Spark and Java. master: None when spark-submit has named one.
+    memory_bytes: of Java on this machine; on a cluster Spark's own settings decide. extra: settings that override ours.
+    Raises JavaMissingError, OSError.
     """
     os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch / "java").home)
-    # Workers are to be this interpreter: another has none of our packages.
+    # Spark's Python processes run this interpreter: another one has not our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     settings = dict(_SETTINGS)
@@ -86,7 +86,7 @@ def make_session(
     settings |= dict(extra or {})
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # It tells of every connection that the end of a process closes.
+    # py4j logs every connection that the end of a process closes.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

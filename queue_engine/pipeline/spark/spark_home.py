@@ -1,8 +1,8 @@
-"""Spark's home without the copy of its Python packages that it carries in zip files.
+"""Makes a home for Spark without the zip files that hold another copy of its Python packages.
 
-Spark puts `<home>/python/lib/pyspark.zip` before everything else on the path of the Python processes that it starts,
-and from a zip file Python compiles every module anew. A data source costs eight such processes before its first row;
-without the zip files they import the installed package, which is compiled: half a second less each.
+Spark puts `<home>/python/lib/pyspark.zip` first on the path of the Python processes that it starts, and Python compiles
+every module from a zip file again. A data source starts eight such processes before its first row; without the zip
+files they import the installed package, which is compiled: half a second less each.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-# What Spark's launcher looks for in its home.
+# The folders that Spark's launcher looks for in its home.
 _NAMES = ("bin", "jars")
 
 
@@ -19,7 +19,7 @@ def lean_spark_home(directory: Path) -> Path:
     package = Path(pyspark.__file__).parent
     directory.mkdir(parents=True, exist_ok=True)
     for name in _NAMES:
-        # Two processes may come to this at once, and pyspark may be another one than last time.
+        # Two processes may do this at the same time, and pyspark may be another version than last time.
         temporary = directory / f"{name}.{os.getpid()}.tmp"
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(package / name)

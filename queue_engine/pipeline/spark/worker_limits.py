@@ -1,6 +1,6 @@
-"""How much of the machine the pipeline's worker takes: its priority, and its Java's memory.
+"""The limits of the pipeline's worker on this machine: its priority, and its Java's memory.
 
-Both are options of `serve`, whose names, limits and defaults `queue_engine/vocabulary/options.py` has; commands by hand
+Both are options of `serve`; `queue_engine/vocabulary/options.py` has their names, limits and defaults. Commands by hand
 take the same flags and variables.
 """
 
@@ -29,7 +29,7 @@ class WorkerLimits:
         return cls(options.worker_nice, options.worker_memory_bytes)
 
     def arguments(self) -> list[str]:
-        """The worker's command line."""
+        """The limits as arguments of the worker's command line."""
         return [f"{flag_of(NICE)}={self.nice}", f"{flag_of(MEMORY)}={self.memory_bytes}"]
 
 
@@ -37,13 +37,13 @@ DEFAULT = WorkerLimits.of(Options())
 
 
 def add_option(parser: argparse.ArgumentParser, name: str) -> None:
-    """One of `serve`'s options, by the same flag, variable and limits."""
+    """Add one of `serve`'s options to `parser`, with the same flag, variable and limits."""
     spec = next(spec for spec in fields(Options) if spec.name == name)
     variable = environment_name_of(name)
     parser.add_argument(
         flag_of(name),
         type=_checked(name),
-        # A text: what comes from the environment is checked like a flag.
+        # A text, so that argparse checks the environment's value like an argument.
         default=os.environ.get(variable) or str(spec.default),
         metavar="N",
         help=f"{spec.metadata['help']} (default: ${variable}, else {spec.default})",

@@ -33,4 +33,4 @@ def test_a_manifest_of_something_else_is_told_of_and_the_others_are_read(
     archived_topic(tmp_path, "orders", 3, 255, **change)
     topics, broken = ArchiveListing(tmp_path).read()
     assert [topic.topic for topic in topics] == ["clicks"]
-    assert broken == ["the manifest of orders/3-00000000000000ff can't be read: it does not say what one says"]
+    assert broken == ["the manifest of orders/3-00000000000000ff can't be read: it has not the fields of a manifest"]

@@ -12,8 +12,8 @@ from queue_engine.pipeline.archive.manifest import (
     ArchiveManifest,
     archive_folder,
     list_archives,
-    passed_on,
     read_archive,
+    with_gaps_to,
     write_archive,
 )
 from queue_engine.pipeline.lake.lake import Lake
@@ -99,18 +99,18 @@ def test_no_name_leads_out_of_the_archive(name: str) -> None:
 
 
 def test_where_a_cursor_was_cut_off_its_own_reason_is_taken() -> None:
-    passed = passed_on(manifest(next_offset=100), cursor(500, (20, 300, "retention"), (300, 400, "lost")), 500, 9)
+    passed = with_gaps_to(manifest(next_offset=100), cursor(500, (20, 300, "retention"), (300, 400, "lost")), 500, 9)
     assert gaps_of(passed) == [(100, 300, "retention", 7), (300, 400, "lost", 7), (400, 500, "off", 9)]
     assert passed.next_offset == 500
 
 
 def test_before_a_cut_the_archive_was_off() -> None:
-    passed = passed_on(manifest(next_offset=100), cursor(300, (200, 300, "retention")), 300, 9)
+    passed = with_gaps_to(manifest(next_offset=100), cursor(300, (200, 300, "retention")), 300, 9)
     assert gaps_of(passed) == [(100, 200, "off", 9), (200, 300, "retention", 7)]
 
 
 def test_what_the_log_has_let_go_of_ahead_of_the_cursor_is_gone() -> None:
-    assert gaps_of(passed_on(manifest(next_offset=100), cursor(100), 150, 9)) == [(100, 150, "gone", 9)]
+    assert gaps_of(with_gaps_to(manifest(next_offset=100), cursor(100), 150, 9)) == [(100, 150, "gone", 9)]
 
 
 def test_gaps_that_touch_are_one() -> None:

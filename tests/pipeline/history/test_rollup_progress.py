@@ -46,10 +46,10 @@ def test_the_bar_counts_samples_and_no_unused_offsets(tmp_path: Path) -> None:
     def report(state: JobState) -> None:
         told.append((state.done, state.total, state.lag))
 
-    bar = RollupProgress(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
-    bar.tell(None)
-    bar.tell(batch_up_to(290))
-    bar.tell(batch_up_to(RESERVED + 10))
+    progress = RollupProgress(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
+    progress.report(None)
+    progress.report(batch_up_to(290))
+    progress.report(batch_up_to(RESERVED + 10))
     engine.ranges = [(200, 300), (RESERVED, RESERVED + 40), (2 * RESERVED, 2 * RESERVED + 5)]
-    bar.tell(batch_up_to(2 * RESERVED + 1))
+    progress.report(batch_up_to(2 * RESERVED + 1))
     assert told == [(0, 340, 340), (290, 340, 50), (310, 340, 30), (341, 345, 4)]

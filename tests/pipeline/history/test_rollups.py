@@ -133,7 +133,7 @@ def test_minutes_are_exact_as_far_as_they_came_in_time_and_all_of_them_after_com
             samples.add(file)
         run(spark, lake, samples)
 
-        assert "batch known already" in caplog.text
+        assert "batch already written" in caplog.text
         fresh = read_rows(lake, MINUTES)
         expected = story.emitted()
         assert fresh.keys() == expected.keys()

@@ -240,11 +240,11 @@ def test_a_damaged_generation_stops_the_next_holder() -> None:
 def test_only_the_holder_writes(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     for act in (lake.staging, lambda: lake.write_manifest(HISTORY_MANIFEST, {}), lambda: lake.publish([])):
-        with pytest.raises(PipelineError, match="is not held"):
+        with pytest.raises(PipelineError, match="is not locked by this process"):
             act()
     with lake.lock():
         lake.write_manifest(HISTORY_MANIFEST, {"version": 1, "files": []})
-    with pytest.raises(PipelineError, match="is not held"):
+    with pytest.raises(PipelineError, match="is not locked by this process"):
         lake.write_manifest(HISTORY_MANIFEST, {})
     assert lake.read_manifest(HISTORY_MANIFEST) == {"version": 1, "files": []}
 
