@@ -1,4 +1,4 @@
-"""What is measured of the log alone, beside itself: many connections, channels, topics and messages."""
+"""Scenarios of the log, compared with itself: many connections, channels, topics and messages."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ SHALLOW_MESSAGES = 500_000
 
 @dataclass(frozen=True)
 class Singles:
-    """What single PUBs on many connections came to: messages a second, how many in all, and the 99th percentile from
+    """The result of single PUBs on many connections: messages a second, how many in all, and the 99th percentile from
     PUB to OK on the two connections that are timed."""
 
     rate: float
@@ -295,7 +295,7 @@ def start_times(server: ServerProcess) -> tuple[float, float, float]:
 
 
 def anonymous_mib(pid: int) -> float:
-    """What a process holds in memory that no file stands behind."""
+    """The anonymous memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024

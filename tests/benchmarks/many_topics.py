@@ -3,9 +3,9 @@
     python -m tests.benchmarks.many_topics --topics 10000 --deferred 1000000
 
 A real server. Topics, with a channel each, are created one after the other over HTTP on one connection, each answered
-when it is on the disk; then /stats is asked for, the server is killed and started again, and stopped. Deferred messages
-are published to one topic of the log, and the server is started again. Times are of the wall; with them stands what
-the server's process used of the processor, which a busy machine changes less.
+when it is on the disk; then /stats is read, the server is killed, started again, and stopped. Deferred messages are
+published to one topic of the log, and the server is started again. Times are wall-clock times; beside them stands the
+CPU time of the server's process, which depends less on other work of the machine.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Step:
 
 
 def cpu_s_of(pid: int) -> float:
-    """What a process has used of the processor, 0 when it is gone."""
+    """The CPU time of a process; 0 when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-"""What is measured of the data pipeline: its readers and its archive beside Parquet, and what else its user feels."""
+"""Scenarios of the data pipeline: its readers and its archive beside Parquet, publishing meanwhile, the history, the
+worker."""
 
 import shutil
 import statistics

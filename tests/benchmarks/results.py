@@ -1,4 +1,4 @@
-"""What a run of the benchmarks leaves behind: raw rounds in results.json, and two READMEs' tables made from them."""
+"""The results of a run of the benchmarks: raw rounds in results.json, and two READMEs' tables made from them."""
 
 import importlib.metadata
 import json
@@ -24,7 +24,7 @@ _TABLE_END = "<!-- benchmarks: end -->\n"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. The ratio is to Redis, whoever else stands beside it.
+    """One line of the table. The ratio is to Redis, also when nsqd has a column.
 
     at_least: the target as a ratio to the peer. at_most, value_at_least: the target as a value. None of these: reported
     only. against: the row whose median is the peer's instead of Redis's, for comparisons of Penstock with itself.
@@ -181,7 +181,7 @@ Rounds = dict[str, dict[str, list[float]]]  # row → side → one value a round
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on, as far as the system tells."""
+    """The machine and the versions that the figures depend on."""
     cpu = next(
         (
             line.split(":", 1)[1].strip()

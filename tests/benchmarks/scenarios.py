@@ -1,7 +1,7 @@
-"""What is measured: one round of each scenario, on Penstock and, where there is a counterpart, on Redis Streams.
+"""The scenarios: each runs one round on Penstock or, where there is a counterpart, on Redis Streams.
 
-A scenario is asked for one round at a time, so that rounds of both sides can alternate: what else the machine
-does then falls on both. Every round uses a topic or stream of its own and checks that every message came.
+A scenario runs one round at a time, so that rounds of both sides alternate: other work of the machine affects both.
+Every round uses a topic or stream of its own and checks that every message came.
 """
 
 import itertools
@@ -308,7 +308,7 @@ def listed_topics(server: ServerProcess, storage: str) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the console answered meanwhile."""
+    """The answers of the console meanwhile."""
 
     per_s: float
     p99_ms: float
@@ -317,7 +317,7 @@ class Answers:
 def beside_console_load(
     server: ServerProcess, kind: str, path: str, clients: int, measure: Callable[[], T]
 ) -> tuple[T, Answers]:
-    """What `measure` returns while so many clients of console_load ask without pause, and what they were answered."""
+    """Returns the result of `measure` while so many clients of console_load send requests, and their answers."""
     with LoadProgram("console_load", kind, server.console_port, path, clients) as load:
         load.wait_until_ready()
         load.go()
@@ -367,7 +367,7 @@ class Dashboards:
         self._seconds = seconds
 
     def _publish(self, server: ServerProcess) -> float:
-        """The median of several publishes of 120,000 messages, going on for the seconds asked for."""
+        """The median of several publishes of 120,000 messages, for at least so many seconds."""
         rates = []
         until_s = time.monotonic() + self._seconds
         while not rates or time.monotonic() < until_s:

@@ -1,7 +1,7 @@
-"""What the pipeline's scenarios read: topics of the log, the same rows in Parquet, one Spark session for all of it.
+"""The input of the pipeline's scenarios: topics of the log, the same rows in Parquet, and one Spark session.
 
 Made at the first use on a server, kept for all rounds, gone with `close`. Bodies are 200 bytes each, every one
-different, of words: what Parquet's side has to decompress is neither noise nor one body a million times.
+different, of words: Parquet's side decompresses neither noise nor one body a million times.
 """
 
 import http.client

@@ -40,7 +40,7 @@ def named(monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """What NSQD names is the engine; the flags of each start, a line each."""
+    """Sets NSQD to a program that runs the engine. Returns the file with the flags of each start, a line each."""
     path = tmp_path / "calls"
     named(monkeypatch, tmp_path / "nsqd", PROGRAM.format(python=sys.executable, calls=str(path), root=str(ROOT)))
     return path

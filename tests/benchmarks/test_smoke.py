@@ -86,7 +86,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tupl
 def test_not_below_a_third_of_the_target(
     scenario: Scenario, servers: Callable[[tuple[str, ...]], ServerProcess], tmp_path: Path
 ) -> None:
-    """Up to five tries: whatever else the machine does can only make a try worse."""
+    """Up to five tries: other work of the machine can only make a try worse."""
     server = servers(scenario.options)
     complaints: list[str] = []
     for number in range(TRIES):
@@ -98,7 +98,7 @@ def test_not_below_a_third_of_the_target(
 
 
 def syncs_per_s(directory: Path) -> float:
-    """What the disk can do now: writes of 16 KB, each synced. A shared disk may do a hundredth of its best."""
+    """Measures the disk now: writes of 16 KB, each synced. A shared disk may do a hundredth of its best."""
     took_s = []
     with (directory / "synced").open("wb", buffering=0) as file:
         for _ in range(20):

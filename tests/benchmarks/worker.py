@@ -1,4 +1,4 @@
-"""What the pipeline's worker costs: how long from its start to its first batch, and what it takes while all wait.
+"""Measures the pipeline's worker: the time from its start to its first batch, and its CPU while all jobs wait.
 
     python -m tests.benchmarks.worker [--idle-s 120] [--starts 2]
 
@@ -112,7 +112,7 @@ def idle_share(leader_pid: int, span_s: float) -> float:
 
 
 def _look(leader_pid: int, used_s: dict[tuple[str, str], float]) -> None:
-    """Note what each process has used so far, by its number and start: of ended ones nobody else keeps it, since
+    """Note what each process has used so far, by its number and start: the system forgets it when they end, since
     Spark's daemons do not wait for theirs. By session, not by group: Spark's Python processes make groups of their
     own."""
     for entry in os.listdir("/proc"):

@@ -219,7 +219,7 @@ class BlockBench:
         self._judge_report(opening, found, cut)
 
     def _judge_report(self, opening: LogOpening, found: dict[int, Known], cut: int) -> None:
-        """What the report names is lost; all that is lost is named where it says so, and the whole log was read."""
+        """Check the report: messages that it names are lost, all lost ones are named, and the whole log was read."""
         damages = opening.log.damages
         told = {
             (one.topic_number, offset)

@@ -46,7 +46,7 @@ def main(bytes_free: list[int]) -> int:
 
 
 def tried(directory: Path, left: int) -> str:
-    """What was seen, in words. Raises AssertionError where a person could not act."""
+    """Returns the observations as sentences. Raises AssertionError when a person could not act."""
     disk, roomy = directory / "disk", directory / "roomy"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(disk)], check=True)

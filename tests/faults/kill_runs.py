@@ -1,4 +1,4 @@
-"""kill -9 of the real server under 8 producers and 4 consumers: whatever was answered OK is there after the restart.
+"""kill -9 of the real server under 8 producers and 4 consumers: every message that got OK is there after the restart.
 
     python -m tests.faults.kill_runs [KILLS] [SEED]     (1,000 kills by default; about three seconds each)
 
@@ -126,7 +126,7 @@ def judge(load: Round, channel: str, found: list[Message]) -> None:
 
 
 def drain(server: ServerProcess, channel: str) -> list[Message]:
-    """Everything that waits, finished; as many as the server says."""
+    """Consume and finish every waiting message, as many as the server reports."""
     depth = int(server.channel_stats(TOPIC, channel)["depth"])
     found = []
     with NsqSocket(server.tcp_port) as client:

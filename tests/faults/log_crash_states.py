@@ -1,4 +1,4 @@
-"""Crash states of the commit log: whatever moment the process or the power ends, recovery finds what was promised.
+"""Crash states of the commit log: at whatever moment process or power ends, recovery keeps every promise.
 
     python -m tests.faults.log_crash_states --states 1000000 --seed 7
 
@@ -42,12 +42,12 @@ class PromiseBrokenError(BaseException):
 
 
 class PowerOffError(BaseException):
-    """The end, in the midst of recovery: nobody handles it."""
+    """The end of the process during recovery: no code handles this exception."""
 
 
 @dataclass
 class Tally:
-    """What was tried."""
+    """Counts of the cases that were tried."""
 
     states: int = 0
     nested: int = 0
@@ -215,7 +215,7 @@ class Script:
 
 
 def recovered(disk: SimulatedFiles) -> tuple[Found, int]:
-    """What a start on this disk finds, and where it finds the end."""
+    """Start on this disk. Returns the batches that it finds, and the end of the log."""
     segments = LogSegments(DIRECTORY, disk)
     segments.load()
     found: Found = {}

@@ -1,4 +1,4 @@
-"""What the real server's anonymous memory does under clients that cost it much: how far it grows, what it gives back.
+"""Measures the real server's anonymous memory under clients that fill it: its growth, and how much is given back.
 
 python -m tests.faults.memory_runs [SHARE] [NAME …]: every scenario, or those named, at so much of its full size (1
 unless told; CI runs a tenth), on a fresh server each; one line of figures for each, in MB. Exits with 1 when one grew
@@ -196,7 +196,7 @@ def _half_bodies(
 
 
 def ephemeral_topic(server: EngineProcess, share: float) -> Growth:
-    """1,227 messages of 1 MB for an ephemeral topic that nobody reads."""
+    """1,227 messages of 1 MB for an ephemeral topic without a consumer."""
     watch = Watch(server)
     with NsqSocket(server.tcp_port) as consumer:
         consumer.subscribe("t#ephemeral", "c#ephemeral")
@@ -220,7 +220,7 @@ def deferred(server: EngineProcess, share: float) -> Growth:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One way to cost memory.
+    """One way to fill memory.
 
     budgets: bytes at full size by the option that says so; a smaller share gets as much less. options: further ones.
     kept: the part of the budgets that may be in use when the clients are gone. held_bytes: what the server is told to

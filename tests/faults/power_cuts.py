@@ -1,4 +1,4 @@
-"""Power cuts of the real server on a real ext4: what was acknowledged is there after each.
+"""Power cuts of the real server on a real ext4: acknowledged messages are there after each.
 
     python -m tests.faults.power_cuts [CUTS] [SEED]     (500 by default; about four seconds each)
 
@@ -76,7 +76,7 @@ def _run(*command: str) -> str:
 
 
 def missing() -> str:
-    """What this machine lacks; "" when nothing."""
+    """What is missing on this machine, in words; "" for nothing."""
     if os.geteuid() != 0:
         return "root is needed to mount"
     for program in ("mkfs.ext4", "losetup", "mount", "umount"):

@@ -62,7 +62,7 @@ def new_store(
 
 
 class ChannelBook:
-    """What a channel did, and how much of that the disk knows for sure."""
+    """The acts of a channel, and how many of them are certainly on the disk."""
 
     def __init__(self, number: int, backlog: LogBacklog) -> None:
         self.number = number
@@ -78,7 +78,7 @@ class ChannelBook:
         self.unsure: set[bytes] = set()  # there before a rewind whose outcome is unknown, until a later sync
 
     def forget_from(self, offset: int, offset_of: dict[bytes, int]) -> None:
-        """It was rewound: all from there on comes as if for the first time, all before is settled."""
+        """Note a rewind: messages from there on come as if for the first time, those before are settled."""
         before = {body for body, its_offset in offset_of.items() if its_offset < offset}
         self.moved |= self.settled - before
         self.settled = set(before)
@@ -113,7 +113,7 @@ class Era:
         self.is_leased = False
 
     def opening(self, rng: Random) -> TopicOpening:
-        """What topology.json may tell of it."""
+        """One of the states of the topic that topology.json may have."""
         channels = {book.number: 0 for book in self.books}
         return TopicOpening(self.topic.name, self.number, self.id_base, RESERVED, rng.choice(self.frozen), channels)
 
@@ -354,7 +354,7 @@ class StoreScript:
             del era.frozen[0]  # topology.json was written at once
 
     def _recreate(self, book: ChannelBook) -> None:
-        """Delete the topic, as topology.json says already, and make another of its name."""
+        """Delete the topic, as topology.json has it already, and create another of its name."""
         old = self.era
         self.era = self._new_era(old.number + 1)
         for one in old.books:
@@ -490,7 +490,7 @@ class StoreScript:
         return opening.topics, backlogs
 
     def _start(self, disk: SimulatedFiles, *told: TopicOpening) -> tuple[dict[int, LogTopicStore], dict[int, Known]]:
-        """What each channel has after a start: everything it would deliver, now and when it is due."""
+        """The messages of each channel after a start: all that it would deliver, now and when they are due."""
         topics, backlogs = self._open(disk, *told)
         return topics, {
             number: everything_of(backlogs[number], self.clock, one.id_base) for one in told for number in one.channels

@@ -1,10 +1,10 @@
-"""Damage to every byte of every file of the whole log store, while nobody runs: what a start makes of it.
+"""Damage to every byte of every file of a closed log store: a start never alters or repeats a message.
 
     python -m tests.faults.store_damage --all
 
 The store is the one of the script in `store_faults`, closed: segments, consume queues, checkpoint, floors, index
 segments, journal, leases. One file at a time is damaged: in each byte one bit flipped, zeros, ones; cut at each byte;
-each 512 bytes zeroed; the whole of it garbage, or gone. Whatever it is, a start goes through, no body is altered,
+each 512 bytes zeroed; the whole of it garbage, or gone. After any damage, a start goes through, no body is altered,
 nothing comes twice, and another start finds the same. Besides:
 
 - of the log, messages whose bodies are damaged may be lost, and no others; with both copies of a segment's header all
@@ -174,7 +174,7 @@ class DamageBench:
                 raise PromiseBrokenError(f"channel {number} delivers {again} finished messages again and tells {told}")
 
     def _can_be_told(self, path: str, data: bytes | None) -> bool:
-        """Without a checkpoint nothing but the log itself says where it begins, and how far it was durable."""
+        """Without a checkpoint only the log itself has its begin and its durable end."""
         last = max(one for one in self.contents if one.startswith(DIRECTORY))
         return self.has_checkpoint or (data is not None and path != last)
 

@@ -257,7 +257,7 @@ class Image:
 
 
 def known_of(disk: FaultyDisk, clock: ManualClock, told: list[TopicOpening]) -> dict[int, Known]:
-    """What every channel has after a start, once one that the start fenced was tried again. Raises StorageError."""
+    """The messages of every channel after a start; fenced channels are retried first. Raises StorageError."""
     clock = ManualClock(monotonic_ns=clock.monotonic_ns(), time_ns=clock.time_ns())
     _, _, backlogs = start_store(disk, clock, *told)
     for backlog in backlogs.values():

@@ -1,4 +1,4 @@
-"""kill -9 of the real server, 20 times: no acknowledged message is lost, whatever the sync policy."""
+"""kill -9 of the real server, 20 times: no acknowledged message is lost, with any sync policy."""
 
 from pathlib import Path
 

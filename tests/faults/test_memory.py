@@ -1,4 +1,4 @@
-"""What clients can cost the real server in memory: never more than its budgets, and nothing once they are gone."""
+"""The memory that clients can fill in the real server: never more than its budgets, and none when they are gone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""EIO at one place of the disk: what needs the place waits and says which it is, everything else goes on."""
+"""EIO at one place of the disk: work that needs the place waits and names it, everything else goes on."""
 
 import json
 import re
@@ -403,7 +403,7 @@ def test_while_nobody_can_read_what_readers_keep_the_log_keeps_all_of_it(
 
 
 class MistakenFiles(Files):
-    """Reading one file fails in a way that nobody foresaw."""
+    """Reading one file fails with an unexpected error."""
 
     mistaken_path = ""
 

@@ -6,7 +6,7 @@ Topics are made, deleted and merged on a disk in memory. Before each operation o
 ends, and a real start is judged by what it finds to exist:
 
 - exactly what is in force; while an act is being written, that with it or without it
-- after an act whose outcome nobody knows, that with it or without it, until the disk has been written anew
+- after an act whose outcome is unknown, that with it or without it, until the disk has been written anew
 - what was refused is never there, and a start is never stopped
 """
 
@@ -32,7 +32,8 @@ Names = frozenset[str]
 
 
 class TopologyScript:
-    """One run. in_force: what everybody was told. allowed: what a start may find at this moment."""
+    """One run. in_force: names after the acknowledged acts. allowed: the sets of names that a start may find at this
+    moment."""
 
     def __init__(self, seed: int, tally: Tally, states_max: int) -> None:
         self.rng = Random(seed)

@@ -1,8 +1,8 @@
-"""A real server, and clients and operators that do to it whatever they like, over real sockets, with kills between.
+"""A real server, random acts of clients and operators over real sockets, and kills between them.
 
     python -m tests.faults.wire_random [--seed N] [--steps N] [--storage log|diskqueue] [--mutant NAME] [--forever]
 
-A seed says which server it is and what is done to it; when a message comes depends on the machine as well. Checked at
+The seed gives the server's options and the acts; the time of a message depends on the machine as well. Checked at
 each step: the server lives; what was acknowledged is delivered until it is finished; nothing is invented, altered or
 early; nothing finished returns; the counts of /stats add up. `wire/model.py` says what a kill may take.
 """
@@ -27,8 +27,8 @@ _SHOWN_CHARACTERS = 300
 
 
 def run(directory: Path, seed: int, storage: str, *, steps: int = STEPS, mutant: str = "") -> int:
-    """One server's life; returns how many messages it delivered. Raises BrokenPromiseError, which tells the last
-    steps and what the server wrote."""
+    """One server's life; returns how many messages it delivered. Raises BrokenPromiseError with the last
+    steps and the server's output."""
     name = f"{storage} {seed}"
     rng = random.Random(name)
     setting = Setting.of(rng, storage)

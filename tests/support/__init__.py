@@ -1,1 +1,1 @@
-"""What several tests stand on: a clock to move by hand, a real server, a raw client."""
+"""What several tests share: a clock that a test moves, real servers, raw clients, disks with faults."""

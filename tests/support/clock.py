@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that stands still until a test moves it."""
 
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 

@@ -1,4 +1,4 @@
-"""Objects of the engine of which one method, or property, fails when the test says so."""
+"""Makes one method or property of an engine's object fail when the test switches the fault on."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class MemorySession:
-    """One client of an engine. Every `send` is one read of the session's; turns run when the test says so."""
+    """One client of an engine. Every `send` is one read of the session's; the test runs the turns."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class MemorySession:
 
     @property
     def frames(self) -> list[str]:
-        """What went out so far: answers and errors as their text, messages as "message BODY"."""
+        """The frames sent so far: answers and errors as their text, messages as "message BODY"."""
         data = self.transport.written
         found = []
         at = 0

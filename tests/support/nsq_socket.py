@@ -1,4 +1,4 @@
-"""A raw client of TCP V2: sends exactly what it is told, and reads frames one by one."""
+"""A raw client of TCP V2: sends exactly the bytes that a test gives it, and reads frames one by one."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT_S = 15.0  # for what comes at once, on a machine that may stall
 
 @dataclass(frozen=True)
 class Message:
-    """A delivered message as its frame tells it."""
+    """A delivered message, decoded from its frame."""
 
     timestamp_ns: int
     attempts: int
@@ -32,7 +32,7 @@ def sized(body: bytes) -> bytes:
 
 
 def mpub_body(bodies: Sequence[bytes]) -> bytes:
-    """What follows MPUB's own length: the count, and each body behind its length."""
+    """The body of an MPUB: the count, and each message behind its length."""
     return struct.pack(">i", len(bodies)) + b"".join(map(sized, bodies))
 
 

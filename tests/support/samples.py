@@ -1,4 +1,4 @@
-"""Samples as a test reads them: taken when it says so, decoded, looked up by name."""
+"""Takes samples when a test wants one, decodes them, and looks values up by name."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ def samples_of(engine: Engine) -> list[Sample]:
 
 
 def topic_row(sample: Sample, topic: str) -> dict[str, Any]:
-    """What a sample tells of one topic."""
+    """One topic's values in a sample."""
     table = sample["topics"]
     at = table["topic"].index(topic)
     return {column: values[at] for column, values in table.items()}
 
 
 def channel_row(sample: Sample, topic: str, channel: str) -> dict[str, Any]:
-    """What a sample tells of one channel."""
+    """One channel's values in a sample."""
     table = sample["channels"]
     at = list(zip(table["topic"], table["channel"], strict=True)).index((topic, channel))
     return {column: values[at] for column, values in table.items()}

@@ -1,7 +1,7 @@
 """The product's own settings on a data directory that lives as long as the tests.
 
-It has to be chosen here, before Django reads its settings: a conftest would come too late, and the tests would use
-the users and the key of whoever runs them.
+The directory must be chosen here, before Django reads its settings: in a conftest it is too late, and the tests would
+use the users and the key of the developer's own data directory.
 """
 
 import atexit

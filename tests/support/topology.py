@@ -1,4 +1,4 @@
-"""What a data directory says that exists, as topology.json would have it were everything merged now."""
+"""Reads the topics and channels of a data directory, as topology.json would have them after a merge."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from queue_engine.topology.topology import Topology
 
 
 def load_topology(directory: Path) -> Topology:
-    """What a data directory says that exists."""
+    """The topics and channels of a data directory."""
     return TopologyFiles(str(directory), Files()).read().state
 
 

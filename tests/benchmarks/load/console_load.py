@@ -50,7 +50,7 @@ def guess(port: int, path: str, count: int) -> None:
 
 
 def again_and_again(ask: Callable[[int], None], count: int) -> None:
-    """In `count` threads until told to stop; reports how many were answered, and how long each took."""
+    """Sends requests in `count` threads until the stop line comes; reports the number of answers and their times."""
     took_ns: list[list[int]] = [[] for _ in range(count)]
     is_over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""How a load program and the run that started it meet: ready, go, one line of JSON as the report.
+"""The protocol of a load program and the run that started it: ready, go, one line of JSON as the report.
 
 A load program connects and prepares, says "ready", and starts when a line comes on its standard input, so that
 interpreter start and connecting are not measured. Times are CLOCK_MONOTONIC, which all processes share.
@@ -23,7 +23,7 @@ def wait_for_go() -> int:
 
 
 def told_to_end() -> threading.Event:
-    """In a load program that runs until told: set once the run says go a second time."""
+    """In a load program that runs until it is stopped: set when the run says go a second time."""
     is_told = threading.Event()
 
     def listen() -> None:
@@ -35,7 +35,7 @@ def told_to_end() -> threading.Event:
 
 
 def report(**figures: Any) -> None:
-    """In the load program: the last thing it says."""
+    """In the load program: write the report, its last line."""
     print(json.dumps(figures), flush=True)
 
 
@@ -61,7 +61,7 @@ class LoadProgram:
             raise RuntimeError(f"{self._name} said {line!r} instead of {word!r}")
 
     def go(self) -> None:
-        """Start it; also tells a program that runs until told to stop to do so, the second time."""
+        """Say go; the second time it stops a program that runs until it is stopped."""
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
@@ -93,9 +93,9 @@ class LoadProgram:
 def run_together(
     programs: Sequence[LoadProgram], until: Callable[[], None] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """Start all at once; their reports in order, and the moment just before the first was let go, in ns.
+    """Start all programs at once. Returns their reports in order, and the time just before the first start, in ns.
 
-    until: for programs that run until told: they are told once it returns.
+    until: for programs that run until they are stopped: they are stopped when it returns.
     """
     for program in programs:
         program.wait_until_ready()

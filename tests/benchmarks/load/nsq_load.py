@@ -86,7 +86,7 @@ def publish(port: int, topic: str, body_bytes: int, batch: int, count: int) -> N
 
 
 def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int, *, is_pynsq: bool = False) -> None:
-    """FIN whatever comes until told that nothing is left; the end is the last arrival.
+    """FIN every message until the run says that none is left; the end is the last arrival.
 
     is_pynsq: speak as that client does: RDY 1 until the first message has come, and a write of its own for each FIN.
     """

@@ -87,7 +87,7 @@ def consume(port: int, stream: str, group: str, body_bytes: int, batch: int, del
 
 
 def receive_entries(connection: socket.socket, tail: bytes) -> bytes:
-    """One answer of XREADGROUP and what stands before it; complete when as many bodies ended as its header says."""
+    """Read one answer of XREADGROUP and the answers before it; complete when all bodies of its header have ended."""
     reply = bytearray()
     found, looked_at, expected = 0, 0, -1
     while True:

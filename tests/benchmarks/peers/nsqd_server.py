@@ -36,7 +36,7 @@ def program() -> str | None:
 
 
 def version() -> str:
-    """What the program says of itself, as short as it can be told."""
+    """The program's version, in a short form."""
     found = program()
     assert found is not None
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout.strip()

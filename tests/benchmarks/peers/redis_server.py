@@ -1,4 +1,4 @@
-"""A redis-server of our own: a free loopback port, a directory of its own, append-only file synced as told."""
+"""A redis-server of our own: a free loopback port, a directory of its own, an append-only file."""
 
 import shutil
 import socket

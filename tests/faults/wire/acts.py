@@ -1,4 +1,4 @@
-"""What clients and operators do to a server at random: each act by its weight, all from one seed."""
+"""Random acts of clients and operators on a server: each act by its weight, all from one seed."""
 
 import random
 import time

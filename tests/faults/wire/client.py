@@ -64,14 +64,14 @@ class WireClient:
                     raise WireClosedError from None
 
     def _wait(self, events: int, deadline: float) -> int:
-        """What of `events` (select.poll's) is possible, errors included; 0 when nothing was until the deadline."""
+        """Wait for `events` (of select.poll) until the deadline. Returns those that came or errors; 0 for none."""
         poller = select.poll()  # select takes no descriptor from 1,024 on
         poller.register(self._socket, events)
         ready = poller.poll(max(deadline - time.monotonic(), 0) * 1_000)
         return ready[0][1] if ready else 0
 
     def _read(self) -> None:
-        """What is there, without waiting."""
+        """Read the bytes that have arrived, without waiting."""
         while not self._is_closed:
             try:
                 data = self._socket.recv(_CHUNK_BYTES)
@@ -126,8 +126,8 @@ class WireClient:
     def clear(self) -> tuple[list[Message], set[bytes]]:
         """All that the server had sent and answered until now: the messages, and the ids that it has refused.
 
-        It is asked to finish a message that nobody has: the refusal comes behind all else. Twice, since the first may
-        be answered in the turn that still has to write down what came before it.
+        The client sends FIN for a message that does not exist: the refusal comes behind everything else. Twice, since
+        the first may be answered in the turn that still has to write down what came before it.
         """
         messages: list[Message] = []
         refused: set[bytes] = set()

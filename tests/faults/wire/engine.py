@@ -25,7 +25,7 @@ _DOOR_FLAG = "--door="
 
 
 class WireEngine(ServerProcess):
-    """Its acts are asked for on the port where a server has its console."""
+    """Acts are requested on the port where a server has its console."""
 
     def _command(self) -> list[str]:
         return [

@@ -1,4 +1,4 @@
-"""What a broker may send and what it must: every message in every channel, as far as its clients can know.
+"""A model of the messages that a broker may and must send: every message in every channel, as far as clients can know.
 
 A copy is one message in one channel. Where the model can't know (a timeout that may have passed, a command that was cut
 off by a kill), the copy is in a state that allows both, and the next thing that is seen decides.
@@ -24,7 +24,7 @@ EARLY_NS_MAX = 2 * NS_PER_MS
 
 
 class BrokenPromiseError(AssertionError):
-    """The server did what no broker may; the text says what."""
+    """The server broke a promise of a broker; the text names it."""
 
 
 class Place(Enum):
@@ -68,7 +68,7 @@ class Published:
 
 @dataclass(slots=True)
 class Counters:
-    """What /stats counts since the process started. inexact: names of those that the model can't know."""
+    """The counters of /stats since the process started. inexact: names of those that the model can't know."""
 
     message_count: int = 0
     finish_count: int = 0
@@ -247,7 +247,7 @@ class ModelChannel:
         self.is_unsettled = False
 
     def lose_track(self) -> None:
-        """Messages may have been sent that nobody read: they have more attempts than were seen."""
+        """Messages may have been sent that no client read: they have more attempts than clients saw."""
         for copy in self.copies.values():
             if copy.place is not Place.GONE:
                 copy.has_exact_attempts = False
@@ -272,7 +272,7 @@ class ModelChannel:
         return needed
 
     def sought(self, messages: dict[int, Published], first: int, needed: set[int]) -> None:
-        """It stands at message `first` now (serials rise with offsets): that and what follows comes again, as far as
+        """The channel is at message `first` now (serials rise with offsets): it and later ones come again, as far as
         the log has it. needed: what `may_come_again` returned."""
         now_ns = _now()
         for serial, copy in self.copies.items():
@@ -316,7 +316,7 @@ class ModelChannel:
         self.may_be_missing += in_flight + 2 * in_memory
 
     def missing(self) -> list[int]:
-        """What must have come and did not."""
+        """Messages that should have come and did not."""
         left = [one for one, copy in self.copies.items() if copy.place not in (Place.GONE, Place.UNSURE)]
         return left if len(left) > self.may_be_missing else []
 

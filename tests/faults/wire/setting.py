@@ -1,4 +1,4 @@
-"""What a seed makes of the server: its storage, its limits, how long messages are held."""
+"""The server's options, made from a seed: its storage, its limits, its timeouts."""
 
 import random
 from dataclasses import dataclass

@@ -122,7 +122,7 @@ class World:
         return refused
 
     def id_base(self, topic: str) -> int:
-        """What a message's id begins from in a topic of the log."""
+        """The number that message ids of a topic of the log begin from."""
         base: int = orjson.loads(self.server.http("GET", f"/log/topic?topic={topic}"))["id_base"]
         return base
 
@@ -237,7 +237,7 @@ class World:
                 consumer.client.close()
 
     def answer(self, consumer: WireConsumer, verb: bytes, serials: list[int], delay_ms: int = 0) -> None:
-        """FIN, REQ or TOUCH, and what the server says to it."""
+        """Send FIN, REQ or TOUCH, and check the server's answer."""
         channel = self.channel(consumer)
         ids = {serial: consumer.held[serial] for serial in serials}
         for serial in serials:
@@ -282,7 +282,7 @@ class World:
             self.absorb()
 
     def check_counts(self) -> None:
-        """What /stats says is what the model knows, as far as it knows it."""
+        """Check /stats against the model, as far as the model knows."""
         self.clear()
         self.wait_for_leavers()
         for name in self.topics:

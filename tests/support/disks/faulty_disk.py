@@ -73,7 +73,7 @@ class FaultyDisk(SimulatedFiles):
         self._kind = None
 
     def _fault(self, operation: str, path: str) -> FaultKind | None:
-        """What this operation, which is counted, meets."""
+        """Count this operation. Returns the fault that it meets."""
         self.met.append(operation)
         kind, number = self._kind, len(self.met) - 1
         if (

@@ -11,7 +11,7 @@ from queue_engine.disk.files import Files
 
 
 class ProcessDiedError(BaseException):
-    """The process ends at this file operation: nobody handles it, nothing after it happens."""
+    """The process ends at this file operation: no code handles this exception, and nothing happens after it."""
 
 
 @dataclass

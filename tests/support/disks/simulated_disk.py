@@ -1,7 +1,7 @@
-"""A disk in memory that knows what would be left of it: after the end of the process, and after a power cut.
+"""A disk in memory that gives its content after the end of the process, or after a power cut.
 
 What is written lies in the cache until its file is synced; what is created, renamed or removed, until its directory
-is. `after_kill` keeps the cache. `after_power_cut` keeps what was synced, and of the rest whatever chance leaves: each
+is. `after_kill` keeps the cache. `after_power_cut` keeps what was synced, and a random part of the rest: each
 write whole, not at all, or some of its sectors; each change of a name or not. So writes are lost, torn and out of
 order, as on a disk. Directories themselves are there as soon as they are made.
 """
@@ -48,7 +48,7 @@ class Inode:
         self.changes.clear()
 
     def survivor(self, rng: Random) -> bytes:
-        """What a power cut leaves."""
+        """The disk's content after a power cut."""
         if not self.changes:
             return self.durable
         content = bytearray(self.durable)

@@ -18,7 +18,7 @@ Key = tuple[int, str, str, str]  # t, node, topic, channel
 
 
 class EngineModel:
-    """One engine: topics with channels, of which each sample tells something else.
+    """One engine: topics with channels, whose values differ in each sample.
 
     latencies_ms: of every message finished, by (window of a minute, topic, channel).
     """
@@ -44,7 +44,7 @@ class EngineModel:
             del self._totals[key]
 
     def sample(self, taken_ms: int) -> Sample:
-        """What the engine writes now; growth since its last sample."""
+        """The sample that the engine writes now; counters are the growth since its last sample."""
         rng = self._rng
         topics: dict[str, list[Any]] = defaultdict(list)
         channels: dict[str, list[Any]] = defaultdict(list)
@@ -108,7 +108,7 @@ def body_of(sample: Sample) -> bytes:
 
 
 def minutes_of(samples: Iterable[Sample]) -> dict[Key, Row]:
-    """The rows of minutes that these samples make: said once more, without columns, batches or Spark."""
+    """The rows of minutes that these samples make, computed once more without columns, batches or Spark."""
     windows: defaultdict[Key, list[Row]] = defaultdict(list)
     for sample in sorted(samples, key=lambda one: (one["taken_ms"], one["sequence"])):
         for (topic, channel), row in _things_of(sample).items():

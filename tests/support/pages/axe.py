@@ -25,7 +25,7 @@ _RUN = """async ([within, options]) => {
 
 
 def violations(page: Page, within: str = "", *, colours_only: bool = False) -> list[str]:
-    """What axe finds, a line each: the rule, where, and the element.
+    """Returns axe's findings, a line each: the rule, the place and the element.
 
     within: a selector, "" for the whole page. colours_only: as far as a change of theme can alter it.
     """

@@ -28,7 +28,7 @@ def make_user(username: str = "ada", role: Role = Role.ADMIN, password: str = PA
 
 
 def client_of(user: User, **kwargs: Any) -> Client:
-    """A browser in which `user` is logged in; CSRF is enforced as in the product when asked for."""
+    """A browser in which `user` is logged in; CSRF is enforced as in the product when the test wants it."""
     client = Client(**kwargs)
     client.force_login(user)
     return client

@@ -56,7 +56,7 @@ class ConsoleClient:
         return self.send(path, self.form(form_path) | fields)
 
     def form(self, path: str) -> dict[str, str]:
-        """What the form at `path` sends beside what people fill in."""
+        """The fields that the form at `path` sends by itself: its CSRF token."""
         token = _TOKEN.search(self.get(path).text)
         assert token is not None, f"no form at {path}"
         return {"csrfmiddlewaretoken": token[1]}
@@ -76,7 +76,7 @@ class ConsoleClient:
         assert answer.status == 302, answer.text
 
     def subscription(self, path: str) -> str:
-        """What the page at `path` says to its socket, JSON."""
+        """The JSON that the page at `path` sends to its socket."""
         found = _SUBSCRIPTION.search(self.get(path).text)
         assert found is not None, f"no live page at {path}"
         return html.unescape(found[1] or found[2])

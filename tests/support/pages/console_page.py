@@ -1,4 +1,4 @@
-"""What a person sees on a page of the console, as the tests read it."""
+"""Reads a page of the console as a person sees it."""
 
 import re
 from typing import Any
@@ -56,7 +56,7 @@ def is_marked(page: Page) -> bool:
 
 
 def message(page: Page) -> str:
-    """What the page says after an act."""
+    """The sentence on the page after an act."""
     found = page.locator("#messages li")
     found.first.wait_for()
     return " ".join(found.first.inner_text().split())
@@ -77,7 +77,7 @@ def open_act(page: Page, name: str, within: Locator | None = None) -> Locator:
 
 
 def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
-    """What the data directory says of a topic; None when it has none."""
+    """A topic as the data directory has it; None when it has none."""
     saved = written(server.data_path)
     return next((found for found in saved["topics"] if found["name"] == topic), None)
 
@@ -120,7 +120,7 @@ def audit_row(page: Page, object_name: str) -> dict[str, str]:
 
 
 def plotted(page: Page, graph: str) -> list[dict[str, Any]] | None:
-    """What plotly drew: each line's name and its last 60 points (x in ms as drawn, y). None until it is drawn."""
+    """The lines that plotly drew: each name and its last 60 points (x in ms as drawn, y). None until it is drawn."""
     found: list[dict[str, Any]] | None = page.evaluate(
         """(name) => {
           const plot = document.querySelector(`[data-graph="${name}"] .js-plotly-plot`);

@@ -53,7 +53,7 @@ def topic(name: str, *channels: ChannelStats, **given: Any) -> TopicStats:
 
 
 def snapshot(*topics: TopicStats, second: float = START_S, health: str = "OK", **given: Any) -> EngineSnapshot:
-    """What an engine with these topics tells at a Unix second."""
+    """The snapshot of an engine with these topics at a Unix second."""
     return EngineSnapshot(
         sequence=given.pop("sequence", int(second - START_S) + 1),
         taken_at_ns=int(second * 1e9),

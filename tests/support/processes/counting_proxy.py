@@ -1,4 +1,4 @@
-"""Stands before an engine's HTTP API and counts what passes: who says that he read over HTTP, did."""
+"""A proxy before an engine's HTTP API that counts requests: a test sees whether a reader used HTTP."""
 
 import http.client
 import threading

@@ -1,4 +1,4 @@
-"""What tests ask of a running engine's HTTP API."""
+"""Requests of tests to a running engine's HTTP API."""
 
 import urllib.request
 from typing import Any
@@ -27,7 +27,7 @@ class EngineApi:
         return answer
 
     def topic_stats(self, topic: str) -> dict[str, Any]:
-        """What /stats says of one topic. Raises LookupError when there is none."""
+        """One topic of /stats. Raises LookupError when there is none."""
         for found in self.stats(topic)["topics"]:
             if found["topic_name"] == topic:
                 answer: dict[str, Any] = found
@@ -35,7 +35,7 @@ class EngineApi:
         raise LookupError(f"no topic {topic} in /stats")
 
     def channel_stats(self, topic: str, channel: str) -> dict[str, Any]:
-        """What /stats says of one channel. Raises LookupError when there is none."""
+        """One channel of /stats. Raises LookupError when there is none."""
         for found in self.topic_stats(topic)["channels"]:
             if found["channel_name"] == channel:
                 answer: dict[str, Any] = found

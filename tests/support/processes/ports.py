@@ -16,7 +16,7 @@ _candidates = cycle([*range(_LEAST + _begin, _END), *range(_LEAST, _LEAST + _beg
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody has at this moment, each another, and that the system gives to no connection."""
+    """Different loopback ports that no process uses now, and that the system gives to no connection."""
     found: list[int] = []
     while len(found) < count:
         port = next(_candidates)

@@ -15,7 +15,7 @@ END_TIMEOUT_S = 10.0
 
 
 class ProcessSession:
-    """One program and its descendants. What it writes goes to `log_path`."""
+    """One program and its descendants. Its output goes to `log_path`."""
 
     def __init__(self, log_path: Path, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
         self.log_path = log_path
@@ -48,7 +48,7 @@ class ProcessSession:
         assert status == 0, self.log[-5000:]
 
     def end(self) -> None:
-        """Ask the program to end; whatever of the session is left after that is killed."""
+        """Ask the program to end, then kill the processes of its session that are left."""
         if self.is_running:
             self._process.terminate()
             try:
@@ -68,7 +68,7 @@ class ProcessSession:
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._has(pid)]
 
     def memory_bytes(self) -> int:
-        """What all of them have resident; pages that they share count for each."""
+        """The resident memory of all processes; shared pages count for each."""
         pages = 0
         for pid in self.pids():
             try:

@@ -2,8 +2,8 @@
 
     python -m tests.support.processes.small_disk BYTES serve …
 
-What it writes through `Files` beyond that is refused as a full disk does; blocks are of 4 KiB, and what anybody else
-puts into the directory counts as well. The console's database does not go through `Files`, and only counts.
+Writes through `Files` beyond that fail as on a full disk. Blocks are of 4 KiB, and files that other processes put into
+the directory count as well. The console's database does not go through `Files`: it counts, and never fails.
 """
 
 import errno

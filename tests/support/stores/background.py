@@ -1,4 +1,4 @@
-"""A worker that works when the test says so: jobs wait, and so do their answers."""
+"""A worker that runs its jobs when the test says so; until then jobs and their answers wait."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class HeldBackground:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a job was given that nobody has done."""
+        """Whether a job waits."""
         return bool(self._jobs)
 
     def work(self) -> None:

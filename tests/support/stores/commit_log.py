@@ -42,7 +42,7 @@ class Publish:
 
 
 class LogBench:
-    """What the engine would do: offsets per publish, rolled back with what was rejected."""
+    """Assigns offsets for each publish as the engine does, and rolls back those of rejected batches."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class LogBench:
         return found
 
     def check_disk(self, *, is_exact: bool = True) -> None:
-        """What was acknowledged is on the disk, once and in order; is_exact: and nothing else."""
+        """Check that the acknowledged batches are on the disk, once and in order; is_exact: and no others."""
         found = [(position, header.first_offset, header.count) for position, header in self.on_disk(is_clean=is_exact)]
         wanted = [(one.position, one.first_offset, one.count) for one in self.acknowledged]
         assert (found if is_exact else found[: len(wanted)]) == wanted

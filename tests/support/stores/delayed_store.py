@@ -1,4 +1,4 @@
-"""A store whose appends complete when the test says so: what the commit log will be like to delivery."""
+"""A store whose appends complete when the test says so, as those of the commit log do after a sync."""
 
 from collections import deque
 from collections.abc import Callable, Container, Sequence

@@ -13,7 +13,7 @@ from tests.support.clock import ManualClock
 
 
 def records_of(messages: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """What `DiskQueue.put` takes, of messages."""
+    """Messages as `DiskQueue.put` takes them."""
     records = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
     return records, [len(message) + 4 for message in messages]
 
@@ -60,7 +60,7 @@ class QueueFolder:
         )
 
     def sync_when_due(self, queue: DiskQueue) -> bool:
-        """What the engine's tick does."""
+        """Does the work of the engine's tick."""
         is_due = queue.sync_due(self.clock.monotonic_ns())
         if is_due:
             queue.start_sync()

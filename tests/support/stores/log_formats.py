@@ -12,7 +12,7 @@ _FIELDS = struct.Struct(">BBHIIQqQ16sIIIII")
 
 
 def segment_header_v1(position: int, segment_bytes: int, salt: int, created_ns: int) -> bytes:
-    """What a segment of version 1 began with: one header, and the first record behind it."""
+    """The beginning of a segment of version 1: one header, and the first record behind it."""
     header = struct.pack(">4sB3xQQQq20x", b"PSEG", 1, position, salt, segment_bytes, created_ns)
     return header + crc32c(header).to_bytes(4, "big")
 

@@ -36,7 +36,7 @@ class Bench:
         self.topic = self.open_topic("t", 1)
 
     def start(self, *openings: TopicOpening) -> LogOpening:
-        """A process begins, with what topology.json told it."""
+        """Start a store as a process does that has read topology.json."""
         self.files = FaultyFiles()
         self.sync: InlineBackground | HeldBackground = InlineBackground()
         if self.policy is SyncPolicy.ALWAYS:
