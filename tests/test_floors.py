@@ -136,6 +136,39 @@ def doors() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     return found
 
 
+def rows_of_readmes(half: str) -> dict[str, set[str]]:
+    """Package → the packages that its row names, of each table "folder | what it is | imports from" in a README.
+
+    A row of a folder whose README has such a table, too, is "all of FOLDER": it names what all within may import."""
+    heading = "\n| folder | what it is | imports from |\n"
+    tables = {
+        path.parent: path.read_text().partition(heading)[2].partition("\n\n")[0]
+        for path in (ROOT / half).rglob("README.md")
+        if heading in path.read_text()
+    }
+    rows = {}
+    for folder, table in tables.items():
+        for name, names in re.findall(r"^\| `([\w/.]+)`.*? \| .* \| ?(.*?) ?\|$", table, re.MULTILINE):
+            package = package_at(half, folder / name)
+            row = f"all of {package}" if folder / name in tables else package
+            rows[row] = set[str]()
+            for one in filter(None, names.replace("`", "").split(", ")):
+                if one.startswith("all of "):
+                    rows[row] |= {
+                        known for known in FLOORS[half] if known.startswith(f"{one.removeprefix('all of ')}.")
+                    }
+                elif one != "queue_engine":
+                    beside = ((folder / name).parent / one, folder / one, ROOT / half / one)
+                    rows[row].add(next((package_at(half, place) for place in beside if place.exists()), one))
+    return rows
+
+
+def package_at(half: str, place: Path) -> str:
+    """The package of a folder, or of a module's folder, as the tables name it."""
+    folder = place.parent if place.suffix == ".py" else place
+    return ".".join(folder.relative_to(ROOT / half).parts) or half.rpartition("_")[2]
+
+
 def is_within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
@@ -171,6 +204,22 @@ def test_the_table_names_each_package_once_and_what_it_may_import_above_it(half:
     for package, allowed in FLOORS[half].items():
         assert set(allowed.split()) <= above, package
         above.add(package)
+
+
+@pytest.mark.parametrize("half", FLOORS)
+def test_the_tables_of_the_readmes_name_what_each_package_may_import(half: str) -> None:
+    table = {package: set(allowed.split()) for package, allowed in FLOORS[half].items()}
+    if half == "queue_engine":
+        # Its README says that all may import vocabulary, and has one row for all of the pipeline.
+        table["all of pipeline"] = {
+            one
+            for package in table
+            if is_within(package, "pipeline")
+            for one in table[package]
+            if not is_within(one, "pipeline")
+        }
+        table = {package: allowed - {"vocabulary"} for package, allowed in table.items()}
+    assert rows_of_readmes(half) == table
 
 
 @pytest.mark.parametrize("half", FLOORS)
