@@ -86,7 +86,7 @@ def archive_of(lake: Lake, topic: str) -> ArchiveManifest:
 
 
 def rows_of(lake: Lake, manifest: ArchiveManifest) -> pa.Table:
-    """All rows of a topic's archive in the order of its files, each file checked against what the manifest says."""
+    """All rows of a topic's archive in the order of its files, each file checked against the manifest."""
     tables = []
     for one in manifest.files:
         path = Path(lake.within(f"{manifest.folder}/{one.path}"))

@@ -61,7 +61,7 @@ LOCAL = "local[2]"
 
 @dataclass(slots=True)
 class Run:
-    """What the legs of a run took, in the order they were run; and the most memory the cluster's processes had."""
+    """The times of a run's legs, in their order, and the most memory of the cluster's processes."""
 
     duration_s: dict[str, float] = field(default_factory=dict)
     cluster_bytes: int = 0
@@ -93,7 +93,7 @@ def write_messages(engine: EngineProcess, messages: int) -> None:
 
 
 def rewind(engine: EngineProcess) -> None:
-    """Archive cursors at the beginning, whoever has moved them."""
+    """Create the archive's cursors again, at the beginning."""
     for topic in TOPICS:
         found = {one["cursor"] for one in engine.topic_stats(topic)["cursors"]}
         if "archive" in found:
@@ -191,7 +191,7 @@ class Jobs:
 
 
 def archived(lake: Lake, messages: int) -> dict[str, pa.Table]:
-    """What a lake's manifests name of each topic, in order: all of it is there, and nothing else."""
+    """Each topic's archived rows in order, checked: every published message is there once."""
     found = {}
     for topic in TOPICS:
         manifest = archive_of(lake, topic)

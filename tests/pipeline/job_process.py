@@ -45,7 +45,7 @@ class JobProcess:
         return self._process.poll() is None
 
     def kill9(self) -> None:
-        """It and its Java, at once."""
+        """Kill the process and its Java at once."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -69,7 +69,7 @@ class JobProcess:
 
 
 def end_with_parent() -> None:
-    """Whoever started it and was killed leaves nobody behind."""
+    """End this process when the one that started it is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

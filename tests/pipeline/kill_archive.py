@@ -112,7 +112,8 @@ class ArchiveKills:
         }
 
     def _found(self, leftovers: set[str]) -> str:
-        """What a kill left. leftovers: of kills before; those of a topic without any manifest stay till it has one."""
+        """Check the files after a kill. leftovers: of earlier kills; those of a topic without a manifest stay until it
+        has one."""
         if self._unmoved():
             return NAMED
         if self._unnamed() - leftovers:
@@ -123,7 +124,7 @@ class ArchiveKills:
         return any(names for _, _, names in os.walk(self._lake.within("staging")))
 
     def _check_visible(self) -> None:
-        """What manifests name is whole, and is what was published."""
+        """Check that every file that a manifest names is whole and has the published messages."""
         for manifest in archives(self._lake):
             topic = int(manifest.topic.removeprefix("killed-"))
             for offset, one in zip(
@@ -179,7 +180,7 @@ class ReplayKills:
 
 
 def run_archive(directory: Path, engine: EngineProcess, *, messages: int, kills: int) -> Counter[str]:
-    """So many kills, three at least, at all moments in turn; then to the end. What was met."""
+    """Kill the run so many times, three at least, at all moments in turn, then run it to the end. Returns counts."""
     kinds = ArchiveKills(directory, engine, messages, kills)
     kinds.publish()
     for number in range(kills):

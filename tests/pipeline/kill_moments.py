@@ -1,4 +1,4 @@
-"""A process that kills itself, with all that it started, at one moment of an archive's step: not about then, but there.
+"""A process that kills itself and its children at an exact moment of an archive's step.
 
 Python tells an audit hook of every file that is renamed before it is: that shows the step's moments, and nothing in
 the product knows of it.

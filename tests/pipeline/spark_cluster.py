@@ -90,13 +90,13 @@ class SparkCluster:
         wait_for("the workers", self._is_whole, timeout_s=START_TIMEOUT_S, every_s=0.1)
 
     def state(self) -> Mapping[str, Any]:
-        """What the master says of itself: "aliveworkers", "activeapps", "completedapps" and more."""
+        """The master's state: "aliveworkers", "activeapps", "completedapps" and more."""
         with urllib.request.urlopen(f"{self._page}/json/", timeout=10) as answer:
             found: dict[str, Any] = orjson.loads(answer.read())
             return found
 
     def done(self) -> dict[str, str]:
-        """How each application that is over ended, by its id: FINISHED when it said so itself."""
+        """The final state of each application that has ended, by its id: FINISHED when it ended by itself."""
         return {one["id"]: one["state"] for one in self.state()["completedapps"]}
 
     def executors_of(self, app_id: str) -> list[int]:

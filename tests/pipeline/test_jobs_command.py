@@ -1,4 +1,4 @@
-"""What the command of one job is told, by its line and by the environment."""
+"""The options of the command of one job, by its command line and by the environment."""
 
 import os
 import subprocess

@@ -137,10 +137,10 @@ Node = (
 
 
 def like_pattern(like: str) -> str:
-    """The regular expression that says what LIKE says: % any characters, _ one, \\ takes the next one as it is.
+    """The regular expression of a LIKE pattern: % is any characters, _ is one, \\ takes the next one literally.
 
-    Every piece between two % stands in an atomic group that takes its first place and never tries another: no text can
-    make it try all combinations. (First places are enough: that is how globs are matched without going back.)
+    Every piece between two % is an atomic group, which takes its first match and never tries another: no text can make
+    it try all combinations. (First matches are enough: globs are matched in the same way, without backtracking.)
     Raises ValueError for a \\ before anything but %, _ or \\.
     """
     pieces = [""]

@@ -59,7 +59,7 @@ AUTOGROUP_ATTEMPTS = 5
 AUTOGROUP_AGAIN_AFTER_S = 0.15
 TICK_S = 0.5
 STATE_EVERY_S = 5.0
-# The worker is gone five seconds after its parent's end; it takes up to a second to notice that.
+# The worker is gone at most five seconds after its parent's end; noticing that takes up to a second.
 KILL_AFTER_S = 3.5
 JOBS_END_WITHIN_S = 1.5
 JAVA_ENDS_WITHIN_S = 1.5

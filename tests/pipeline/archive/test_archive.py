@@ -1,4 +1,4 @@
-"""The archive of a real engine by a real Spark: what is in it is what was published, whatever happened on the way."""
+"""The archive of a real engine by a real Spark: it has every published message once, through kills and errors."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The archive as people see it: by its manifests, read anew when they change, broken ones told of."""
+"""The list of archived topics: read from manifests, read again when they change, with a sentence for a broken one."""
 
 from pathlib import Path
 

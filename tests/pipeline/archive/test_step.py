@@ -1,4 +1,4 @@
-"""What a step writes to staging: by hour, sorted, nothing twice and nothing missing, or it is refused."""
+"""A step stages its messages by hour and sorted; a step with a message twice or missing is refused."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

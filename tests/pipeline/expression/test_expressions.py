@@ -1,4 +1,4 @@
-"""What a person's expression may say, what it means for one message, and that nothing else gets past the parser."""
+"""The expressions that are allowed, which messages they match, and that the parser refuses everything else."""
 
 import json
 import random
@@ -18,7 +18,7 @@ PIPELINE = Path(__file__).resolve().parent.parent.parent.parent / "queue_engine"
 
 
 def message(body: Any = b"", **columns: Any) -> dict[str, Any]:
-    """A message as a row: its body is given as bytes, or as what its JSON says."""
+    """A message as a row. body: bytes, or a value that becomes JSON."""
     row = {
         "topic": "orders",
         "offset": 41,

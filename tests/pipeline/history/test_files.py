@@ -1,4 +1,4 @@
-"""What counts of the history, by its manifest: steps, merges, what is forgotten, what a reader is told. No Spark."""
+"""The manifest of the history: its steps, merges, retention, and the list for readers; without Spark."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples of two engines through the stream and the compaction, against the same said in plain Python.
+"""Samples of two engines through the stream and the compaction, compared with the same sums in plain Python.
 
 The samples come in files, each a batch of the stream: from 22:30 to 01:30, in steps of 20 s, with restarts of an
 engine, a channel made anew, bodies that are no samples, and samples that come 75 minutes late.
@@ -49,7 +49,7 @@ AT_ONCE = {"processingTime": "0 seconds"}
 
 
 class Story:
-    """What happened: engines, their samples in the order in which they came, and which of them came late."""
+    """The input: engines, their samples in the order in which they came, and which of them came late."""
 
     def __init__(self) -> None:
         rng = Random(5)
@@ -83,7 +83,7 @@ class Story:
         return [self.messages[at : at + size] for at in range(0, len(self.messages), size)]
 
     def emitted(self) -> dict[Key, Row]:
-        """What the stream is to have written at the end."""
+        """The rows that the stream must have written at the end."""
         return {key: row for key, row in minutes_of(self.on_time).items() if (key[0] + 60) * 1000 <= self.watermark_ms}
 
 
@@ -195,7 +195,7 @@ def check_hours(found: dict[Key, Row], minutes: dict[Key, Row]) -> None:
 
 
 def check_counters_and_percentiles(rows: dict[Key, Row], story: Story, *, window_s: int) -> None:
-    """Against what the engines did, not what they said."""
+    """Compared with the acts of the engines, not with their samples."""
     latencies: defaultdict[Key, list[float]] = defaultdict(list)
     for engine in story.engines:
         for (t, node, topic, channel), found in engine.latencies_ms.items():

@@ -32,7 +32,7 @@ def url_of(engine: EngineProcess) -> str:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    """It has taken three samples or more, and goes on."""
+    """An engine that has taken three samples or more, and goes on."""
     path = tmp_path_factory.mktemp("samples") / "data"
     with EngineProcess(path, options=["--storage=log", "--samples-interval=1s"]) as engine:
         publish(engine, "orders", [b"one", b"two"])

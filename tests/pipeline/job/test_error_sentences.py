@@ -1,4 +1,4 @@
-"""What people read of an error."""
+"""The sentence that the page shows for an error."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""States of jobs on disk: what was written is read, and whatever else lies there is told of and harms nothing."""
+"""States of jobs on disk: each is read as it was written, and a broken file gets a sentence and harms no other."""
 
 import os
 from dataclasses import replace

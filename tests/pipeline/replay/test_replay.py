@@ -1,4 +1,4 @@
-"""Replays from a real archive into a real engine: what was chosen comes again, each message once, and is told apart."""
+"""Replays from a real archive into a real engine: the chosen messages come again, each once, flagged as replayed."""
 
 import os
 import random

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def make_java(directory: Path, version: str) -> Path:
-    """A home with a program that says it is this version, as java does."""
+    """A Java home with a program that prints this version as java does."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")

@@ -1,4 +1,4 @@
-"""Who can speak to the Java of a session: nobody without its secret, which Java alone has."""
+"""The ports of a session's Java refuse every request without the secret, which only Java has."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What starts a worker, and what does not."""
+"""The work for which a worker is started, and the states in which none is."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.clock import ManualClock
 
 
 class Engine:
-    """What is asked of it."""
+    """The two answers of an engine that `PendingWork` asks for."""
 
     depth = 0
     has_samples = True

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for
 
 
 class Jobs:
-    """A service that works until told to end, and replays that end when let go."""
+    """A service that works until it is stopped, and replays that end when the test lets them."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -283,7 +283,7 @@ def test_a_replay_is_tried_again_only_for_what_goes_away_by_itself(
 
 
 def test_an_error_stays_until_the_job_comes_further_or_has_gone_on_for_a_while(tmp_path: Path) -> None:
-    """What fails again and again is never said to run as if nothing were wrong."""
+    """A job that fails again and again is never shown as running without an error."""
     clock = ManualClock()
     reports = JobReports(tmp_path, clock)
     seen: list[tuple[str, str]] = []
