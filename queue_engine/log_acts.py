@@ -195,13 +195,13 @@ class LogActs:
         """Keep it longer; `offset` moves it: what lies before it is not kept any more. Raises LeaseNotFoundError when
         it is lost, otherwise as `lease`."""
         self._catalog.check_open()
-        reader = self._stores.lease(name)
+        reader = self._stores.leases_with(name).get(name)
         store = log_store_of(self._topic_of(reader))
         return _leased(store, name, reader.offset if offset is None else offset, ttl_ms, segments_max)
 
     def topic_of_lease(self, name: str) -> str:
         """The topic that it keeps. Raises LeaseNotFoundError."""
-        return self._topic_of(self._stores.lease(name)).name
+        return self._topic_of(self._stores.leases_with(name).get(name)).name
 
     def _topic_of(self, reader: Reader) -> Topic:
         topic = next((one for one in self.topics.values() if one.number == reader.topic_number), None)
@@ -211,12 +211,12 @@ class LogActs:
     def renew_leases(self, names: Sequence[str], *, ttl_ms: int) -> Ticket:
         """Keep leases, one at least, as they are: all, or none. Raises LeaseNotFoundError for the first lost one."""
         self._catalog.check_open()
-        return self._stores.renew_leases(names, ttl_ms)
+        return self._stores.leases_with(names[0]).renew(names, ttl_ms)
 
     def release_lease(self, name: str) -> Ticket:
         """Nothing is kept for it any more. Raises LeaseNotFoundError."""
         self._catalog.check_open()
-        return self._stores.release_lease(name)
+        return self._stores.leases_with(name).release(name)
 
     # Writing.
 

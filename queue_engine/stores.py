@@ -20,7 +20,7 @@ from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
-from queue_engine.readers.reader_registry import Reader
+from queue_engine.readers.leases import Leases
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
@@ -32,7 +32,6 @@ from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
-from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -167,23 +166,11 @@ class Stores:
         """Why publishes to the log are refused, when the disk is full; None while they are accepted."""
         return self.log.log.refusal if self.log is not None else None
 
-    def lease(self, name: str) -> Reader:
-        """Raises LeaseNotFoundError."""
+    def leases_with(self, name: str) -> Leases:
+        """The log's leases, of which `name` may be one. Raises LeaseNotFoundError without a log."""
         if self.log is None:
-            raise LeaseNotFoundError(f"lease {name} never was: there is no log")
-        return self.log.leases.get(name)
-
-    def renew_leases(self, names: Sequence[str], ttl_ms: int) -> Ticket:
-        """One at least; all of them, or none. Raises LeaseNotFoundError for the first lost one."""
-        self.lease(names[0])
-        assert self.log is not None
-        return self.log.leases.renew(names, ttl_ms)
-
-    def release_lease(self, name: str) -> Ticket:
-        """End a lease. Raises LeaseNotFoundError."""
-        self.lease(name)
-        assert self.log is not None
-        return self.log.leases.release(name)
+            raise LeaseNotFoundError(f"lease {name} does not exist: there is no log")
+        return self.log.leases
 
     def cursors(self) -> tuple[list[Cursor], list[EndedCursor]]:
         """All pipeline cursors, and those that ended. Raises StorageError while their file can't be read."""
