@@ -160,4 +160,4 @@ class ActRecord:
     outcome: Outcome | None
     via: str = VIA_HTTP
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts for the sentence: offset, lease
-    act_id: str = ""  # joins what was told before an act and after it; "" for what is told once
+    act_id: str = ""  # joins the records before and after an act; "" for a single record

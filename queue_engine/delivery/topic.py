@@ -275,7 +275,7 @@ class Topic:
         try:
             dropped = channel.empty()
         except Exception as exc:
-            # A channel that can't be counted is deleted all the same.
+            # A channel that can't be counted is deleted nevertheless.
             logger.error("channel deleted uncounted topic=%s channel=%s error=%s", self.name, name, exc)
             dropped = Outcome()
         self._fences.lift(channel)

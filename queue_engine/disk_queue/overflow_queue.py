@@ -14,9 +14,9 @@ from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
-# What is in memory at a stop is joined to writes of about this size.
+# At a stop the messages in memory are joined to writes of about this size.
 WRITE_BYTES = 1 << 20
-# A disk that refuses so many messages refuses the others, too: there are many queues to try.
+# After so many refused messages in a row the rest of a run is not tried.
 REFUSED_IN_A_ROW_MAX = 16
 
 

@@ -178,7 +178,7 @@ class DiskQueueWriter:
         self._cut_back(first_fd)
 
     def _sync_here(self, file: WrittenFile) -> None:
-        """Sync and close a full file in this thread. Raises OSError; it is closed all the same."""
+        """Sync and close a full file in this thread. Raises OSError; it is closed nevertheless."""
         assert file.fd is not None
         fd, file.fd = file.fd, None
         try:

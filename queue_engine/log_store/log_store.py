@@ -33,7 +33,7 @@ from queue_engine.progress.journal import RESERVE_NAME, ProgressJournal
 from queue_engine.progress.loss import ChannelPlace, progress_losses, waiting_below
 from queue_engine.progress.queue_index import remove_unknown
 from queue_engine.progress.recovery import RecoveredProgress, progress_or_error, recover_progress
-from queue_engine.storage.log_stats import HoldStats, LogStats
+from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport, lost_ranges
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
@@ -373,7 +373,7 @@ class LogStore:
             progress_fault=self.journal.faults.last_error,
             progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,
             holds=tuple(
-                HoldStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
+                LeaseStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
                 for one in self.leases.all()[:LEASES_SHOWN_MAX]
                 if one.topic_number in self._topics
             ),

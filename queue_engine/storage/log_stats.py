@@ -6,8 +6,8 @@ from queue_engine.storage.recovery_report import RecoveryReport
 
 
 @dataclass(frozen=True, slots=True)
-class HoldStats:
-    """Somebody beside the channels keeps `topic` from `offset` on, until `expires_ms` (Unix)."""
+class LeaseStats:
+    """A lease keeps the messages of `topic` from `offset` on, until `expires_ms` (Unix)."""
 
     name: str
     topic: str
@@ -47,4 +47,4 @@ class LogStats:
     progress_fault_count: int = 0
     progress_fault: str = ""
     progress_fault_ms: int = 0
-    holds: tuple[HoldStats, ...] = ()
+    holds: tuple[LeaseStats, ...] = ()

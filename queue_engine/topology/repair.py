@@ -31,10 +31,10 @@ class Checked:
 
 @dataclass(slots=True)
 class Repaired:
-    """What is written. told: what was done, a sentence each."""
+    """The topology that is written. report: what was done, a sentence each."""
 
     state: Topology
-    told: list[str] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
 
 
 class TopologyRepair:
@@ -61,7 +61,7 @@ class TopologyRepair:
             unknown = self._guard.unknown(found.state, reads_all=True)
         except StorageError as exc:
             complaints.append(str(exc))
-        complaints += [f"The log has messages of a topic that nobody knows: {topic.sentence()}." for topic in unknown]
+        complaints += [f"The log has messages of an unknown topic: {topic.sentence()}." for topic in unknown]
         return Checked(found.state, tuple(complaints), tuple(unknown))
 
     def accept(self) -> Repaired:
@@ -98,7 +98,7 @@ class TopologyRepair:
             # All of it waits at the topic, for the first channel that is made.
             entry.released = topic.first_offset
             state.note_given(topic.number)
-            repaired.told.append(f"Topic {name} is made of the log: {topic.sentence()}.")
+            repaired.report.append(f"Topic {name} is made from the log: {topic.sentence()}.")
         self._write(repaired)
         return repaired
 
@@ -110,8 +110,10 @@ class TopologyRepair:
         except StorageError as exc:
             reason = str(exc).partition(";")[0]
         else:
-            source = found.source or "nothing: no topology.json was ever there"
-            return Repaired(found.state, [f"What exists is told by {source}."])
+            taken = (
+                f"Topics and channels are taken from {found.source}." if found.source else "There was no topology.json."
+            )
+            return Repaired(found.state, [taken])
         for path in (self._paths.path, self._paths.previous_path):
             data = self._paths.read_bytes(path)
             if data is None:
@@ -122,12 +124,15 @@ class TopologyRepair:
                 raise
             except TopologyError:
                 continue
-            repaired = Repaired(state, [f"{reason}.", f"What exists is told by {path}."])
+            repaired = Repaired(state, [f"{reason}.", f"Topics and channels are taken from {path}."])
             if path == self._paths.path and state.format == FORMAT_BEFORE_CHECKSUMS:
                 return repaired  # an older version wrote it, behind all changes
             self._apply_changes(repaired, state)
             return repaired
-        repaired = Repaired(Topology(), [f"{reason}.", "No file tells what there was: the changes and the log do."])
+        repaired = Repaired(
+            Topology(),
+            [f"{reason}.", "No topology file can be read: topics and channels are taken from the changes and the log."],
+        )
         self._apply_changes(repaired, repaired.state)
         return repaired
 
@@ -135,7 +140,7 @@ class TopologyRepair:
         """As many of the changes as follow on what the file has."""
         data = self._paths.read_bytes(self._paths.changes_path)
         if data is None:
-            repaired.told.append(f"{self._paths.changes_path} is missing: what was changed since is not known.")
+            repaired.report.append(f"{self._paths.changes_path} is missing: the changes since are unknown.")
             return
         before = state.sequence
         try:
@@ -148,9 +153,9 @@ class TopologyRepair:
         except NewerTopologyError:
             raise
         except TopologyError as exc:
-            repaired.told.append(f"Not all changes since could be made: {str(exc).partition(';')[0]}.")
+            repaired.report.append(f"Not all changes since could be applied: {str(exc).partition(';')[0]}.")
         if state.sequence > before:
-            repaired.told.append(f"{state.sequence - before} changes since are in it.")
+            repaired.report.append(f"{state.sequence - before} changes since were applied.")
 
     def _write(self, repaired: Repaired) -> None:
         """Raises StorageError."""
@@ -158,7 +163,7 @@ class TopologyRepair:
         has_segments = self._guard.has_segments
         identity = self._guard.identity()
         if identity and identity != state.identity:
-            repaired.told.append(f"It belongs to the log of data directory {identity} from now on.")
+            repaired.report.append(f"It belongs to the log of data directory {identity} from now on.")
             state.identity = identity
         state.identity = state.identity or secrets.token_hex(16)
         state.has_log = bool(identity) and has_segments

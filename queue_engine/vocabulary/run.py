@@ -269,7 +269,7 @@ class Run:
     def for_next_attempt(self, ids: Sequence[bytes]) -> "Run":
         """The messages `ids` of this run (all its own, in any order) as frames of their next delivery.
 
-        In the order of the run, whatever the order asked for.
+        They come in the order of the run, not in that of `ids`.
         """
         if len(ids) == 1:
             one_frame = frame_with_next_attempt(self.frame_at(self.ids.index(ids[0])))

@@ -58,6 +58,6 @@ class Command(BaseCommand):
         self._tell(repair.rebuild())
 
     def _tell(self, repaired: Repaired) -> None:
-        for sentence in repaired.told:
+        for sentence in repaired.report:
             self.stdout.write(sentence)
         self.stdout.write(f"{len(repaired.state.topics)} topics. What was there is kept as ….previous.")

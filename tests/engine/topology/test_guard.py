@@ -287,7 +287,7 @@ def test_without_any_file_topics_are_rebuilt_from_the_log_and_wait_for_a_first_c
     made(tmp_path)
     for name in ("topology.json", "topology.changes", "topology.json.previous", "topology.changes.previous"):
         (tmp_path / name).unlink()
-    told = repair(tmp_path).rebuild().told
+    told = repair(tmp_path).rebuild().report
     assert any("recovered-3" in sentence for sentence in told)
     engine = make_engine(tmp_path, ManualClock(), **SMALL)
     assert sorted(engine.topics) == ["recovered-1", "recovered-3"]
