@@ -356,8 +356,12 @@ class DiskQueue:
                 ticket.resolve()
             else:
                 ticket.reject(self._not_synced(error))
-        if self._tickets_of_next:
-            self.start_sync()
+        waiting, self._tickets_of_next = self._tickets_of_next, []
+        if waiting:
+            # Where nothing changed since the job began, no other job follows: the state is durable now.
+            durable = self._state_durable()
+            for ticket in waiting:
+                follow(durable, ticket)
 
     def _sync_failed(self, error: Exception) -> None:
         """Note and log the error, and try again after the timeout. A failed sync of data stays an error for good."""

@@ -179,3 +179,13 @@ def test_descriptors_of_an_idle_queue_are_given_back_and_an_unsynced_one_is_kept
     assert files.open_fds == set()
     put(queue, b"d")
     assert take_all(queue) == [b"b", b"c", b"d"]
+
+
+def test_what_is_made_durable_while_nothing_changes_is_durable_with_the_sync_under_way(held: QueueFolder) -> None:
+    queue = held.open()
+    put(queue, b"a")
+    queue.start_sync()
+    tickets = [queue.durable(), queue.durable()]
+    assert not any(ticket.done for ticket in tickets)
+    worker_of(held).finish()
+    assert [(ticket.done, ticket.error) for ticket in tickets] == [(True, None)] * 2
