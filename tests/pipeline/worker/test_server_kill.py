@@ -57,7 +57,7 @@ def test_a_server_killed_in_mid_archive_goes_on_with_one_worker_and_every_row_on
         worker = ready_worker(Path(lake.path))
         wait_for(
             "all to be archived",
-            lambda: cursor_of(server, "orders")["offset"] == MESSAGES,
+            lambda: cursor_of(server, "orders").offset == MESSAGES,
             timeout_s=START_TIMEOUT_S,
             every_s=0.2,
         )
