@@ -1,4 +1,4 @@
-// The page's Plotly graphs: frames from the page, columns from the API, then a point a second from the socket.
+// The page's Plotly graphs: empty figures from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 import { addToPast, momentIn, past, resetZoom, spanWords, startRanges, zoomTo } from "./history.js";
 import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
@@ -12,10 +12,10 @@ let plotly = null;
 
 export function startGraphs() {
   const places = [...document.querySelectorAll("[data-graph]")];
-  const source = document.getElementById("frames");
+  const source = document.getElementById("figures");
   const url = document.body.dataset.plotly;
   if (!places.length || !source) return;
-  const frames = JSON.parse(source.textContent);
+  const figures = JSON.parse(source.textContent);
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const graph = graphs.get(entry.target.dataset.graph);
@@ -24,7 +24,7 @@ export function startGraphs() {
     }
   });
   for (const place of places) {
-    graphs.set(place.dataset.graph, new Graph(place, frames[place.dataset.graph]));
+    graphs.set(place.dataset.graph, new Graph(place, figures[place.dataset.graph]));
     seen.observe(place);
   }
   startRanges(showRange, startSeconds(drawAll));
@@ -43,11 +43,11 @@ function showRange() {
   for (const graph of graphs.values()) graph.showRange();
 }
 
-export function applyPoints(frame) {
+export function applyPoints(update) {
   if (!graphs.size) return;
-  addToPast(frame.second, frame.points, frame.flags.paused);
-  addLiveSecond(frame);
-  for (const [name, graph] of graphs) graph.legend(frame.legends[name] ?? {});
+  addToPast(update.second, update.points, update.flags.paused);
+  addLiveSecond(update);
+  for (const [name, graph] of graphs) graph.legend(update.legends[name] ?? {});
   drawAll();
 }
 
@@ -80,18 +80,18 @@ function redress() {
 }
 
 class Graph {
-  constructor(place, frame) {
+  constructor(place, figure) {
     this.place = place;
     this.plot = place.querySelector(".plot");
     this.name = place.dataset.graph;
-    this.frame = frame;
+    this.figure = figure;
     this.isVisible = false;
     this.isDrawn = false;
     this.drawn = ""; // what the last drawing showed
     this.hidden = new Set();
     this.revision = 0;
     this.isPastOnly = place.hidden; // nobody keeps its live seconds
-    // What the newest frame's legend says: column → [label, value].
+    // What the newest update's legend says: column → [label, value].
     this.lines = Object.fromEntries(
       [...place.querySelectorAll(".legend button")].map((line) => [
         line.dataset.column,
@@ -146,7 +146,7 @@ class Graph {
     const names = Object.keys(lines);
     const shown = [...place.children].map((line) => line.dataset.column);
     if (names.join("\n") !== shown.join("\n")) {
-      place.replaceChildren(...names.map((name, index) => legendLine(name, this.frame.data[index], this.hidden.has(name))));
+      place.replaceChildren(...names.map((name, index) => legendLine(name, this.figure.data[index], this.hidden.has(name))));
     }
     [...place.children].forEach((line, index) => {
       const [label, value] = lines[names[index]];
@@ -181,7 +181,7 @@ class Graph {
   }
 
   get isRate() {
-    return this.frame.data[0].hovertemplate.endsWith("/s");
+    return this.figure.data[0].hovertemplate.endsWith("/s");
   }
 
   worded(value) {
@@ -214,12 +214,12 @@ class Graph {
   }
 
   data() {
-    this.dressedFrame ??= dressed(this.frame);
+    this.dressedFigure ??= dressed(this.figure);
     if (past()) return this.pastData(past());
     const series = liveSeconds();
     const times = timesOfSeconds();
     return this.columns.map((column, index) => ({
-      ...this.dressedFrame.data[index % this.dressedFrame.data.length],
+      ...this.dressedFigure.data[index % this.dressedFigure.data.length],
       name: series.labels[column],
       x: times,
       y: series.columns[column],
@@ -230,7 +230,7 @@ class Graph {
   pastData(range) {
     const times = range.times.map(localMs);
     const lines = this.columns.map((column, index) => ({
-      ...this.dressedFrame.data[index % this.dressedFrame.data.length],
+      ...this.dressedFigure.data[index % this.dressedFigure.data.length],
       name: range.labels[column],
       x: times,
       y: range.columns[column],
@@ -242,9 +242,9 @@ class Graph {
   }
 
   layout() {
-    this.dressedFrame ??= dressed(this.frame);
+    this.dressedFigure ??= dressed(this.figure);
     this.revision += 1;
-    const layout = structuredClone(this.dressedFrame.layout);
+    const layout = structuredClone(this.dressedFigure.layout);
     layout.datarevision = this.revision;
     const range = past();
     const shown = this.columns.filter((column) => !this.hidden.has(column));
@@ -275,12 +275,12 @@ class Graph {
 
   // Plotly holds on to what the user has chosen, as long as the revision of his choices is the same.
   drawAnew() {
-    this.frame.layout.uirevision = `${this.frame.layout.uirevision}.`;
+    this.figure.layout.uirevision = `${this.figure.layout.uirevision}.`;
     this.redress();
   }
 
   redress() {
-    this.dressedFrame = undefined;
+    this.dressedFigure = undefined;
     this.drawn = "";
     this.draw();
   }
@@ -349,8 +349,8 @@ function legendLine(name, trace, isHidden) {
   return line;
 }
 
-// The frame with the page's own colours in place of their names.
-function dressed(frame) {
+// The figure with the page's own colours in place of their names.
+function dressed(figure) {
   const style = getComputedStyle(document.documentElement);
   const dress = (value) => {
     if (typeof value === "string") {
@@ -362,7 +362,7 @@ function dressed(frame) {
     }
     return value;
   };
-  const made = dress(frame);
+  const made = dress(figure);
   made.layout.font.family = getComputedStyle(document.body).fontFamily;
   return made;
 }

@@ -1,11 +1,11 @@
-// Keeps a page live: one socket, one frame a second, and an honest word about how old the figures are.
+// Keeps a page live: one socket, one update a second, and an honest word about how old the figures are.
 import { figuresAreLive, figuresAreOld } from "./connection.js";
-import { applyFrame } from "./frame.js";
+import { applyUpdate } from "./page_update.js";
 import { applyPoints, startGraphs } from "./graphs.js";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 15_000;
-const STALE_AFTER_MS = 2_500; // two frames missed and a little
+const STALE_AFTER_MS = 2_500; // two updates missed and a little
 const CLOSED_LOG_IN = 4401;
 const CLOSED_FORBIDDEN = 4403;
 
@@ -47,18 +47,18 @@ function connect() {
   socket = opened;
   opened.addEventListener("open", () => opened.send(`{"subscribe":${subscription}}`));
   opened.addEventListener("message", (event) => {
-    const frame = JSON.parse(event.data);
-    opened.send(`{"ack":${frame.seq}}`);
+    const update = JSON.parse(event.data);
+    opened.send(`{"ack":${update.seq}}`);
     retryMs = RETRY_FIRST_MS;
-    // The page was rendered from the moment itself, a frame may come from a second or more before: it would take back
+    // The page was rendered from the moment itself, an update may come from a second or more before: it would take back
     // what an act has just done. Held back on a new page only: a server's clock may be set back.
-    if (frame.t < renderedAt && performance.now() < HELD_BACK_MS) return;
+    if (update.t < renderedAt && performance.now() < HELD_BACK_MS) return;
     receivedAt = performance.now();
     ageWhenReceived = 0;
     // One paint for all that a second changes.
     requestAnimationFrame(() => {
-      applyFrame(frame);
-      applyPoints(frame);
+      applyUpdate(update);
+      applyPoints(update);
       showFreshness();
     });
   });

@@ -1,4 +1,4 @@
-// The last fifteen minutes of the page's graphs, a value a second: fetched once, then a second with every frame.
+// The last fifteen minutes of the page's graphs, a value a second: fetched once, then a second with every update.
 import { localMs } from "./history_drawing.js";
 
 export const SECONDS = 900;
@@ -37,7 +37,7 @@ function append(second, points, isPaused) {
   if (series.newest === null) series.newest = second - 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
-  // This page was too slow to take some frames; the server knows whether those seconds are really unknown.
+  // This page was too slow to take some updates; the server knows whether those seconds are really unknown.
   if (missed) setTimeout(fetchSeconds, REFETCH_AFTER_MS);
   for (const [name, values] of Object.entries(series.columns)) {
     for (let index = 0; index < missed; index += 1) values.push(null);
@@ -74,7 +74,7 @@ async function fetchColumns() {
     pending = [];
     changed();
   } catch {
-    // The socket's next frame tries again.
+    // The socket's next update tries again.
   }
 }
 

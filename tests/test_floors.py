@@ -60,7 +60,7 @@ CONSOLE_MAY_IMPORT = {
     "vocabulary": "",
     "database": "vocabulary",
     "pacing": "",
-    "figures": "vocabulary",
+    "graphs": "vocabulary",
     "accounts": "vocabulary database pacing",
     "migrations": "accounts",
     "audit": "vocabulary database accounts",
@@ -75,10 +75,10 @@ CONSOLE_MAY_IMPORT = {
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
-    "views": "vocabulary database pacing figures accounts audit gateway answers hub permissions screens history",
+    "views": "vocabulary database pacing graphs accounts audit gateway answers hub permissions screens history",
     "console": "vocabulary accounts audit permissions security live views",
     "management": "vocabulary console",
-    "management.commands": "vocabulary database pacing figures accounts audit gateway hub views console management",
+    "management.commands": "vocabulary database pacing graphs accounts audit gateway hub views console management",
 }
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}

@@ -62,7 +62,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# Frames of several roles and pages are made in the same second: they share one look at the files.
+# Updates for several roles and pages are made in the same second: they share one reading of the files.
 FRESH_FOR_S = 0.5
 REPLAYS_SHOWN_MAX = 50
 

@@ -1,1 +1,1 @@
-"""The socket of a page: who may hold it, and one frame a second."""
+"""The socket of a page: who may hold it, and one update a second."""

@@ -1,4 +1,4 @@
-"""One frame a second for every distinct subscription, built and encoded once however many sockets asked for it."""
+"""One update a second for every distinct subscription, built and encoded once however many sockets asked for it."""
 
 import asyncio
 import logging
@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 class Subscriber(Protocol):
-    """Who gets frames: must take them without waiting."""
+    """Who gets updates: must take them without waiting."""
 
-    def offer(self, frame: bytes, sequence: int) -> None: ...
+    def offer(self, update: bytes, sequence: int) -> None: ...
 
 
 class Broadcast:
@@ -34,7 +34,7 @@ class Broadcast:
 
     def add(self, request: Request, subscriber: Subscriber) -> None:
         self._subscribers.setdefault(request, set()).add(subscriber)
-        self._hub.listeners.add(self.tell)
+        self._hub.listeners.add(self.send_updates)
 
     def remove(self, request: Request, subscriber: Subscriber) -> None:
         subscribers = self._subscribers.get(request)
@@ -44,22 +44,22 @@ class Broadcast:
         if not subscribers:
             del self._subscribers[request]
         if not self._subscribers:
-            self._hub.listeners.discard(self.tell)
+            self._hub.listeners.discard(self.send_updates)
 
-    async def tell(self, live: LiveState) -> None:
-        """Build and offer the frame of every subscription; one that fails is logged and does not stop the others."""
+    async def send_updates(self, live: LiveState) -> None:
+        """Build and offer the update of every subscription; one that fails is logged and does not stop the others."""
         for request in tuple(self._subscribers):
             try:
-                frame = await self.frame(request, live)
+                update = await self.build_update(request, live)
             except Exception:
-                logger.exception("building a frame failed page=%s", request.page)
+                logger.exception("building an update failed page=%s", request.page)
                 continue
             for subscriber in tuple(self._subscribers.get(request, ())):
-                subscriber.offer(frame, live.snapshot.sequence)
-            # Pages and the engine get their turn between two frames.
+                subscriber.offer(update, live.snapshot.sequence)
+            # Pages and the engine get their turn between two updates.
             await asyncio.sleep(0)
 
-    async def frame(self, request: Request, live: LiveState) -> bytes:
+    async def build_update(self, request: Request, live: LiveState) -> bytes:
         in_flight: tuple[InFlightStats, ...] | None = None
         http_address = ""
         try:
@@ -83,4 +83,4 @@ class Broadcast:
             # Small files, read in another thread: a slow disk holds up this page alone.
             view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view)
         screen = build_screen(request, live, in_flight=in_flight, http_address=http_address, pipeline=view)
-        return screen.frame()
+        return screen.update_json()

@@ -1,10 +1,10 @@
-"""The live socket of a page: log-in checked at connect and again while open, newest frame only, paced by the browser.
+"""The live socket of a page: log-in checked at connect and again while open, newest update only, paced by the browser.
 
     browser → {"subscribe": {"page": "channel", "topic": "orders", "channel": "billing"}}
-    server  → {"seq": 17, "t": 1763683200000, "stats": {…}, "tables": {…}, "points": {…}, …}   a frame a second
+    server  → {"seq": 17, "t": 1763683200000, "stats": {…}, "tables": {…}, "points": {…}, …}   an update a second
     browser → {"ack": 17}
 
-At most two frames are on their way unacknowledged; of what comes meanwhile only the newest is kept. A browser that
+At most two updates are on their way unacknowledged; of what comes meanwhile only the newest is kept. A browser that
 acknowledges nothing for ten seconds is let go. Close codes: 4400 not understood, 4401 log in, 4403 not allowed,
 4408 too slow, 4429 too many sockets or too many words.
 """
@@ -77,7 +77,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._acked_at_s = time.monotonic()
         self._session_key = session_key_of(self.scope)
         _open_sockets.add(self._session_key, self)
-        self._tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch_pace())]
+        self._tasks = [asyncio.create_task(self._send_updates()), asyncio.create_task(self._watch_pace())]
         for task in self._tasks:
             task.add_done_callback(self._watch_task)
 
@@ -122,9 +122,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             case _:
                 await self._end(NOT_UNDERSTOOD)
 
-    def offer(self, frame: bytes, sequence: int) -> None:
-        """Take a frame to send when the browser is ready for it; an older one that still waits is dropped."""
-        self._waiting = (frame, sequence)
+    def offer(self, update: bytes, sequence: int) -> None:
+        """Take an update to send when the browser is ready for it; an older one that still waits is dropped."""
+        self._waiting = (update, sequence)
         self._wake.set()
 
     async def _subscribe(self, asked: object) -> None:
@@ -141,26 +141,26 @@ class LiveConsumer(AsyncWebsocketConsumer):
         _broadcast.add(request, self)
         live = get_hub().live
         if live is not None:
-            self.offer(await _broadcast.frame(request, live), live.snapshot.sequence)
+            self.offer(await _broadcast.build_update(request, live), live.snapshot.sequence)
 
     def _acked(self, sequence: int) -> None:
-        # Frames arrive in order: one that came vouches for those before it.
+        # Updates arrive in order: one that came vouches for those before it.
         self._unacked = [sent for sent in self._unacked if sent > sequence]
         self._acked_at_s = time.monotonic()
         self._wake.set()
 
-    async def _send_frames(self) -> None:
+    async def _send_updates(self) -> None:
         while not self._is_over:
             await self._wake.wait()
             self._wake.clear()
             if self._waiting is None or len(self._unacked) >= UNACKED_MAX:
                 continue
-            frame, sequence = self._waiting
+            update, sequence = self._waiting
             self._waiting = None
             if not self._unacked:
                 self._acked_at_s = time.monotonic()
             self._unacked.append(sequence)
-            await self.send(text_data=frame.decode())
+            await self.send(text_data=update.decode())
 
     async def checked(self, user: SocketUser | None) -> None:
         """Who holds the socket now: `OpenSockets`."""

@@ -1,1 +1,1 @@
-"""What each page shows, made from the newest figures: rendered as HTML first, sent as live frames then."""
+"""What each page shows, made from the newest figures: rendered as HTML first, sent as live updates then."""

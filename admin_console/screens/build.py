@@ -22,7 +22,7 @@ PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a page shows, for whom: equal requests share one frame."""
+    """What a page shows, for whom: equal requests share one update."""
 
     page: str
     role: Role
@@ -80,7 +80,7 @@ def build_screen(
     listens, for the commands that empty pages show; pipeline: for the pages that are about it.
     """
     snapshot: EngineSnapshot | None = live.snapshot if live else None
-    frame: dict[str, Any] = {
+    common: dict[str, Any] = {
         "page": request.page,
         "subscription": request.subscription,
         "sequence": snapshot.sequence if snapshot else 0,
@@ -93,20 +93,20 @@ def build_screen(
     if request.page in ("overview", "topics"):
         known = live.derived.get(request) if live else None
         if isinstance(known, Screen):
-            return replace(known, age_ms=frame["age_ms"])
+            return replace(known, age_ms=common["age_ms"])
         if request.page == "overview":
-            made = Screen(**frame, **overview.parts(live, request.role, http_address))
+            made = Screen(**common, **overview.parts(live, request.role, http_address))
         else:
             asked = (request.q, request.sort, request.number)
-            made = Screen(**frame, **topics.parts(live, request.role, *asked, http_address))
+            made = Screen(**common, **topics.parts(live, request.role, *asked, http_address))
         if live is not None:
             live.derived[request] = made
         return made
     if request.wants_pipeline:
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
-            return Screen(**frame, **pipeline_screen.parts(live, request.role, pipeline))
-        return Screen(**frame, **replay.parts(request.role, pipeline, request.replay))
+            return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline))
+        return Screen(**common, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
-        return Screen(**frame, **topic.parts(live, request.role, request.topic))
-    return Screen(**frame, **channel.parts(live, request.role, request.topic, request.channel, in_flight))
+        return Screen(**common, **topic.parts(live, request.role, request.topic))
+    return Screen(**common, **channel.parts(live, request.role, request.topic, request.channel, in_flight))

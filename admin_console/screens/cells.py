@@ -1,4 +1,4 @@
-"""The cells of tables. A cell's HTML is made here and nowhere else: the page and its frames carry the same.
+"""The cells of tables. A cell's HTML is made here and nowhere else: the page and its updates carry the same.
 
 On the wire a cell is its HTML, or [HTML, tone, title] where its <td> has a tone or a title.
 """

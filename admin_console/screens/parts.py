@@ -1,6 +1,6 @@
 """The parts a screen is made of. Each knows its place in the template (attributes) and on the wire (`wire()`).
 
-Figures become text by `vocabulary/units.py`, in screens and here, so that the page and every later frame agree.
+Figures become text by `vocabulary/units.py`, in screens and here, so that the page and every later update agree.
 """
 
 from collections.abc import Sequence
@@ -143,7 +143,7 @@ class GraphLegend:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A place for a Plotly graph: which frame it uses and what the words around it say."""
+    """A place for a Plotly graph: which empty figure it uses and what the words around it say."""
 
     name: str
     title: str
@@ -190,8 +190,8 @@ class Screen:
             return "no figures yet"
         return f"{units.duration(self.age_ms / 1000)} old"
 
-    def frame(self) -> bytes:
-        """The live frame: what may have changed since the page was rendered."""
+    def update_json(self) -> bytes:
+        """The live update: what may have changed since the page was rendered."""
         return orjson.dumps(
             {
                 "seq": self.sequence,

@@ -7,8 +7,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
-from admin_console.figures.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.gateway.act_table import ACTS
+from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.views.notices import notices
 
 _PLACES = (

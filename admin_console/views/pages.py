@@ -9,9 +9,9 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.template.loader import render_to_string
 
-from admin_console.figures.frames import frames_json
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
+from admin_console.graphs.empty_figures import figures_json
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
@@ -101,7 +101,7 @@ def _rendered(
         "range_table": table,
     }
     if screen.graphs:
-        context["frames"] = frames_json(asked.page)
+        context["figures"] = figures_json(asked.page)
     if screen.flags.get("gone"):
         html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)

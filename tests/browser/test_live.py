@@ -164,7 +164,7 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     server.http("POST", "/topic/delete?topic=phoenix")
     gone = page.get_by_text("There is no topic phoenix")
     gone.wait_for(timeout=LIVE_TIMEOUT_S * 1000)
-    # A page that reloads itself with every frame never gets so old.
+    # A page that reloads itself with every update never gets so old.
     wait_for("a page that stays", lambda: page.evaluate("performance.now()") > 3_500, timeout_s=10, every_s=0.1)
     page.get_by_role("link", name="Create phoenix…").click()
     dialog = page.get_by_role("dialog")
@@ -175,8 +175,8 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     wait_for_figure(page, "waiting", "1")
 
 
-def test_a_frame_from_before_the_page_takes_nothing_back(server: ServerProcess, open_page: OpenPage) -> None:
-    """The page knows of what was made a moment ago; the first frame may not, and must not declare it gone."""
+def test_an_update_from_before_the_page_takes_nothing_back(server: ServerProcess, open_page: OpenPage) -> None:
+    """The page knows of what was made a moment ago; the first update may not, and must not declare it gone."""
     page = open_page("/topics/", graphs=False)
     for channel in ("one", "two", "three"):
         create_channel(server, "sudden", channel)

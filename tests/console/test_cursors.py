@@ -146,10 +146,10 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
 def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
     live = LiveState(engine.submit("stats.now", topic="orders").result(5), {}, {})
-    frame = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), live).frame())
-    assert frame["tables"]["cursors"]["keys"] == ["archive"]
-    assert frame["tables"]["cursors"]["columns"]["depth"] == ["5"]
-    flags = frame["flags"]
+    update = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), live).update_json())
+    assert update["tables"]["cursors"]["keys"] == ["archive"]
+    assert update["tables"]["cursors"]["columns"]["depth"] == ["5"]
+    flags = update["flags"]
     assert (flags["has_cursors"], flags["archived"], flags["unarchived"]) == (True, True, False)
 
 

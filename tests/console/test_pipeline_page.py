@@ -356,7 +356,7 @@ def test_there_is_no_replay_that_nobody_asked_for(engine: EngineRunner, browser:
     assert browser.get("/pipeline/replays/..%2f..%2fetc/").status_code == 404
 
 
-def test_every_frame_says_what_the_page_says(engine: EngineRunner, browser: Client, lake: Path) -> None:
+def test_every_update_says_what_the_page_says(engine: EngineRunner, browser: Client, lake: Path) -> None:
     """Live figures come over the pages' socket: the same screen, made again each second."""
     write_state(lake, JobState("archive", "stopped", done=5, total=9))
     see(engine)

@@ -49,5 +49,5 @@ async def test_an_open_topics_page_keeps_them_sampled(tmp_path: Path) -> None:
         get_hub().write(engine.snapshot)
         live = get_hub().live
         assert live is not None
-        await Broadcast(get_hub()).frame(Request("topic", Role.VIEWER, topic="orders"), live)
+        await Broadcast(get_hub()).build_update(Request("topic", Role.VIEWER, topic="orders"), live)
         await wait_for_async("the sample", lambda: publishers_of(engine) == ["till-7"])

@@ -142,7 +142,7 @@ ONCE: dict[str, str] = {
     "console/audit/test_chain.py": "rows of the console's own database",
     "console/audit/test_repeated_acts.py": "rows of the console's own database",
     "console/audit/test_upkeep.py": "rows of the console's own database",
-    "console/screens/test_figures.py": "made of invented figures, without an engine",
+    "console/screens/test_graphs.py": "made of invented figures, without an engine",
     "console/test_history.py": "the past is in the pipeline's files, outside of both",
     "console/live/test_live.py": "pages hear invented snapshots, without an engine",
     "console/live/test_rings.py": "made of invented figures, without an engine",

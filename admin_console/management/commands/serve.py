@@ -32,12 +32,12 @@ from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
-from admin_console.figures import frames, plotly_asset
 from admin_console.gateway.act_table import sentence_of
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.gateway.sentences import outcome_counts
+from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.changes import CHANGES
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
@@ -308,7 +308,7 @@ class Serving:
                 self._print(f"No history, archive and replays: {complaint}")
             self._pipeline.start()
         # Imported and made once, before the collector is told that what there is now stays.
-        frames.warm()
+        empty_figures.warm()
         quiet_collector()
 
     def _stop_engine(self) -> bool:

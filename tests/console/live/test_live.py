@@ -68,7 +68,7 @@ async def hear(held: Socket) -> dict[str, Any]:
 
 
 async def code_of(held: Socket) -> int:
-    """The close code that comes next, whatever frames are before it."""
+    """The close code that comes next, whatever updates are before it."""
     while True:
         said = await held.receive_output(PATIENCE_S)
         if said["type"] == "websocket.close":
@@ -120,13 +120,13 @@ async def test_newest_figures_come_at_once_and_then_every_second() -> None:
     await held.disconnect()
 
 
-async def test_a_browser_that_does_not_acknowledge_gets_two_frames_and_then_the_newest() -> None:
+async def test_a_browser_that_does_not_acknowledge_gets_two_updates_and_then_the_newest() -> None:
     _, _, cookie = await signed_in()
     held = await watching(cookie)
     for second in range(6):
         take(second)
         # Each is offered before the next comes.
-        await wait_for_async("the frame to be offered", lambda: not get_hub()._is_notifying)
+        await wait_for_async("the update to be offered", lambda: not get_hub()._is_notifying)
     assert [(await hear(held))["seq"] for _ in range(2)] == [1, 2]
     assert await held.receive_nothing(timeout=0.1)
     await say(held, ack=2)
@@ -134,15 +134,15 @@ async def test_a_browser_that_does_not_acknowledge_gets_two_frames_and_then_the_
     await held.disconnect()
 
 
-async def test_one_frame_is_built_for_all_that_ask_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_update_is_built_for_all_that_ask_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[object] = []
-    real = consumers._broadcast.frame
+    real = consumers._broadcast.build_update
 
     async def counted(request: Any, live: Any) -> bytes:
         built.append(request)
         return await real(request, live)
 
-    monkeypatch.setattr(consumers._broadcast, "frame", counted)
+    monkeypatch.setattr(consumers._broadcast, "build_update", counted)
     _, _, cookie = await signed_in()
     held = [await watching(cookie) for _ in range(3)]
     take(0)
@@ -156,13 +156,13 @@ async def test_a_page_hears_only_what_it_shows() -> None:
     _, _, cookie = await signed_in()
     held = await watching(cookie, page="topics", q="nothing like it")
     take(0)
-    frame = await hear(held)
-    assert frame["tables"]["topics"]["keys"] == []
-    assert frame["stats"] == {}
+    update = await hear(held)
+    assert update["tables"]["topics"]["keys"] == []
+    assert update["stats"] == {}
     await held.disconnect()
 
 
-async def test_a_deleted_channel_is_gone_in_the_next_frame() -> None:
+async def test_a_deleted_channel_is_gone_in_the_next_update() -> None:
     _, _, cookie = await signed_in()
     held = await watching(cookie, page="channel", topic="orders", channel="other")
     take(0)
@@ -259,23 +259,23 @@ async def test_a_browser_that_reads_nothing_is_let_go(monkeypatch: pytest.Monkey
     await held.disconnect()
 
 
-async def test_a_frame_that_fails_leaves_the_others_alone(
+async def test_an_update_that_fails_leaves_the_others_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = consumers._broadcast.frame
+    real = consumers._broadcast.build_update
 
     async def failing(request: Any, live: Any) -> bytes:
         if request.page == "topics":
             raise RuntimeError("broken screen")
         return await real(request, live)
 
-    monkeypatch.setattr(consumers._broadcast, "frame", failing)
+    monkeypatch.setattr(consumers._broadcast, "build_update", failing)
     _, _, cookie = await signed_in()
     broken = await watching(cookie, page="topics")
     held = await watching(cookie)
     take(0)
     assert (await hear(held))["seq"] == 1
-    await wait_for_async("the line about it", lambda: "building a frame failed page=topics" in caplog.text)
+    await wait_for_async("the line about it", lambda: "building an update failed page=topics" in caplog.text)
     await broken.disconnect()
     await held.disconnect()
 

@@ -230,7 +230,7 @@ def test_live_page_stays_though_nothing_is_asked(server: ServerProcess) -> None:
     with connect(f"ws://127.0.0.1:{server.console_port}/ws/live/", additional_headers=headers) as live:
         live.send(f'{{"subscribe": {subscription}}}')
         begun_s = time.monotonic()
-        # Two unacknowledged frames are all that a silent page gets; it stays open.
+        # Two unacknowledged updates are all that a silent page gets; it stays open.
         for _ in range(2):
             assert live.recv(timeout=PATIENCE_S)
         while time.monotonic() - begun_s < 3 * DEADLINE_S:

@@ -210,23 +210,23 @@ def test_page_without_figures_shows_dashes_and_never_zero() -> None:
         assert set(screen.points.values()) <= {None}
 
 
-def test_every_screen_is_a_frame_of_json() -> None:
+def test_every_screen_is_an_update_in_json() -> None:
     live = growing(client_count=1, ready_count=1, clients=(client(1),))
     for page in ("overview", "topics", "topic", "channel"):
         request = Request(page, Role.ADMIN, topic="orders", channel="billing")
         screen = build_screen(request, live, in_flight=(in_flight("0" * 16, 1),))
-        frame = orjson.loads(screen.frame())
-        assert frame["seq"] == live.snapshot.sequence
-        for table in frame["tables"].values():
+        update = orjson.loads(screen.update_json())
+        assert update["seq"] == live.snapshot.sequence
+        for table in update["tables"].values():
             assert {len(cells) for cells in table["columns"].values()} == {len(table["keys"])}
 
 
-def test_frame_of_a_calm_page_stays_small() -> None:
+def test_update_of_a_calm_page_stays_small() -> None:
     """Fifty topics a second to every open page: what is not news is not said."""
     live = live_of(*(topic(f"topic-{index:03}", channel(f"topic-{index:03}", "c")) for index in range(200)))
-    frame = build_screen(Request("topics", Role.ADMIN), live).frame()
-    assert len(orjson.loads(frame)["tables"]["topics"]["keys"]) == PAGE_ROWS
-    assert len(frame) < 20_000
+    update = build_screen(Request("topics", Role.ADMIN), live).update_json()
+    assert len(orjson.loads(update)["tables"]["topics"]["keys"]) == PAGE_ROWS
+    assert len(update) < 20_000
 
 
 def test_topics_are_searched_by_channel_too_and_cut_into_pages() -> None:

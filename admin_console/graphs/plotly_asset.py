@@ -1,7 +1,7 @@
-"""plotly.js for browsers: taken from the installed plotly package at start, never committed, compressed once.
+"""plotly.js for browsers: copied from the installed plotly package at start and compressed once.
 
-It goes under a name that holds its hash into the folder of made static files, so a browser fetches it once and keeps
-it; a newer package has another hash and so another name.
+Its file name in the data directory contains its hash, so a browser fetches it once; a newer package has another hash
+and so another name.
 """
 
 import gzip
@@ -28,8 +28,8 @@ _HASH_LENGTH = 16  # hex digits; whitenoise takes 8 or more between dots or dash
 def prepare(data_path: Path) -> str:
     """Put plotly.js and its compressed twin into `data_path`/static, and take older ones away.
 
-    Returns its file name. Quick when it lies there already; otherwise about half a second of compressing. Call it
-    before the static files are looked up, which happens when Django's handler is made.
+    Returns its file name. Quick when the file is there already; else compressing takes half a second. To be called
+    before Django's handler is made, which looks the static files up.
     """
     content = _source()
     name = f"{_PREFIX}{hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]}.min.js"
@@ -53,7 +53,7 @@ def prepare(data_path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def plotly_url() -> str:
-    """The path browsers fetch it from; "" when `prepare` has not run, and pages then keep to tables."""
+    """The path browsers fetch it from; "" when `prepare` has not run: pages then have tables alone."""
     folder = Path(settings.DATA_PATH) / "static"
     names = sorted(path.name for path in folder.glob(f"{_PREFIX}*.min.js"))
     return static(names[-1]) if names else ""
@@ -63,7 +63,7 @@ def plotly_url() -> str:
 def plotly_style_ids() -> str:
     """Ids of the style sheets that plotly.js would add inline, separated by spaces.
 
-    It adds one only where no element has its id, so a page that has such elements needs no exception in its policy.
+    plotly.js adds one only where no element has its id, so a page with such elements needs no exception in its policy.
     """
     return " ".join(sorted({found.decode() for found in _STYLE_ID.findall(_source())}))
 

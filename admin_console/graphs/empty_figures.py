@@ -1,4 +1,4 @@
-"""The empty figure of every kind of graph: axes, colours, hover, no data. Columns come by the API and the socket.
+"""The empty Plotly figure of every kind of graph: axes, colours, hover, no data. The API and the socket send the data.
 
 Colours are names of the page's own custom properties, `var(--series-1)`; the script in the page reads their values
 in the theme that is on, and again when it changes. So a line has the colour of its legend in both.
@@ -25,20 +25,20 @@ KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
     },
 }
 
-# Graphs that only a range of the past has: nobody keeps their live seconds.
+# Graphs that only a range of the past has: the rings keep no seconds of them.
 PAST_KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {"channel": {"latency": ((1, 3, 2), "milliseconds")}}
 
 
-def frame(series: tuple[int, ...], unit: str) -> go.Figure:
+def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
     """One empty figure with a line for each number of `series` (1 to 4, the colours)."""
-    # A duration is worded by the script: 340 ms, 14m 02s.
+    # The script in the page words durations: 340 ms, 14m 02s.
     hover = {"per second": "%{y:,.4~g}/s", "messages": "%{y:,.0f}", "milliseconds": "%{text}"}[unit]
     traces = [
         go.Scatter(
             x=[],
             y=[],
             mode="lines",
-            # A second that nobody saw is a gap.
+            # A second without a snapshot is a gap.
             connectgaps=False,
             line=go.scatter.Line(color=f"var(--series-{number})", width=1.5),
             hovertemplate=hover,
@@ -94,13 +94,13 @@ def frame(series: tuple[int, ...], unit: str) -> go.Figure:
 
 
 @lru_cache(maxsize=len(KINDS))
-def frames_json(page: str) -> dict[str, object]:
+def figures_json(page: str) -> dict[str, object]:
     """All figures of a page by the graph's name, as plain JSON values; made once a process."""
     kinds = KINDS[page] | PAST_KINDS.get(page, {})
-    return {name: frame(series, unit).to_plotly_json() for name, (series, unit) in kinds.items()}
+    return {name: empty_figure(series, unit).to_plotly_json() for name, (series, unit) in kinds.items()}
 
 
 def warm() -> None:
     """Make all figures now, so that no page waits for plotly's import."""
     for page in KINDS:
-        frames_json(page)
+        figures_json(page)

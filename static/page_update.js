@@ -1,4 +1,4 @@
-// Puts a frame's words into the page. Cells change in place; rows move only while nobody is using their table.
+// Puts an update's words into the page. Cells change in place; rows move only while nobody is using their table.
 const REORDER_EVERY_MS = 5_000;
 const SAY_EVERY_MS = 15_000;
 
@@ -8,24 +8,24 @@ const shown = new WeakMap(); // element → the HTML that was put into it last
 let saidAt = performance.now();
 let saidMeaning = null;
 
-export function applyFrame(frame) {
+export function applyUpdate(update) {
   // What is gone has another page, and so has what came back: each page stays while it is the right one.
   const showsGone = !root.querySelector("[data-stats], [data-table]");
-  if (Boolean(frame.flags.gone) !== showsGone || (isFirstRun() && frame.flags.first_run === false)) {
+  if (Boolean(update.flags.gone) !== showsGone || (isFirstRun() && update.flags.first_run === false)) {
     reloadOnce();
     return;
   }
   if (showsGone) return;
-  setText(root.querySelector("[data-subtitle]"), frame.subtitle);
-  setHtml(root.querySelector("[data-chips]"), frame.chips);
-  applyBanner(frame.banner);
-  for (const [name, stat] of Object.entries(frame.stats)) applyStat(name, stat);
-  for (const [name, table] of Object.entries(frame.tables)) applyTable(name, table);
-  for (const [name, text] of Object.entries(frame.texts)) {
+  setText(root.querySelector("[data-subtitle]"), update.subtitle);
+  setHtml(root.querySelector("[data-chips]"), update.chips);
+  applyBanner(update.banner);
+  for (const [name, stat] of Object.entries(update.stats)) applyStat(name, stat);
+  for (const [name, table] of Object.entries(update.tables)) applyTable(name, table);
+  for (const [name, text] of Object.entries(update.texts)) {
     const element = root.querySelector(`[data-text="${name}"]`);
     if (element) setText(element, text);
   }
-  for (const [name, isOn] of Object.entries(frame.flags)) {
+  for (const [name, isOn] of Object.entries(update.flags)) {
     for (const element of root.querySelectorAll(`[data-when="${name}"]`)) element.hidden = !isOn;
   }
 }

@@ -1,4 +1,4 @@
-"""Graphs: every frame is a figure that plotly takes, has the lines its page sends, and wears the page's colours."""
+"""Graphs: every empty figure is one that plotly takes, has the lines its page sends, and wears the page's colours."""
 
 import gzip
 import json
@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import pytest
 from django.conf import settings
 
-from admin_console.figures.frames import KINDS, frames_json
-from admin_console.figures.plotly_asset import plotly_style_ids, prepare
+from admin_console.graphs.empty_figures import KINDS, figures_json
+from admin_console.graphs.plotly_asset import plotly_style_ids, prepare
 from admin_console.hub.hub import Hub
 from admin_console.screens import graphs
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
@@ -28,16 +28,16 @@ def plans_of(page: str) -> tuple[graphs.GraphPlan, ...]:
 
 
 @pytest.mark.parametrize("page", KINDS)
-def test_frames_are_valid_figures(page: str) -> None:
-    for name, frame in frames_json(page).items():
-        figure = go.Figure(json.loads(json.dumps(frame)))
+def test_empty_figures_are_valid(page: str) -> None:
+    for name, empty in figures_json(page).items():
+        figure = go.Figure(json.loads(json.dumps(empty)))
         assert {trace.type for trace in figure.data} == {"scatter"}, name
         assert all(trace.connectgaps is False for trace in figure.data), "an unknown second stays a gap"
-        assert len(json.dumps(frame)) < 4_000, "plotly's own template is left out"
+        assert len(json.dumps(empty)) < 4_000, "plotly's own template is left out"
 
 
 @pytest.mark.parametrize("page", KINDS)
-def test_a_page_has_a_frame_for_each_of_its_graphs_and_a_trace_for_each_line(page: str) -> None:
+def test_a_page_has_a_figure_for_each_of_its_graphs_and_a_trace_for_each_line(page: str) -> None:
     plans = {plan.name: plan for plan in plans_of(page)}
     assert plans.keys() == KINDS[page].keys()
     for name, (series, unit) in KINDS[page].items():
@@ -47,10 +47,10 @@ def test_a_page_has_a_frame_for_each_of_its_graphs_and_a_trace_for_each_line(pag
 
 @pytest.mark.parametrize("page", KINDS)
 def test_colours_are_names_that_the_style_sheet_knows(page: str) -> None:
-    for name in re.findall(r"var\((--[a-z0-9-]+)\)", json.dumps(frames_json(page))):
+    for name in re.findall(r"var\((--[a-z0-9-]+)\)", json.dumps(figures_json(page))):
         # Once for light, once for dark by the system's choice, once for dark by hand.
         assert len(re.findall(rf"^\s+{name}: #", STYLES, re.MULTILINE)) == 3, name
-    assert not re.search(r"#[0-9a-fA-F]{3,8}\b", json.dumps(frames_json(page)))
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b", json.dumps(figures_json(page)))
 
 
 def test_columns_are_fifteen_minutes_of_every_line() -> None:
