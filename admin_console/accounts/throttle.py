@@ -118,15 +118,6 @@ class LoginThrottle:
                     line.attempts = max(line.attempts - 1, 0)
                     line.next_s = line.last_s
 
-    @property
-    def entry_count(self) -> int:
-        return len(self._lines)
-
-    def forget_all(self) -> None:
-        """Forgive everybody, as a restart does."""
-        with self._lock:
-            self._lines.clear()
-
     def _begin(self, name: str, address: str, browser: str) -> tuple[float, bool]:
         """Seconds to wait, 0 when the attempt is counted; and whether the asker's own attempts are the reason."""
         with self._lock:

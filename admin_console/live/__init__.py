@@ -1,1 +1,1 @@
-"""The socket of a page: who may hold it, and one update a second."""
+"""The socket of a page: its log-in, and one update a second."""

@@ -1,4 +1,4 @@
-"""One update a second for every distinct subscription, built and encoded once however many sockets asked for it."""
+"""One update a second for every distinct subscription, built and encoded once for all sockets that share it."""
 
 import asyncio
 import logging
@@ -16,21 +16,17 @@ logger = logging.getLogger(__name__)
 
 
 class Subscriber(Protocol):
-    """Who gets updates: must take them without waiting."""
+    """A socket that gets updates. `offer` must not wait."""
 
     def offer(self, update: bytes, sequence: int) -> None: ...
 
 
 class Broadcast:
-    """Subscriptions and who holds them. Lives on the hub's event loop."""
+    """Subscriptions and their sockets. Belongs to the hub's event loop."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._subscribers: dict[Request, set[Subscriber]] = {}
-
-    @property
-    def socket_count(self) -> int:
-        return sum(len(subscribers) for subscribers in self._subscribers.values())
 
     def add(self, request: Request, subscriber: Subscriber) -> None:
         self._subscribers.setdefault(request, set()).add(subscriber)
@@ -47,7 +43,7 @@ class Broadcast:
             self._hub.listeners.discard(self.send_updates)
 
     async def send_updates(self, live: LiveState) -> None:
-        """Build and offer the update of every subscription; one that fails is logged and does not stop the others."""
+        """Build and offer the update of every subscription; a failed one is logged and does not stop the others."""
         for request in tuple(self._subscribers):
             try:
                 update = await self.build_update(request, live)
@@ -68,7 +64,7 @@ class Broadcast:
             if request.page == "topic":
                 gateway.watch("", "")
             if request.wants_in_flight and (request.topic, request.channel) in live.channels:
-                # Consumers are sampled only while somebody looks; the lease lasts a few seconds.
+                # The engine reports consumers of watched channels only, for a few seconds after each call.
                 gateway.watch(request.topic, request.channel)
                 if live.channels[request.topic, request.channel].in_flight_count:
                     in_flight = await asyncio.to_thread(
@@ -77,10 +73,10 @@ class Broadcast:
                 else:
                     in_flight = ()
         except EngineUnavailableError:
-            pass  # the screen says what is not known
+            pass  # the screen shows these figures as unknown
         view: PipelineView | None = None
         if request.wants_pipeline:
-            # Small files, read in another thread: a slow disk holds up this page alone.
+            # Small files, read in another thread: a slow disk delays this page alone.
             view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view)
         screen = build_screen(request, live, in_flight=in_flight, http_address=http_address, pipeline=view)
         return screen.update_json()

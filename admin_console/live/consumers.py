@@ -4,9 +4,9 @@
     server  → {"seq": 17, "t": 1763683200000, "stats": {…}, "tables": {…}, "points": {…}, …}   an update a second
     browser → {"ack": 17}
 
-At most two updates are on their way unacknowledged; of what comes meanwhile only the newest is kept. A browser that
-acknowledges nothing for ten seconds is let go. Close codes: 4400 not understood, 4401 log in, 4403 not allowed,
-4408 too slow, 4429 too many sockets or too many words.
+At most two updates are unacknowledged; of later ones only the newest is kept. A browser that acknowledges nothing for
+ten seconds is disconnected. Close codes: 4400 not understood, 4401 log in, 4403 not allowed, 4408 too slow, 4429 too
+many sockets or too many messages.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ UNACKED_MAX = 2
 ACK_TIMEOUT_S = 10.0
 SUBSCRIBE_TIMEOUT_S = 10.0
 INCOMING_BYTES_MAX = 2_048
-# A page sends one word a second; a burst of acknowledgements after a stall is still far below.
-WORDS_PER_10_S_MAX = 60
+# A page sends one message a second; a burst of acknowledgements after a stall is far below this limit.
+INCOMING_PER_10_S_MAX = 60
 SOCKETS_MAX = 1_000
 SOCKETS_PER_USER_MAX = 50
 
@@ -56,13 +56,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._waiting: tuple[bytes, int] | None = None
         self._unacked: list[int] = []
         self._acked_at_s = 0.0
-        self._words: list[float] = []
+        self._incoming_at_s: list[float] = []
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def connect(self) -> None:
         user = await allowed_user(self.scope)
-        # Accepted first: a browser sees the code of an open socket only.
+        # Accepted first: a browser sees the close code of an open socket only.
         await self.accept()
         if user is None:
             await self._end(LOG_IN)
@@ -102,19 +102,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self._is_over or self._user is None:
             return
         now_s = time.monotonic()
-        self._words = [at_s for at_s in self._words if now_s - at_s < 10.0]
-        self._words.append(now_s)
-        if len(self._words) > WORDS_PER_10_S_MAX:
+        self._incoming_at_s = [at_s for at_s in self._incoming_at_s if now_s - at_s < 10.0]
+        self._incoming_at_s.append(now_s)
+        if len(self._incoming_at_s) > INCOMING_PER_10_S_MAX:
             await self._end(TOO_MANY)
             return
         if text_data is None or len(text_data) > INCOMING_BYTES_MAX:
             await self._end(NOT_UNDERSTOOD)
             return
         try:
-            said = orjson.loads(text_data)
+            message = orjson.loads(text_data)
         except ValueError:
-            said = None
-        match said:
+            message = None
+        match message:
             case {"ack": int(sequence)}:
                 self._acked(sequence)
             case {"subscribe": asked}:
@@ -128,7 +128,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._wake.set()
 
     async def _subscribe(self, asked: object) -> None:
-        assert self._user is not None, "only an open socket is heard"
+        assert self._user is not None, "only an open socket receives"
         try:
             request = Request.parse(asked, self._user.role)
         except ValueError as exc:
@@ -144,7 +144,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self.offer(await _broadcast.build_update(request, live), live.snapshot.sequence)
 
     def _acked(self, sequence: int) -> None:
-        # Updates arrive in order: one that came vouches for those before it.
+        # Updates arrive in order: an acknowledgement covers those before it.
         self._unacked = [sent for sent in self._unacked if sent > sequence]
         self._acked_at_s = time.monotonic()
         self._wake.set()
@@ -163,19 +163,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.send(text_data=update.decode())
 
     async def checked(self, user: SocketUser | None) -> None:
-        """Who holds the socket now: `OpenSockets`."""
+        """End the socket unless `user`, as `OpenSockets` has read him, is the one it was opened for."""
         if user is None:
             await self._end(LOG_IN)
         elif self._user is not None and user.role != self._user.role:
-            # The page was made for another role: its buttons are wrong. It comes back with the right ones.
+            # The page was made for another role. It reloads, with the buttons of the new one.
             await self._end(NOT_ALLOWED)
 
     async def unknown(self) -> None:
-        """Nobody can tell whether the log-in is still good: `OpenSockets`."""
+        """End the socket: `OpenSockets` could not read for too long whether its log-in still holds."""
         await self._end(FAILED)
 
     async def _watch_pace(self) -> None:
-        """Does the page subscribe, and does the browser still take what it gets?"""
+        """End the socket of a page that does not subscribe, or of a browser that acknowledges nothing."""
         opened_at_s = time.monotonic()
         while not self._is_over:
             await asyncio.sleep(self.ack_timeout_s / 2)

@@ -6,6 +6,6 @@ from django.urls import path
 
 from admin_console.live.consumers import LiveConsumer
 
-# Django's annotations know views alone, and those of Channels a path of their own.
+# Django's annotations of `path` allow views only.
 _live: Any = LiveConsumer.as_asgi()
 websocket_urlpatterns: list[Any] = [path("ws/live/", _live)]

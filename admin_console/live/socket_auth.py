@@ -1,4 +1,4 @@
-"""Who holds a socket: read from its cookie when it opens, and every few seconds while it is open."""
+"""The user of a socket: read from its cookie when it opens, and every few seconds while it is open."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ _KEYS_PER_QUERY = 500
 
 @dataclass(frozen=True, slots=True)
 class SocketUser:
-    """The user behind a socket, as the database knew him a moment ago."""
+    """The user of a socket, as the database had him at the last check."""
 
     user_id: int
     username: str
@@ -46,7 +46,7 @@ def session_key_of(scope: Mapping[str, Any]) -> str:
 
 
 async def allowed_user(scope: Mapping[str, Any]) -> SocketUser | None:
-    """The user behind a socket's cookie, if he may hold a socket at this path now; else None.
+    """The user of a socket's cookie, if he may hold a socket at this path now; else None.
 
     None means: no session, session over, user disabled, password changed, role too small, or path unknown. Reads the
     database in a thread.
@@ -60,9 +60,9 @@ async def allowed_user(scope: Mapping[str, Any]) -> SocketUser | None:
 
 
 def users_of(session_keys: Collection[str]) -> dict[str, SocketUser]:
-    """The users of the sessions that hold now, by session key: two queries, however many there are.
+    """The users of the sessions that hold now, by session key: two queries, however many sessions.
 
-    An open socket counts as being there: a session that is due is noted as seen. Raises DatabaseError.
+    An open socket counts as activity: a session that is due is noted as seen. Raises DatabaseError.
     """
     now_s = time.time()
     sessions = {
@@ -88,7 +88,7 @@ def users_of(session_keys: Collection[str]) -> dict[str, SocketUser]:
 
 
 def _sessions(keys: Iterable[str]) -> Iterator[tuple[str, SessionStore]]:
-    """Sessions that are there and not past their date, each loaded."""
+    """The sessions that exist and have not expired, each loaded."""
     in_database = []
     for key in keys:
         if WAITING.get(key) is None:

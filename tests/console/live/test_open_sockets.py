@@ -33,7 +33,7 @@ class Socket:
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> OpenSockets:
-    monkeypatch.setattr(OpenSockets, "look_every_s", 0.001)
+    monkeypatch.setattr(OpenSockets, "check_every_s", 0.001)
     monkeypatch.setattr(open_sockets, "users_of", lambda keys: dict.fromkeys(keys, ADA))
     return OpenSockets()
 
