@@ -58,7 +58,7 @@ MIDDLEWARE = [
     "admin_console.accounts.session_age.SessionAge",
     "django.contrib.messages.middleware.MessageMiddleware",
     "admin_console.permissions.enforce.EnforcePermissions",
-    "admin_console.answers.no_engine.EngineUnavailable",
+    "admin_console.answers.refusal.EngineUnavailable",
 ]
 
 ROOT_URLCONF = "admin_console.urls"

@@ -1,10 +1,27 @@
-"""Every path of the console. Each name has its rule in permissions/table.py."""
+"""Every path of the console. Each name has its rule in permissions/table.py.
+
+A path's own words begin with `~`, which no topic or channel name may: `/topics/~create/` is never a topic's page.
+"""
 
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.views import View
 
 from admin_console.views import accounts, audit, cursors, messages, pages, pipeline, rewind, risky_acts, safe_acts
-from admin_console.views.names import NameConverter
+
+
+class NameConverter:
+    """A topic or channel name in a path; `#` of `#ephemeral` travels as %23."""
+
+    regex = r"(?!\.{1,2}(?:/|$))[.a-zA-Z0-9_-]{1,64}(?:#ephemeral)?"
+
+    def to_python(self, value: str) -> str:
+        if len(value) > 64:
+            raise ValueError(f"{value!r} has more than 64 characters")
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
 
 register_converter(NameConverter, "name")
 

@@ -1,7 +1,11 @@
-"""Answers to those who may not: a page, JSON or a plain line, whichever the caller reads."""
+"""Refusals as the caller reads them: a page, JSON or a plain line. And the 503 while there is no engine to ask."""
+
+from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+
+from admin_console.gateway.gateway import EngineUnavailableError
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -29,3 +33,21 @@ def refusal(request: HttpRequest, sentence: str, *, status: int) -> HttpResponse
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer to a path that is none of ours."""
     return refusal(request, "There is no such page.", status=404)
+
+
+class EngineUnavailable:
+    """Middleware: the answer to EngineUnavailableError from any view is its sentence."""
+
+    sync_capable = True
+    async_capable = False
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, EngineUnavailableError):
+            return refusal(request, str(exception), status=503)
+        return None

@@ -1,1 +1,1 @@
-"""The newest snapshot with its rings and diagnoses, for every page; and what was done since."""
+"""The newest snapshot with its rings and diagnoses, for every page."""

@@ -6,6 +6,7 @@ reads it is at most one second ahead.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -71,6 +72,8 @@ class Hub:
 
     def __init__(self) -> None:
         self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
+        self.act_count = 0
+        self._act_numbers = itertools.count(1)
         self._is_notifying = False
         self.forget_all()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,6 +86,10 @@ class Hub:
         self.live: LiveState | None = None
         self._was_paused: set[Key] = set()
         self._counts: dict[Key, DepthCounts] = {}
+
+    def note_act(self) -> None:
+        """Count an act of the console or of the HTTP API: pages made before it do not show what it did. Any thread."""
+        self.act_count = next(self._act_numbers)
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
         """Take every further snapshot of `source`. The engine's thread calls `hand_over`, which passes it to `loop`."""

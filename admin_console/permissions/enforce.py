@@ -10,7 +10,7 @@ from django.urls import reverse
 from admin_console.accounts.models import User
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
-from admin_console.hub.changes import CHANGES
+from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
 from admin_console.permissions.table import ACTS
 
@@ -31,7 +31,7 @@ class EnforcePermissions:
         response = self._get_response(request)
         match = request.resolver_match
         if request.method == "POST" and match is not None and match.view_name in ACTS:
-            CHANGES.note()
+            get_hub().note_act()
         return response
 
     def process_view(

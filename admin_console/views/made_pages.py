@@ -16,7 +16,6 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils.html import escape
 
-from admin_console.hub.changes import CHANGES
 from admin_console.hub.hub import get_hub
 from admin_console.screens.build import Request
 from admin_console.views.chrome import chrome
@@ -61,7 +60,7 @@ def answer(
     if live is None or not request.GET.keys() <= _FIELDS.get(asked.page, frozenset()) or len(get_messages(request)):
         rendered = make({})
         return HttpResponse(rendered.html, status=rendered.status)
-    key = ("page", asked, CHANGES.count)
+    key = ("page", asked, get_hub().act_count)
     made = live.derived.get(key)
     if isinstance(made, _Made) and made.basis is basis:
         return HttpResponse(_filled(made, request))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.hub.changes import CHANGES
 from admin_console.hub.hub import get_hub
 from admin_console.management.commands.serve import _http_act
 from admin_console.views import made_pages
@@ -97,7 +96,7 @@ def test_page_after_an_act_shows_what_it_did(runner: EngineRunner) -> None:
 def test_act_over_the_http_api_makes_pages_anew(runner: EngineRunner) -> None:
     client = client_of(make_user())
     assert [is_made(client, "/topics/orders/") for _ in range(2)] == [True, False]
-    CHANGES.note()
+    get_hub().note_act()
     assert is_made(client, "/topics/orders/")
 
 

@@ -10,8 +10,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from admin_console.pacing import pace, request_queue
-from admin_console.pacing.engine_load import EngineLoad
-from admin_console.pacing.pace import PACE
+from admin_console.pacing.pace import PACE, EngineLoad
 from admin_console.pacing.request_queue import Clocks, RequestQueue, TurnTimeoutError, thread_cpu_s
 from tests.support.pages.console import console_engine
 from tests.support.waiting import wait_for

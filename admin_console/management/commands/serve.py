@@ -38,7 +38,6 @@ from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
-from admin_console.hub.changes import CHANGES
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.stop_report import StopReport
@@ -350,7 +349,7 @@ class Serving:
         """Called on the engine's thread."""
         told = _http_act(act)
         if told.is_change:
-            CHANGES.note()
+            get_hub().note_act()
         self._audit_writer.submit(told)
 
     def _on_engine_death(self) -> None:
