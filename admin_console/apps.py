@@ -16,5 +16,5 @@ class ConsoleConfig(AppConfig):
         # Imported here: it needs the tables' classes.
         from admin_console.accounts.last_login import note_last_login
 
-        # Under the name that Django's own receiver has, which comes later and is not added twice.
+        # Under the name of Django's own receiver, which connects later and is then left out.
         user_logged_in.connect(note_last_login, dispatch_uid="update_last_login")

@@ -27,7 +27,7 @@ MADE_STATIC_PATH = DATA_PATH / "static"
 
 _key = secret_key()
 SECRET_KEY = _key.text
-# What is wrong with the file, in a sentence: the start tells it.
+# What is wrong with the file, in a sentence that the start prints.
 SECRET_KEY_COMPLAINT = _key.complaint
 DEBUG = False
 
@@ -96,7 +96,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Accounts. What the disk refuses of a session waits in memory.
+# Accounts. Sessions that the disk refuses wait in memory.
 SESSION_ENGINE = "admin_console.accounts.waiting_sessions"
 AUTH_USER_MODEL = "admin_console.User"
 LOGIN_URL = "login"
@@ -108,7 +108,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-# Cookies do not tell ports apart: two consoles on one machine need names of their own.
+# Cookies ignore ports: two consoles on one machine need names of their own.
 _COOKIE_SUFFIX = hashlib.sha256(SECRET_KEY.encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"penstock_session_{_COOKIE_SUFFIX}"
 SESSION_COOKIE_HTTPONLY = True
@@ -117,7 +117,7 @@ SESSION_COOKIE_SECURE = CONSOLE.is_https
 # The longest a session may last; accounts/session_age.py ends idle ones earlier.
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_IDLE_S = 30 * 60
-# accounts/known_browser.py; nobody but the log-in reads it.
+# accounts/known_browser.py; only the log-in reads it.
 KNOWN_BROWSER_COOKIE_NAME = f"penstock_browser_{_COOKIE_SUFFIX}"
 KNOWN_BROWSER_COOKIE_PATH = "/login/"
 CSRF_COOKIE_NAME = f"penstock_csrf_{_COOKIE_SUFFIX}"
@@ -134,14 +134,14 @@ SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https else 0
 
 SILENCED_SYSTEM_CHECKS = [
     "security.W002",  # X-Frame-Options and frame-ancestors come from security/headers.py
-    "security.W005",  # other names below the console's are none of its business
+    "security.W005",  # subdomains of the console's host are not its own
     "security.W008",  # the proxy redirects; plain http stays for loopback
     "security.W021",  # as W005
 ]
 
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
-# Static files are served as they lie; a name with a hash in it never changes its content.
+# Static files are served unchanged; the content under a name with a hash never changes.
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static", MADE_STATIC_PATH]
 WHITENOISE_USE_FINDERS = True
@@ -170,7 +170,7 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["database", "refused"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
-        # One line per 404 or refused request is an access log by another name.
+        # A line for each 404 or refused request would be an access log.
         "django.request": {"level": "ERROR"},
         "django.server": {"level": "ERROR"},
         "django.security": {"level": "ERROR"},

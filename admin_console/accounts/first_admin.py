@@ -27,7 +27,7 @@ class FirstAdmin:
 
 
 def password_file(directory: Path) -> Path:
-    """Where a password that nobody chose is kept until it is changed."""
+    """The file of the generated password, until it is changed."""
     return directory / "admin-password"
 
 
@@ -53,11 +53,11 @@ def make_first_admin(directory: Path, environment: Mapping[str, str] = os.enviro
     password = secrets.token_urlsafe(15)
     path = password_file(directory)
     kept: Path | None = path
-    # The file first: a user whose password nobody ever saw could not be helped by starting again.
+    # The file first: after a crash in between, a further start could not make the password known.
     try:
         write_private_file(path, f"user: {username}\npassword: {password}\n")
     except OSError:
-        kept = None  # a full disk: it is printed all the same
+        kept = None  # a full disk: the password is only printed
     _create(username, password)
     return FirstAdmin(username, password, kept)
 
@@ -70,7 +70,7 @@ def _create(username: str, password: str) -> None:
 
 
 def lines_about(admin: FirstAdmin | None) -> list[str]:
-    """How to log in, for whoever reads what the start prints; nothing where no admin was made."""
+    """The lines that the start prints: how to log in; none where no admin was made."""
     if admin is None:
         return []
     if not admin.password:
@@ -82,7 +82,7 @@ def lines_about(admin: FirstAdmin | None) -> list[str]:
 
 
 def forget_password_file(directory: Path, user: User) -> bool:
-    """Remove the file once it no longer tells how to log in as `user`; true when it was removed."""
+    """Remove the password file if it is that of `user`, whose password has changed; whether it was removed."""
     path = password_file(directory)
     try:
         named = read_private_file(path, 4096).decode("utf-8", "replace").partition("\n")[0].removeprefix("user: ")

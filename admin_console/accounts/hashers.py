@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
-# A hash then gets about a tenth of a processor that the engine wants whole, and all of one that is free.
+# A hash then gets about a tenth of a processor that the engine keeps busy, and all of an idle one.
 NICE = 10
 NICE_MAX = 19
 
@@ -23,7 +23,7 @@ _thread = ThreadPoolExecutor(1, "password-hashing", initializer=_lower_priority)
 
 
 class ConsoleArgon2Hasher(Argon2PasswordHasher):
-    """19 MiB, two passes, one lane: OWASP's least; Django's own 100 MiB in 8 threads would be felt by the engine.
+    """19 MiB, two passes, one lane: OWASP's minimum. Django's 100 MiB in 8 threads would slow the engine down.
 
     A hash made with other figures is still checked, and made anew at the next log-in. One thread of lower priority
     computes them all: Argon2 leaves the interpreter's lock alone, but not the processor.

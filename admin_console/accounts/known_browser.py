@@ -1,7 +1,7 @@
-"""Browsers that have logged in under a name: a signed cookie, so that guesses of strangers do not delay them.
+"""Known browsers, which have logged in under a name: a signed cookie marks them. Strangers' guesses do not delay them.
 
-The cookie holds an id and hashes of the names, no permission: whoever has a copy of it may try passwords for these
-names in a lane of its own, delayed as every lane is.
+The cookie holds an id and hashes of the names, and gives no permission. With a copy of it one can try passwords for
+these names in a line of its own, delayed like every line.
 """
 
 import secrets
@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import salted_hmac
 
 COOKIE_AGE_S = 180 * 24 * 3600
-NAMES_MAX = 8  # of one browser; the name that logged in longest ago goes first
+NAMES_MAX = 8  # of one browser; beyond that, the name that logged in longest ago is dropped
 _SALT = "admin_console.known_browser"
 
 
@@ -44,7 +44,7 @@ def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
 
 
 def _read(request: HttpRequest) -> tuple[str, list[str]]:
-    """The id and the names' hashes; nothing where the cookie is missing, old, or not ours."""
+    """The id and the names' hashes; empty where the cookie is missing, old, or not signed by us."""
     cookie = request.COOKIES.get(settings.KNOWN_BROWSER_COOKIE_NAME)
     if not cookie:
         return "", []

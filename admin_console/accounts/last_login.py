@@ -1,4 +1,4 @@
-"""When a user logged in last: noted with each log-in, and left out while the disk refuses it."""
+"""Writes the time of each log-in, and leaves it out while the disk refuses it."""
 
 import logging
 from typing import Any
@@ -13,11 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 def note_last_login(user: User, **_: Any) -> None:
-    """Receives Django's signal `user_logged_in`."""
+    """The receiver of Django's signal `user_logged_in`."""
     user.last_login = timezone.now()
     try:
         user.save(update_fields=["last_login"])
     except DatabaseError as exc:
         if trouble_of(exc) is not Trouble.REFUSED:
             raise
-        logger.warning("the time of a log-in is not noted: user=%s error=%s", user.username, exc)
+        logger.warning("the time of a log-in is not written: user=%s error=%s", user.username, exc)

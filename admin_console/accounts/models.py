@@ -35,7 +35,7 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser):
-    """Who may log in. A password change ends the sessions made with the old one."""
+    """A user who may log in. A password change ends the sessions made with the old one."""
 
     username = models.CharField(max_length=USERNAME_LENGTH_MAX, unique=True, validators=[check_username])
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)

@@ -38,7 +38,7 @@ def touch(session: SessionBase, now_s: float) -> bool:
 
 
 class SessionAge:
-    """Logs out who came back too late, and notes that the others are there."""
+    """Middleware: logs out users whose session is over, and marks the other sessions as used."""
 
     sync_capable = True
     async_capable = False

@@ -1,8 +1,9 @@
-"""Log-in attempts are delayed before any password is hashed, and no delay shuts a user out.
+"""Delays log-in attempts before any password is hashed; no delay shuts a user out.
 
-A browser that has logged in under a name has a lane of its own for that name. All others pass three lines: the name's
-at their address, the address's, and the name's. The first waits are doubled, up to a minute; the other two give each
-attempt its own time, one after the other, and an attempt that comes at its time is checked, whoever else asks:
+A browser that has logged in under a name has a line of its own for that name. Attempts of other browsers pass three
+lines: that of the name at their address, that of the address, and that of the name. In the first the waits double, up
+to a minute. The other two give each attempt a time of its own, one after the other; an attempt that comes at its time
+is checked, however many others come:
 
     line              free attempts   then one each          a place in the line belongs to
     browser and name        4         1, 2, 4 s … 15 min     the browser
@@ -23,10 +24,10 @@ from admin_console.pacing.pace import PACE
 
 FORGET_AFTER_S = 3600
 ENTRIES_MAX = 20_000  # lines; about 6 MB
-# Who has a place in a line; a place that is not taken in this time is given up.
+# Places in one line; a place that is not used within this time is given up.
 PLACES_MAX = 64
 PLACE_KEPT_S = 60.0
-# A wait for the sake of others, at most so long, is spent in the server; the user notices a slow log-in.
+# A wait of at most this length that others caused is spent in the server; the user notices a slow log-in.
 HOLD_S_MAX = 2.0
 HELD_MAX = 16  # a thread each
 
@@ -39,7 +40,7 @@ class Rule:
     wait_s_max: float
 
     def wait_s(self, attempts: int) -> float:
-        """After so many attempts, until the next one."""
+        """The wait after so many attempts, until the next one."""
         return 0.0 if attempts < self.free else min(2.0 ** min(attempts - self.free, 30), self.wait_s_max)
 
 
@@ -53,13 +54,13 @@ NAME = Rule(free=10, wait_s_max=5)
 class _Line:
     attempts: int = 0
     last_s: float = 0.0
-    next_s: float = 0.0  # the first time that is not given to anybody
+    next_s: float = 0.0  # the first time that no place has
     places: dict[str, float] = field(default_factory=dict)  # holder → the time given
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One line that an attempt passes, and who it is in it. is_own: only the asker's own attempts fill the line."""
+    """One line that an attempt passes, and its holder there. is_own: only the user's own attempts fill the line."""
 
     rule: Rule
     name: str
@@ -100,7 +101,7 @@ class LoginThrottle:
         return math.ceil(wait_s)
 
     def succeeded(self, name: str, address: str, browser: str = "") -> None:
-        """The attempt was right: forget the user's own failures, and take this attempt off the other lines."""
+        """The password was right: drop the user's own failures, and take this attempt off the other lines."""
         with self._lock:
             for key in _keys(name, address, browser):
                 if key.is_own:
@@ -128,7 +129,7 @@ class LoginThrottle:
             for key, line in zip(keys, lines, strict=True):
                 line_wait_s = _wait_s(line, key, now_s)
                 if line_wait_s > 0 and key.is_own:
-                    return line_wait_s, True  # and takes no place in a line that others wait in
+                    return line_wait_s, True  # without a place in a line that others wait in
                 wait_s = max(wait_s, line_wait_s)
             if wait_s > 0:
                 return wait_s, False
@@ -151,7 +152,7 @@ class LoginThrottle:
 
 
 def _wait_s(line: _Line, key: _Key, now_s: float) -> float:
-    """Until the holder's turn. Who has to wait gets a place, and keeps it however often it asks."""
+    """The wait until the holder's place. A holder that has to wait gets a place, and keeps it at further attempts."""
     if line.attempts < key.rule.free:
         return 0.0
     given_s = line.places.get(key.holder)
@@ -179,7 +180,7 @@ def _keys(name: str, address: str, browser: str) -> tuple[_Key, ...]:
 
 
 def _place(address: str) -> str:
-    """An IPv6 client owns a whole /64: count that as one."""
+    """The address; for IPv6 its /64 network, all of which one client may use."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Django's sessions in the database, and in memory what the disk refuses: people can log in on a full disk.
+"""Django's sessions in the database, and in memory while the disk refuses them: users can log in on a full disk.
 
-A session that waits goes to the database with its next save that the disk takes. Until then it ends with the process.
+A session in memory is written with its next save that the disk takes. Until then it ends with the process.
 """
 
 import threading
@@ -26,7 +26,7 @@ class _Waiting:
 
 
 class WaitingSessions:
-    """Sessions by key that the database does not have as they are now. Any thread."""
+    """Sessions by key whose newest state is not in the database. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class WaitingSessions:
             return self._by_key.get(key) if key else None
 
     def put(self, key: str, encoded: str, expires_at: datetime) -> None:
-        """encoded: "" for a session that ended: the row that is still in the database does not count."""
+        """encoded: "" for a session that ended: its row in the database is out of date."""
         with self._lock:
             self._by_key[key] = _Waiting(encoded, expires_at)
             self._by_key.move_to_end(key)
@@ -90,7 +90,7 @@ class SessionStore(db.SessionStore):
             if waiting is None:
                 super().save(must_create)
             else:
-                # The database may have it or not.
+                # The row may be in the database or not.
                 with transaction.atomic():
                     self.create_model_instance(self._get_session()).save()
                 WAITING.forget(self.session_key)
@@ -115,6 +115,6 @@ class SessionStore(db.SessionStore):
 
 
 def remove_ended() -> None:
-    """Remove from the database what ended while the disk refused it. Raises DatabaseError while it still does."""
+    """Remove sessions that ended while the disk refused it. Raises DatabaseError while the disk still refuses."""
     for key in WAITING.ended_keys():
         SessionStore().delete(key)

@@ -1,4 +1,4 @@
-"""The last fifteen minutes as columns, a value a second, oldest first; null where nobody looked."""
+"""The last fifteen minutes as columns, a value a second, oldest first; null for seconds without a snapshot."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], paused_ke
 
 
 def spans(paused: Sequence[float | None], newest: int) -> list[tuple[int, int]]:
-    """First and last Unix second of every pause; a second that nobody saw neither ends nor begins one."""
+    """First and last Unix second of every pause; a second without a snapshot neither ends nor begins one."""
     found: list[tuple[int, int]] = []
     begun: int | None = None
     first = newest - len(paused) + 1

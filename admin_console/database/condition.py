@@ -1,4 +1,4 @@
-"""How the console's database is in this process: where it is, what was set aside, what people should know."""
+"""The condition of the console's database in this process: its place, what was set aside, notices for users."""
 
 import sqlite3
 import threading
@@ -14,13 +14,13 @@ class Place(Enum):
     """Where the console's tables are."""
 
     DISK = "disk"
-    READ_ONLY = "read-only"  # in the file, which the disk does not let be written
+    READ_ONLY = "read-only"  # in the file, which can't be written
     MEMORY = "memory"  # there is no file, and the disk refuses one
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What people should know, and where it is told in full. tone: warning or danger."""
+    """A notice for users: its title and its full text. tone: warning or danger."""
 
     title: str
     text: str
@@ -35,10 +35,10 @@ class DatabaseCondition:
         self._place = Place.DISK
         self._reason = ""
         self._incidents: list[Notice] = []
-        self.damage_seen = threading.Event()  # an error said so; the thread of opening.py looks at the file
+        self.damage_seen = threading.Event()  # an error reported it; the thread of opening.py checks the file
 
     def saw(self, error: sqlite3.Error) -> None:
-        """Called with every error of the database."""
+        """Take every error of the database."""
         if trouble_of(error) is Trouble.DAMAGED:
             self.damage_seen.set()
 
@@ -56,12 +56,12 @@ class DatabaseCondition:
         return self._reason
 
     def add_incident(self, title: str, text: str) -> None:
-        """Something that stays true until the next start: a file was set aside."""
+        """Add a notice that stays until the next start: a file was set aside."""
         with self._lock:
             self._incidents = [*self._incidents, Notice(title, text)][-INCIDENTS_MAX:]
 
     def forget(self) -> None:
-        """As at the start of a process."""
+        """Reset to the state at the start of a process."""
         with self._lock:
             self._place, self._reason, self._incidents = Place.DISK, "", []
             self.damage_seen.clear()

@@ -8,7 +8,7 @@ from django.db import DatabaseError
 
 
 class Trouble(Enum):
-    """What is to be done differs: a damaged file is replaced, a refused write is tried again later."""
+    """A damaged file is replaced; a refused write is tried again later."""
 
     NONE = "none"  # an error of the statement
     REFUSED = "refused"  # full disk, read-only, no permission, an I/O error, held by another process for seconds
@@ -33,7 +33,7 @@ class NotAFileError(sqlite3.OperationalError):
 
 
 def trouble_of(error: BaseException | None) -> Trouble:
-    """What `error` means; of Django's, the SQLite error behind it is looked at."""
+    """The trouble that `error` reports; for an error of Django's, that of its SQLite cause."""
     found = sqlite_error_of(error)
     if found is None:
         return Trouble.NONE
@@ -42,7 +42,7 @@ def trouble_of(error: BaseException | None) -> Trouble:
     code = getattr(found, "sqlite_errorcode", 0) & 0xFF
     if code in _REFUSED:
         return Trouble.REFUSED
-    # Tables that are gone: the file was replaced or cut while it was in use.
+    # Tables are missing: the file was replaced or cut while it was in use.
     if code in _DAMAGED or str(found).startswith("no such table"):
         return Trouble.DAMAGED
     return Trouble.NONE

@@ -1,4 +1,4 @@
-"""Looking at a database file without changing it: is it whole, and which migrations has it seen?"""
+"""Inspects a database file without changing it: whether it is whole, and which migrations it has."""
 
 import sqlite3
 import time
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from admin_console.database.errors import Trouble, trouble_of
 from admin_console.vocabulary.private_files import what_is_wrong
 
-# Looking at every page of a large audit list takes longer; what is damaged there is found when it is read.
+# Checking every page of a large audit list takes longer; damage there is found when it is read.
 CHECK_S_MAX = 2.0
 _INSTRUCTIONS_PER_LOOK = 20_000
 _NEEDED_TABLES = {"admin_console_user", "admin_console_auditrow", "django_session", "django_migrations"}

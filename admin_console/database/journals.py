@@ -12,12 +12,12 @@ def set_aside_what_is_no_journal(path: Path) -> list[str]:
     """Rename links and directories that stand where journals of the database should be; a sentence for each.
 
     Raises OSError."""
-    told = []
+    sentences = []
     for ending in JOURNALS:
         journal = path.with_name(path.name + ending)
         if kind := what_is_wrong(journal):
-            told.append(f"{journal} was {kind}. It is now {set_aside(journal).name}.")
-    return told
+            sentences.append(f"{journal} was {kind}. It is now {set_aside(journal).name}.")
+    return sentences
 
 
 def remove_with_journals(path: Path) -> None:

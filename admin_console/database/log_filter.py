@@ -1,4 +1,4 @@
-"""A log line instead of a traceback for what the disk refuses: the reason is known, and may come with each request."""
+"""Logs a line instead of a traceback for refused database writes: the reason is known, and may repeat every request."""
 
 import logging
 

@@ -1,6 +1,6 @@
 """Opening the console's database at start, and again when it is damaged or the disk takes it back.
 
-Nothing here ends the process: messages flow whatever the file looks like. A damaged file is set aside and a new one
+No fault of the file ends the process: messages flow on. A damaged file is set aside and a new one
 made; a whole one that can't be written is read as it is; where no file can be made, the tables are in memory.
 
     disk ──damaged──► NAME.bad-N, a new file ──► disk
@@ -33,7 +33,7 @@ MEMORY_NAME = "file:/penstock-console?vfs=memdb"
 CHECK_AGAIN_S = 2.0
 # A -shm file takes 32 KiB, and so does a small -wal.
 FULL_BYTES = 64 << 10
-# A damage that was seen at run time is looked for on every page, for so long.
+# How long a check of every page may take, after an error at run time reported damage.
 THOROUGH_CHECK_S_MAX = 30.0
 
 _PLAIN_PRAGMAS = "PRAGMA busy_timeout=5000; PRAGMA foreign_keys=ON"
@@ -77,7 +77,7 @@ class ConsoleDatabase:
         self._is_open = True
 
     def watch(self) -> None:
-        """Begin to look after it: in a thread."""
+        """Start the thread that watches the database."""
         self._keeper = threading.Thread(target=self._keep, name="console-database", daemon=True)
         self._keeper.start()
 
@@ -100,7 +100,7 @@ class ConsoleDatabase:
         except (sqlite3.Error, DatabaseError) as exc:
             if trouble_of(exc) is Trouble.REFUSED:
                 raise
-            # Nothing that the check sees, and yet it can't be used.
+            # The check found no damage, and yet the file can't be used.
             self._set_aside(f"damaged ({sqlite_error_of(exc) or exc})")
             self._make_tables_on_disk()
 
@@ -174,7 +174,7 @@ class ConsoleDatabase:
             self._condition.add_incident("A journal of the console's database was no file.", text)
 
     def _use(self, name: str, pragmas: str) -> None:
-        """From now on new connections, of every thread, go there."""
+        """Send new connections of every thread to `name`."""
         connection = connections["default"]
         connection.close()
         connection.settings_dict["NAME"] = name
@@ -191,7 +191,7 @@ class ConsoleDatabase:
             self._held.close()
             self._held = None
 
-    # Looking after it.
+    # Watching.
 
     def _keep(self) -> None:
         while True:
@@ -204,7 +204,7 @@ class ConsoleDatabase:
                 elif self._condition.place is not Place.DISK:
                     self._try_disk()
             except Exception:
-                logger.exception("the console's database could not be looked after")
+                logger.exception("watching the console's database failed")
             finally:
                 connections.close_all()
 

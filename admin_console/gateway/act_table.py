@@ -1,7 +1,7 @@
 """Every act, once: its name, who may do it, which method of the engine does it, and the sentence for what it did.
 
 The permissions, the gateway, the audit list and the engine's HTTP API name an act as this table does. An act over HTTP
-alone has no role here: whoever has the API's token may do it (`queue_engine/service/http/rules.py`).
+alone has no role here: a client with the API's token may do it (`queue_engine/service/http/rules.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from queue_engine.vocabulary.options import format_duration
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An act that was done: to what, as was asked, and what came of it."""
+    """An act that was done: its object, the request's details, and the outcome."""
 
     topic: str
     channel: str
@@ -29,12 +29,12 @@ class Done:
 
     @property
     def cursor(self) -> str:
-        """Its name; over HTTP it stands in the channel's place."""
+        """The cursor's name; over HTTP it stands in the channel's place."""
         return str(self.details.get("cursor", self.channel))
 
     @property
     def given_up(self) -> str:
-        """What ends with a pipeline cursor."""
+        """The messages that a deleted pipeline cursor had not read."""
         return given_up(self.outcome.depth, self.cursor)
 
     @property

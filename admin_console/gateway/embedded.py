@@ -30,7 +30,7 @@ from queue_engine.vocabulary.options import Options
 
 logger = logging.getLogger(__name__)
 
-# Longer than the engine ever needs for one command on a working disk; shorter than people wait.
+# Longer than the engine needs for one command on a working disk; shorter than users wait.
 DEADLINE_S = 5.0
 
 
@@ -148,7 +148,7 @@ class EmbeddedGateway:
         except TimeoutError as exc:
             if future.done():
                 raise  # the engine's own
-            # A command that still waits for its turn is taken back; one that has begun can't be.
+            # A command that has not begun is cancelled; one that has begun can't be.
             if future.cancel():
                 raise _DroppedError from exc
             raise _BegunError from exc

@@ -51,11 +51,11 @@ UNKNOWN = "unknown"
 
 
 class EngineUnavailableError(Exception):
-    """There is no engine to ask, or it does not answer; the text is a sentence for people."""
+    """There is no engine, or it does not answer in time; the text is a sentence for users."""
 
 
 class ReadRefusedError(Exception):
-    """What was asked for can't be read; the text is a sentence for people."""
+    """The messages can't be read; the text is a sentence for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class ActResult:
-    """What came of an act. `message` is the sentence that people read and the audit keeps.
+    """The result of an act. `message` is the sentence that users read and the audit list keeps.
 
     verdict: done, failed (nothing was changed), or unknown (it had begun when the wait ended).
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
-    counts: what the act concerned: depth, in_flight, deferred, channels, clients.
+    counts: how much the act changed: depth, in_flight, deferred, channels, clients.
     """
 
     verdict: str
@@ -101,29 +101,29 @@ class Gateway(Protocol):
         ...
 
     def watch(self, topic: str, channel: str) -> None:
-        """Have this channel's clients in the coming snapshots for a few seconds; those who publish, for "" and ""."""
+        """Include this channel's clients in the snapshots of the next seconds; for "" and "", all producers."""
         ...
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
-        """Messages in flight, earliest deadline first; empty for a channel that is not there.
+        """Messages in flight, earliest deadline first; empty for a channel that does not exist.
 
         Raises EngineUnavailableError.
         """
         ...
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
-        """Messages of a topic from a place on, or, without one, what a channel delivers next; nothing is consumed.
+        """Messages of a topic from `target` on, or, without one, those a channel delivers next. Consumes nothing.
 
         Raises EngineUnavailableError, or ReadRefusedError with a sentence.
         """
         ...
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
-        """What rewinding a channel to there would do. Raises as `messages`."""
+        """What rewinding a channel to `target` would do. Raises as `messages`."""
         ...
 
     def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:
-        """Do one act and wait for it to be durable. Never raises for what the engine answers."""
+        """Do one act and wait until it is durable. Failures come as an ActResult, never as an exception."""
         ...
 
     def node(self) -> NodeInfo:
@@ -131,7 +131,7 @@ class Gateway(Protocol):
         ...
 
     def history(self) -> HistorySource:
-        """Where the pipeline's history of this engine is, whether or not there is any."""
+        """The pipeline's history of this engine, which may be empty."""
         ...
 
 

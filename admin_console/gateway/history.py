@@ -1,4 +1,4 @@
-"""The history that the pipeline writes into the data directory: which files hold it. Views know no more of the lake."""
+"""The history that the pipeline writes into the data directory: which files hold it."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ __all__ = ["HistorySource", "HistoryUnreadableError", "LakeHistory", "value_ms_o
 
 
 class HistoryUnreadableError(Exception):
-    """There is a history and it can't be read; the text is a sentence for people."""
+    """The history can't be read; the text is a sentence for users."""
 
 
 class HistorySource(Protocol):
@@ -45,7 +45,7 @@ class LakeHistory:
     def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
         try:
             found = self._files.files(level, first_s, end_s)
-            # Only where the closed days end may a file begin with windows that count no longer.
+            # Only a file at the end of the closed days may begin with windows that a compacted file replaces.
             cut_s = self._files.closed_until_s()
             for path, _ in found:
                 refuse_link(path)

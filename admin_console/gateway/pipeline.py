@@ -1,4 +1,4 @@
-"""The data pipeline as the console sees it: states and manifests in files, requests as files, the worker as a child.
+"""The console's access to the data pipeline: states and manifests in files, requests as files, the worker process.
 
 The only module of the console that knows the pipeline, besides commands; none of what it imports knows Spark.
 """
@@ -90,7 +90,7 @@ class ReplayView:
 
     @property
     def is_asked_about(self) -> bool:
-        """Whether the plan is there and nobody has said yet what is to become of it."""
+        """Whether the plan is ready and waits for Run or Discard."""
         return self.planned is not None and self.run_job is None
 
     @property
@@ -100,7 +100,7 @@ class ReplayView:
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """All that pages show of the pipeline, read within half a second. complaints: a sentence for each broken file.
+    """All that pages show of the pipeline, at most half a second old. complaints: a sentence for each broken file.
 
     process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: whoever
     holds the lake, that worker or another process. said: what a worker said of itself last; believed while it lives.
@@ -139,7 +139,7 @@ class Pipeline:
         return self._process is not None
 
     def start(self) -> None:
-        """Begin to look for work, where there is a worker to give it to."""
+        """Start looking for work, unless the pipeline is switched off."""
         if self._process is not None:
             self._process.start()
 
@@ -149,7 +149,7 @@ class Pipeline:
             self._process.stop()
 
     def view(self) -> PipelineView:
-        """What there is to show now."""
+        """The newest view, at most FRESH_FOR_S old."""
         with self._mutex:
             now_s = time.monotonic()
             if self._view is None or now_s - self._read_at_s >= FRESH_FOR_S:
@@ -158,7 +158,7 @@ class Pipeline:
             return self._view
 
     def ask(self, kind: str, name: str, **details: Any) -> ActResult:
-        """Leave a request for the worker, durably; `name` is of the job or replay it is about."""
+        """Write a request for the worker, durably; `name` is that of the job or replay."""
         key = "id" if kind in (job_requests.PLAN_REPLAY, job_requests.RUN_REPLAY, job_requests.CANCEL_REPLAY) else "job"
         try:
             if kind == job_requests.PLAN_REPLAY:
@@ -173,7 +173,7 @@ class Pipeline:
         return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {who} takes it up within seconds.")
 
     def new_replay_id(self) -> str:
-        """A name for a replay that none has: when it was asked for, and a little chance."""
+        """A new replay's name: the time, and random digits."""
         return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
     def _is_worker_up(self) -> bool:
@@ -238,7 +238,7 @@ def complaint_about(expression: str) -> str:
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether a topic could be called so."""
+    """Whether the text is a valid topic name."""
     return is_valid_name(text)
 
 

@@ -27,13 +27,13 @@ def message_counts(depth: int, in_flight: int, deferred: int) -> str:
 
 
 def outcome_counts(outcome: Outcome) -> dict[str, int]:
-    """What an act concerned, without what is nothing."""
+    """The outcome's counts, without those that are 0."""
     names = ("depth", "in_flight", "deferred", "channels", "clients")
     return {name: number for name in names if (number := getattr(outcome, name))}
 
 
 def given_up(count: int, cursor: str) -> str:
-    """`12,304 messages that are not archived`: what ends with a pipeline cursor."""
+    """`12,304 messages that are not archived`: the messages that a deleted pipeline cursor had not read."""
     if not count:
         return "nothing: it has passed every message"
     verb = "is" if count == 1 else "are"

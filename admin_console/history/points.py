@@ -75,7 +75,7 @@ class LinePoints:
         self.weights += self._points.sums(slots, floats(windows["window_s"]))
 
     def add_seconds(self, first_s: int, values: Floats, *, is_gauge: bool) -> None:
-        """Live seconds from `first_s` on, NaN where nobody looked: gauges, or changes per second."""
+        """Live seconds from `first_s` on, NaN without a snapshot: gauges, or changes per second."""
         known = ~np.isnan(values)
         slots = self._points.slots(first_s + np.flatnonzero(known))
         values = values[known]

@@ -33,7 +33,7 @@ CLOCK_AHEAD_MAX_S = 2
 
 
 class RangeError(ValueError):
-    """What was asked for is no range; the text names the value and the limit."""
+    """The query is no valid range; the text names the value and the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Range:
 
 
 def now_s(live: LiveState | None) -> int:
-    """The end of the second that passes now; of the newest live one where the engine's clock is a little ahead."""
+    """The end of the current second, or of the newest live one where the engine's clock is a little ahead."""
     second = int(time.time())
     newest = live.second if live and live.second is not None else second
     return max(second, min(newest, second + CLOCK_AHEAD_MAX_S)) + 1
@@ -96,7 +96,7 @@ def range_of(asked: Mapping[str, str], now_s: int) -> Range:
         raise RangeError(f"from {_shown(first)} lies ahead: it is {worded(now_s)} now.")
     if first_s >= end_s:
         raise RangeError(f"from {_shown(first)} is not before to {_shown(end)}.")
-    # What is not yet can't be shown; a clock that is a little fast is no reason to refuse.
+    # The future can't be shown; a browser's clock that is a little fast is no reason to refuse.
     end_s = min(end_s, now_s)
     if end_s - first_s < SPAN_MIN_S:
         raise RangeError(f"from {_shown(first)} is {end_s - first_s} s before the end: the shortest range is 1 minute.")

@@ -2,7 +2,7 @@
 
 Three tiers end one after another: hours where the last compaction did, minutes where the last rollup did (some minutes
 ago), seconds now. Each is read from where the one before ends. The live seconds go back fifteen minutes; a rollup that
-lags more leaves a gap, as does every window that nobody recorded.
+lags more leaves a gap, as does every window that is not recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ LATENCY_LABELS = {"p50": "median", "p95": "95 %", "p99": "99 %"}
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a range holds, columnar. Seconds are Unix seconds; NaN is what nobody recorded.
+    """What a range holds, columnar. Seconds are Unix seconds; NaN where nothing is recorded.
 
     columns: a value for each of `times`, gauges as averages, counters per second, latencies in milliseconds.
     band: the least and the most of every gauge's column. weights: how many seconds the last point of a column stands

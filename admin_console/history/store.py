@@ -154,7 +154,7 @@ def _connect(directory: str) -> duckdb.DuckDBPyConnection:
 
 
 def _check(rows: Rows, parts: Sequence[Part]) -> None:
-    """Where a damaged file says that all its rows are of the times asked for, duckdb believes it."""
+    """Check the rows: duckdb trusts a file's statistics about its times, and a damaged file may have wrong ones."""
     for name, first, end in (("t", parts[0].first_s, parts[-1].end_s), ("b", 0, BUCKET_COUNT)):
         column = rows.get(name)
         if column is not None and len(column) and not (first <= int(column.min()) <= int(column.max()) < end):

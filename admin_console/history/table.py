@@ -1,4 +1,4 @@
-"""A range as a table, for people without scripts and for those who rather read numbers."""
+"""A range as a table, for browsers without scripts and for users who prefer numbers."""
 
 from dataclasses import dataclass
 from math import isnan
@@ -58,7 +58,7 @@ def table_of(source: HistorySource, live: LiveState | None, asked: Request, span
 
 
 def notice_of(found: History) -> str:
-    """What to say of a range that holds less than was asked for; "" when there is nothing to say."""
+    """A sentence for a range with less data than requested; "" when it is complete."""
     if found.notice == NEVER:
         return "History is written by the pipeline, which has not run yet: only the last 15 minutes are known."
     since = found.recorded_from

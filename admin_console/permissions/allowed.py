@@ -63,7 +63,7 @@ class WhyNot:
 
 
 class CheckedRequest(HttpRequest):
-    """A request as a view gets it that is not for everybody."""
+    """A request to a view that needs a log-in: `user` is a User."""
 
     user: User
     may: Allowed

@@ -1,1 +1,1 @@
-"""What each page shows, made from the newest figures: rendered as HTML first, sent as live updates then."""
+"""What each page shows, made from the newest figures: rendered as HTML first, then sent as live updates."""

@@ -1,4 +1,4 @@
-"""From what a page asks for to its screen: the one way both the views and the socket take."""
+"""Builds the screen that a page asks for: for the views and for the socket."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from admin_console.vocabulary.roles import Role
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import PipelineView
 
-# A page asks in names of at most 64 characters; whatever is longer is not from our pages.
+# Pages ask with names of at most 64 characters; longer ones are not from our pages.
 FIELD_LENGTH_MAX = 130
 PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
 
@@ -72,7 +72,7 @@ def build_screen(
     http_address: str = "",
     pipeline: "PipelineView | None" = None,
 ) -> Screen:
-    """The screen of a page. Pure: everything it shows is handed in.
+    """The screen of a page. Pure: all that it shows comes in the arguments.
 
     The lists are made once for a live state, however many pages and sockets ask; only their age differs.
 

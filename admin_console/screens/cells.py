@@ -1,4 +1,4 @@
-"""The cells of tables. A cell's HTML is made here and nowhere else: the page and its updates carry the same.
+"""The cells of tables. Only this module makes a cell's HTML, so the page and its updates carry the same.
 
 On the wire a cell is its HTML, or [HTML, tone, title] where its <td> has a tone or a title.
 """
@@ -13,7 +13,7 @@ from django.utils.html import format_html
 SPARK_TOP = 35  # of a sparkline's levels, from 0
 
 
-# typed: a text and the same text as HTML are equal.
+# typed: a text and HTML with the same characters are equal, and must not share an entry.
 @lru_cache(maxsize=8_192, typed=True)
 def _element(template: str, *values: object) -> str:
     """`template` with the values escaped, except those that this function made. Most are the same every second."""
@@ -91,7 +91,7 @@ class StateCell(BaseCell):
 
 @dataclass(frozen=True, slots=True)
 class SparkCell(BaseCell):
-    """The last fifteen minutes of one gauge as levels from 0 to SPARK_TOP, None where it is not known."""
+    """The last fifteen minutes of one gauge as levels from 0 to SPARK_TOP, None where unknown."""
 
     levels: tuple[int | None, ...]
     stroke: str = ""  # a tone
@@ -109,7 +109,7 @@ class SparkCell(BaseCell):
 
 @lru_cache(maxsize=2_048)
 def spark_path(levels: tuple[int | None, ...]) -> str:
-    """The SVG path, relative: a line through what is known, broken where nothing is known."""
+    """The SVG path, relative: a line through the known levels, with a gap where there is none."""
     steps: list[str] = []
     is_drawing = False
     last_x = last_y = 0
@@ -127,7 +127,7 @@ def spark_path(levels: tuple[int | None, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProgressCell(BaseCell):
-    """A bar from 0 to `total`, called `label`, and words beside it; no bar where `total` is 0: it is not known."""
+    """A bar from 0 to `total`, called `label`, and words beside it; no bar where `total` is 0, which means unknown."""
 
     label: str
     done: int
@@ -147,7 +147,7 @@ class ProgressCell(BaseCell):
 
 @dataclass(frozen=True, slots=True)
 class ActionCell(BaseCell):
-    """The row's one likely act, if there is one. Without `href` it is shown disabled, and `reason` says why."""
+    """The row's most likely act. Without `href` it is shown disabled, and `reason` says why."""
 
     text: str = ""
     href: str = ""

@@ -116,7 +116,7 @@ def _subtitle(stats: "ChannelStats") -> str:
 
 
 def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
-    # A few less than the count are messages that came or went between the two answers, not a cut list.
+    # The list and the count come from two answers: a few messages may come or go between them, which is no cut list.
     if in_flight is not None and IN_FLIGHT_MAX <= len(in_flight) < count:
         return f"the first {units.number(len(in_flight))} of {units.number(count)}"
     return units.number(count)

@@ -1,4 +1,4 @@
-"""Pipeline cursors of a topic: who reads it beside its channels, what the log keeps for them, what they gave up."""
+"""Pipeline cursors of a topic: readers beside its channels, what the log keeps for them, what they gave up."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ _COLUMNS = (
 
 
 def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
-    """One row for each cursor; empty where there is none."""
+    """One row for each cursor."""
     rows = [
         (
             cursor.cursor,

@@ -12,7 +12,7 @@ from admin_console.vocabulary import units
 
 
 def channel_banner(diagnosis: Diagnosis) -> Banner | None:
-    """The gravest state of a channel, since when it is in it, and what else is seen; None when it is in none."""
+    """The gravest state of a channel, since when it lasts, and its other states; None for a channel without any."""
     if not diagnosis.states:
         return None
     gravest, *others = diagnosis.states
@@ -27,7 +27,7 @@ def channel_banner(diagnosis: Diagnosis) -> Banner | None:
 
 
 def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]) -> Banner | None:
-    """The gravest thing there is, in one sentence with a link to it; None when all is well."""
+    """The gravest problem of all, in one sentence with a link to its page; None when all is well."""
     health = live.snapshot.health
     if health != "OK":
         return Banner(
@@ -52,7 +52,7 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Calla
 
 
 def topic_banner(live: LiveState, name: str) -> Banner | None:
-    """What holds a topic back: a pause, or nobody to give its messages to."""
+    """What stops a topic: a fault, a pause, or no channel to give its messages to."""
     topic = live.topics[name]
     depth = f"the depth at the topic itself is {units.number(topic.depth)}"
     if topic.fenced:

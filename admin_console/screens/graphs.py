@@ -14,7 +14,7 @@ TOP_CHANNELS = 4
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name in the data, its label, its colour (series 1 to 4), and where its numbers are kept."""
+    """One line: its name in the data, its label, its colour (series 1 to 4), and the rings with its numbers."""
 
     column: str
     label: str
@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """A graph before it has figures. `unit` is "messages" or "per second"."""
+    """A graph and its lines, without data. `unit` is "messages" or "per second"."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class GraphPlan:
 
 
 def overview_plans(live: LiveState | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:
-    """Flow through all topics, and the depth of the four most loaded channels: `deepest`, or those of now."""
+    """Flow through all topics, and the depth of four channels: `deepest`, or the deepest ones now."""
     if deepest is None:
         deepest = _deepest(live) if live else []
     return (
@@ -173,7 +173,7 @@ def _worded(value: float | None, unit: str) -> str:
 
 
 def columns_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:
-    """Fifteen minutes of every line, a value a second, oldest first; empty where nothing is kept."""
+    """Fifteen minutes of every line, a value a second, oldest first; empty without rings."""
     columns: dict[str, list[float | None]] = {}
     for plan in plans:
         for line in plan.lines:

@@ -1,4 +1,4 @@
-"""Jobs of the pipeline: the word, the bar and the trouble of each."""
+"""Jobs of the pipeline: the state, the progress and the failure of each."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from admin_console.vocabulary.roles import Role
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import JobState, PipelineView
 
-# The jobs that there always are, in the order that data flows.
+# The jobs that always exist, in the order in which data flows through them.
 JOBS = ("archive", "rollup", "compact")
 
 _JOB_COLUMNS = (
@@ -57,7 +57,7 @@ def rate_cell(state: "JobState | None") -> Cell:
 
 
 def error_cell(state: "JobState | None", view: "PipelineView") -> Cell:
-    """Why a job failed, and what becomes of it."""
+    """Why a job failed, and whether it is tried again."""
     if state is None or not state.error:
         return Cell("")
     if not state.is_in_trouble or view.holder is None:
@@ -67,7 +67,7 @@ def error_cell(state: "JobState | None", view: "PipelineView") -> Cell:
 
 
 def trouble(view: "PipelineView") -> Banner | None:
-    """The sentence about the jobs that failed, or are tried again; None where all is well."""
+    """A sentence about the jobs that failed or are tried again; None where all is well."""
     found = jobs_in_trouble(view)
     if not found:
         return None
@@ -96,7 +96,7 @@ def _again(state: "JobState") -> str:
 
 
 def job_table(view: "PipelineView", role: Role) -> Table:
-    """The table of the jobs that there always are."""
+    """The table of the jobs that always exist."""
     rows = []
     for name in JOBS:
         state = view.jobs.get(name)

@@ -16,13 +16,13 @@ _PROMISES = {
     "interval": "interval: a power cut can cost the newest messages, a killed process none",
     "os": "os: the system decides; a power cut can cost messages, a killed process none",
 }
-# Longer than any disk in order takes, and than the longest interval that is sensible.
+# Longer than a healthy disk takes, and longer than any sensible --sync-interval.
 UNSYNCED_LATE_MS = 5_000
 HOLDS_SHOWN = 3
 
 
 def log_table(live: LiveState | None) -> Table:
-    """One row for each thing to know; empty where no topic is of the log."""
+    """One row for each fact; empty where no topic has storage kind log."""
     log = live.snapshot.log if live is not None else None
     rows = _rows(log) if log is not None else []
     return Table.build("log", "The log", _COLUMNS, rows, Empty("", "No topic is of storage kind log."))

@@ -1,4 +1,4 @@
-"""The overview: all topics in six figures, two graphs, and the channels that need somebody first."""
+"""The overview: six stats of all topics, two graphs, and the channels that need an operator first."""
 
 from typing import Any
 
@@ -207,12 +207,12 @@ def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, h
 
 
 def quiet_cell(count: float | None, tone: str = "") -> Cell:
-    """A count that steps back while it is 0, so that what is not stands out."""
+    """A count, muted while it is 0, so that others stand out."""
     return Cell(units.number(count), units.exact(count), tone or ("" if count else "muted"))
 
 
 def growth_cell(diagnosis: Diagnosis) -> Cell:
-    """Signed growth, toned only when it is part of the trouble."""
+    """Signed growth, with a tone only where growth is part of the finding."""
     text = units.growth(diagnosis.vitals.growth_s)
     tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED) if diagnosis.vitals.is_growing else ""
     return Cell(text, tone=tone or ("muted" if text in ("0/s", units.UNKNOWN) else ""))

@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """What a list says when it is empty: which kind of empty it is, and what to do."""
+    """What a list shows when it is empty: why it is empty, and what to do."""
 
     title: str
     text: str = ""
@@ -63,7 +63,7 @@ class Empty:
 
 @dataclass(frozen=True)
 class Table:
-    """A live table. Pages of one second that show the same share it, and so its HTML is made once."""
+    """A live table. Pages of one second share it, so its HTML is made once."""
 
     name: str
     caption: str
@@ -91,7 +91,7 @@ class Table:
 
     @property
     def blank_row(self) -> Row:
-        """What the page makes new rows from."""
+        """The template that the page makes new rows from."""
         return Row("", tuple((column, NOTHING) for column in self.columns))
 
     def wire(self) -> Any:
@@ -162,7 +162,7 @@ class Screen:
     subscription: dict[str, str]
     sequence: int
     taken_at_ms: int
-    second: int | None  # of the points, Unix; None when nothing keeps them
+    second: int | None  # of the points, Unix; None without rings
     age_ms: int
     version: str
     subtitle: str = ""

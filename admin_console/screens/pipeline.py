@@ -1,4 +1,4 @@
-"""The pipeline: its worker, its jobs, what is archived, what is published again."""
+"""The pipeline: its worker, its jobs, the archived topics, the replays."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,7 @@ def archive_cursors(live: LiveState | None) -> "dict[tuple[str, int, int], Curso
 
 
 def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]:
-    """Where a replay stands: being planned, waiting for an answer, or how its run goes."""
+    """The state of a replay: being planned, waiting for Run or Discard, or the state of its run."""
     if replay.run_job is not None:
         return job_chips(replay.run_job, view)
     if replay.planned is not None:

@@ -1,4 +1,4 @@
-"""One replay: what its dry run found, and how far it is."""
+"""One replay: what its dry run found, and the progress of its run."""
 
 from typing import TYPE_CHECKING, Any
 

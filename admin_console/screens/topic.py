@@ -1,4 +1,4 @@
-"""A topic: what it holds itself, its channels, who publishes."""
+"""A topic: its own messages, its channels, its producers."""
 
 from typing import TYPE_CHECKING, Any
 

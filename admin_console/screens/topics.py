@@ -23,12 +23,12 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One topic's figures, its channels added up. None is unknown."""
+    """One topic's figures, its channels included. None is unknown."""
 
     name: str
     stats: "TopicStats"
     depth: int  # at the topic and in its channels
-    peak_depth: float  # the most of it in the last fifteen minutes
+    peak_depth: float  # the highest depth in the last fifteen minutes
     in_flight: int
     deferred: int
     requeued_min: float | None
@@ -217,7 +217,7 @@ def _cells(live: LiveState, line: Line, role: Role) -> tuple[Any, ...]:
 
 
 def _quiet(text: str) -> Cell:
-    """Zeroes step back, so that what moves stands out."""
+    """A number, muted while it is 0, so that others stand out."""
     return Cell(text, tone="muted" if text in ("0", "0/s", units.UNKNOWN) else "")
 
 

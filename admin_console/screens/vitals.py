@@ -1,4 +1,4 @@
-"""How channels stand on the screens: their chips, their order, their sparklines."""
+"""How screens show channels: their chips, their order, their sparklines."""
 
 from math import isnan
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def diagnosis_of(live: LiveState, topic: "TopicStats", channel: "ChannelStats") -> Diagnosis:
-    """One channel's figures and states; of an idle one its figures alone."""
+    """One channel's diagnosis; without states for an idle channel."""
     key = (topic.topic_name, channel.channel_name)
     known = live.diagnoses.get(key)
     if known is None:
@@ -69,7 +69,7 @@ def age_s(live: LiveState, published_ns: int | None) -> float | None:
 
 
 def spark_levels(rings: Rings | None) -> tuple[int | None, ...]:
-    """A sparkline, drawn from 0 up so that a flat full queue does not look empty."""
+    """A sparkline that begins at 0, so that a flat full channel does not look empty."""
     if rings is None:
         return (None,) * SPARK_BUCKETS
     values = rings.spark_values()

@@ -13,8 +13,7 @@ _SENTENCE = (
 
 
 def refused(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """403 in the form the caller understands. `reason` is Django's sentence, for the log; that the request came from
-    another place is for the audit list, too."""
+    """403 in the form that the caller reads. reason: Django's sentence; a foreign origin goes to the audit list."""
     if reason.startswith(_FOREIGN):
         record_refusal(request, FOREIGN_REQUEST, why=f"{reason} ({request.method} {request.path[:80]})")
     return refusal(request, _SENTENCE, status=403)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 
-# Plotly adds an empty <style> element and fills it by script; this is the hash of nothing.
+# Plotly adds an empty <style> element and fills it by script; this is the hash of an empty style.
 EMPTY_STYLE_HASH = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 
 POLICY = {
@@ -50,6 +50,6 @@ class SecurityHeaders:
         response.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
         if not request.path_info.startswith("/static/"):
-            # Pages tell of queues: no cache keeps them after their reader has logged out.
+            # Pages show topics: no cache may keep them after the user has logged out.
             response.setdefault("Cache-Control", "no-store")
         return response

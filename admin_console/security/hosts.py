@@ -1,4 +1,4 @@
-"""Requests for a host that is not the console's are refused before anything else looks at them."""
+"""Refuses requests for a host that is not the console's, before anything else reads them."""
 
 import logging
 import time

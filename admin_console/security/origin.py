@@ -1,4 +1,4 @@
-"""Sockets are opened by our own pages only, and only where the permission table knows them.
+"""Lets only our own pages open sockets, and only those that the permission table names.
 
 Browsers send cookies with a socket to anybody's page, so the origin is what tells ours from others'. It is compared
 with the port: another service on the same machine is another origin.
@@ -17,7 +17,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class SameOriginSockets:
-    """Refuse (HTTP 403) a socket of a foreign origin, a foreign host, or a path that is not known."""
+    """Refuses (HTTP 403) a socket of a foreign origin, a foreign host, or a path without a rule."""
 
     def __init__(
         self, application: Application, *, paths: Container[str], origin: str, allowed_hosts: list[str]
@@ -51,7 +51,7 @@ class SameOriginSockets:
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """The last one of this name; "" where there is none."""
+    """The last header of this name; "" where there is none."""
     return next((value.decode("latin-1") for key, value in reversed(scope["headers"]) if key == name), "")
 
 

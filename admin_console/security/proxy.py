@@ -1,4 +1,4 @@
-"""Believe X-Forwarded-For, -Proto and -Host from proxies that were named, and from nobody else."""
+"""Accepts X-Forwarded-For, -Proto and -Host from trusted proxies only."""
 
 import ipaddress
 import re

@@ -24,7 +24,7 @@ from admin_console.audit.record import record_event
 from admin_console.pacing.pace import PACE
 from admin_console.permissions.allowed import CheckedRequest
 
-PASSWORD_LENGTH_MAX = 1024  # more than anybody types, less than an attacker would like hashed
+PASSWORD_LENGTH_MAX = 1024  # longer texts would make hashing slow
 
 _WRONG = "This name and password do not go together."
 _BUSY = "Too many people are logging in at this moment. Try again in a few seconds."
@@ -41,7 +41,7 @@ def _wait_sentence(wait_s: int) -> str:
 
 
 def _safe_next(request: HttpRequest) -> str:
-    """Where to go afterwards: a page of ours, whatever was asked for."""
+    """The page to go to after the log-in: always one of ours."""
     wanted = request.POST.get("next") or request.GET.get("next") or ""
     if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith("/"):
         return wanted
@@ -75,7 +75,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
         return _login_page(request, name=name, error=_WRONG, status=400)
     throttle.succeeded(name, address, browser)
-    # A new session, also for the same user: a key that somebody has planted or read before is worth nothing.
+    # A new session, also for the same user: a key that was planted or read before becomes useless.
     request.session.flush()
     login(request, user)
     session_age.start(request.session)
@@ -104,14 +104,14 @@ def change_password(request: CheckedRequest) -> HttpResponse:
     """Change one's own password; ends one's other sessions."""
     if request.method == "GET":
         return render(request, "accounts/password.html", {"errors": []})
-    # A lane of its own: only who holds the session can fill it.
+    # A line of its own in the throttle: only requests of this session fill it.
     user, address, browser = request.user, _address(request), f"session {request.session.session_key}"
     current, new, again = (
         request.POST.get(name, "")[: PASSWORD_LENGTH_MAX + 1] for name in ("current", "new", "again")
     )
     if errors := _complaints(user, new, again):
         return render(request, "accounts/password.html", {"errors": errors}, status=400)
-    # Whoever holds the session may still not know the password: guessing it here is throttled as a log-in is.
+    # The session may be stolen: guessing the password here is throttled like a log-in.
     if wait_s := throttle.begin(user.username, address, browser):
         return render(request, "accounts/password.html", {"errors": [_wait_sentence(wait_s)]}, status=429)
     try:

@@ -1,4 +1,4 @@
-"""One act as a resource: GET asks, POST does it, and the audit list has the intent before and the result after."""
+"""One act as a resource: GET shows the question, POST does the act, with an audit row before and after it."""
 
 import logging
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ class ActPage(View):
 
     @property
     def name(self) -> str:
-        """What it is about: orders, or orders/billing."""
+        """The object of the act: orders, or orders/billing."""
         return f"{self.topic}/{self.channel}" if self.channel else self.topic
 
     @property
@@ -87,10 +87,10 @@ class ActPage(View):
             return reverse("channel", args=(self.topic, self.channel))
         return reverse("topic", args=(self.topic,)) if self.topic else reverse("topics")
 
-    # What an act defines.
+    # For subclasses to define.
 
     def question(self) -> Question:
-        """What is asked on GET, and again after a complaint. Raises NotThereError."""
+        """The question on GET, and again after a complaint. Raises NotThereError."""
         raise NotImplementedError
 
     def details(self) -> dict[str, Any]:
@@ -98,22 +98,22 @@ class ActPage(View):
         return {}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
-        """Which part of the object it was about, such as one client."""
+        """Which part of the object the act is about, such as one consumer."""
         return ""
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        """Do it, and wait for it to be durable."""
+        """Do the act, and wait until it is durable."""
         return self.gateway.act(self.action, self.topic, self.channel, **details)
 
     def after_url(self) -> str:
-        """Where a browser goes when it is done."""
+        """The page that the browser goes to after the act."""
         return self.page_url
 
     def undo_url(self) -> str:
-        """Where it can be taken back; "" where it can't."""
+        """The act that takes this one back; "" where there is none."""
         return ""
 
-    # What all acts do.
+    # The same for all acts.
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
@@ -146,12 +146,12 @@ class ActPage(View):
         except DatabaseError:
             logger.exception("intent not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
             sentence = f"Nothing was done to {self.name}: the audit list can't be written."
-            return ActResult("failed", sentence, "NOT_AUDITED")
+            return ActResult(FAILED, sentence, "NOT_AUDITED")
         result = self.do(details)
         try:
             act.finish(Verdict(result.verdict), result.message, result.counts)
         except DatabaseError:
-            # The intent is on disk; who acted must hear what happened all the same.
+            # The intent is on disk; the user gets the result all the same.
             logger.exception("result not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
         return result
 
@@ -180,7 +180,7 @@ class ActPage(View):
         else:
             messages.error(self.request, sentence)
         url = self._next_url() or (self.after_url() if is_done else self.page_url)
-        # A script would follow a redirect unseen, and take the messages of the page it leads to.
+        # A script would follow a redirect by itself, and use up the messages of the next page.
         return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
 
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
@@ -195,13 +195,13 @@ class ActPage(View):
         )
 
     def _next_url(self) -> str:
-        """A page of ours that the caller wants to come back to, or ""."""
+        """The page of ours to go to afterwards, if the request names one; else ""."""
         wanted = self.request.POST.get("next") or self.request.GET.get("next") or ""
         if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
             return wanted
         return ""
 
-    # What several acts need.
+    # For several acts.
 
     def topic_stats(self) -> TopicStats:
         """The topic at this moment. Raises NotThereError."""
@@ -228,7 +228,7 @@ class ActPage(View):
         button: str = "",
         is_dangerous: bool = False,
     ) -> Question:
-        """A question of this act, which asks for the reason last. button: where it says something else than `title`."""
+        """A question of this act; its last field is the reason. button: its label, where it is not `title`."""
         return Question(
             title=title,
             button=button or title,

@@ -31,9 +31,9 @@ _FURTHER_ACTIONS = (
     "enable_user",
     AGEING,
 )
-# Rows are never changed: those of before have the name of before.
-_NAMED_ANEW = {"seek_channel": "rewind_channel"}
-# An intent whose result never came: the process ended in between.
+# Older rows keep the old name of an act: rows are never changed.
+_NEW_NAMES = {"seek_channel": "rewind_channel"}
+# Shown for an intent without a result: the process ended in between.
 _WITHOUT_RESULT = "no result"
 
 
@@ -42,12 +42,12 @@ class AuditLine:
     """One row as the page shows it."""
 
     row: AuditRow
-    at: datetime | None  # None where the row says no time that there is
+    at: datetime | None  # None where the row has no valid time
     action: str
     verdict: str
     tone: str
     counts: str
-    is_as_written: bool  # its hash fits what it says
+    is_as_written: bool  # its hash fits its content
 
 
 @require_safe
@@ -79,7 +79,7 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
     if actor_text:
         rows = rows.filter(actor=actor_text)
     if action_text:
-        rows = rows.filter(action__in=[action_text, *(old for old, new in _NAMED_ANEW.items() if new == action_text)])
+        rows = rows.filter(action__in=[action_text, *(old for old, new in _NEW_NAMES.items() if new == action_text)])
     if object_text:
         topic, slash, channel = object_text.partition("/")
         rows = rows.filter(topic=topic, channel=channel) if slash else rows.filter(Q(topic=topic) | Q(detail=topic))
@@ -89,7 +89,7 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
 
 
 def _chain_sentence(state: ChainState | None) -> str:
-    """Whether the rows are as they were written, as far as that was looked at; "" where nobody has looked."""
+    """Whether the rows are as they were written, as far as they are checked; "" before the first check."""
     if state is None or not state.checked_ms:
         return ""
     if state.faults:
@@ -110,12 +110,12 @@ _TONES: dict[str, str] = {
 
 
 def _line(row: AuditRow) -> AuditLine:
-    """Of any row: what somebody wrote past Penstock may be no verdict, time or number, and is shown all the same."""
+    """One line for any row: a row written past Penstock may have no valid verdict, time or number."""
     is_orphan = row.phase == Phase.INTENT
     return AuditLine(
         row=row,
         at=_moment(row.at_ms),
-        action=_NAMED_ANEW.get(row.action, row.action).replace("_", " "),
+        action=_NEW_NAMES.get(row.action, row.action).replace("_", " "),
         verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
         tone="warning" if is_orphan else _TONES.get(row.verdict, ""),
         is_as_written=not complaint_about(

@@ -1,4 +1,4 @@
-"""What every page's header shows: places, who you are, which environment this is."""
+"""The header of every page: places, the user, the environment."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +37,7 @@ class Place:
 
 
 def chrome(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `chrome` with the header's contents; little of it for somebody who is not logged in."""
+    """Context processor: `chrome` with the header's contents, most of it only after the log-in."""
     found = getattr(request, "user", None)
     user = found if found is not None and found.is_authenticated else None
     environment = getattr(settings, "PENSTOCK_ENVIRONMENT", "")

@@ -1,4 +1,4 @@
-"""Acts on pipeline cursors: the archive switch of a topic, and ending a cursor that has not passed everything."""
+"""Acts on pipeline cursors: switching a topic's archive on and off, and deleting a cursor."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _STARTS = {"start": "the oldest message there is", "end": "what is published fro
 
 
 class _CursorAct(ActPage):
-    """An act on one cursor of a topic. The name is typed by whoever is about to give up messages."""
+    """An act on one cursor of a topic. Acts that give up messages ask for its name."""
 
     cursor = ""
 
@@ -48,7 +48,7 @@ class _CursorAct(ActPage):
         )
 
     def ending(self, title: str, button: str) -> Question:
-        """What is asked before the cursor ends."""
+        """The question before the cursor is deleted."""
         cursor = self.cursor_stats()
         return self.pose(
             title,

@@ -21,10 +21,10 @@ from admin_console.screens.build import Request
 from admin_console.views.chrome import chrome
 from admin_console.vocabulary.units import duration
 
-# No text of a user has these: each process makes its own, and no answer shows them.
+# No user text can contain these: each process makes its own, and no answer shows them.
 _USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))
 _MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
-# What a page's request says of it; with anything else in the URL it is made for that user alone.
+# Query fields that a page's Request covers; with any other one, the page is made for that user alone.
 _FIELDS = {"topics": frozenset({"q", "sort", "number"})}
 
 

@@ -1,4 +1,4 @@
-"""Messages to look at without consuming them: a range of a topic, or a channel's next. Every look is audited."""
+"""Shows messages without consuming them: a range of a topic, or a channel's next ones. Every look is audited."""
 
 import json
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ def _links(topic: str, channel: str, page: MessagePage, form: str) -> dict[str, 
 def line_of(message: ReadMessage, form: str, *, is_of_channel: bool = False) -> Line:
     """One message in the form asked for; "auto" is JSON where it is an object or a list, else text, else hex.
 
-    is_of_channel: it waits in a channel, so it is due or was released there, whatever its due time was.
+    is_of_channel: the channel delivers it next, so its due time has passed or it was released.
     """
     body = message.body
     shown_form, text = _shown(body, form)

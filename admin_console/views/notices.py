@@ -1,4 +1,4 @@
-"""What every page says of the console's own files: a damaged one, a disk that refuses them, rows that wait."""
+"""Notices on every page about the console's own files: damage, a disk that refuses them, audit rows that wait."""
 
 from django.conf import settings
 

@@ -1,5 +1,4 @@
-"""The pages that read: overview, topics, a topic, a channel, the pipeline. Rendered whole here; the socket keeps them
-live."""
+"""The pages that read: overview, topics, a topic, a channel, the pipeline. The socket keeps them live."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -84,7 +83,7 @@ def _page(request: CheckedRequest, asked: Request) -> HttpResponse:
 def _rendered(
     request: CheckedRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
 ) -> Rendered:
-    """filled: goes before what the page has in its template's context."""
+    """filled: overrides the template's context."""
     live = _fresh(gateway, asked) if asked.topic else _newest(gateway)
     in_flight = _in_flight(gateway, asked)
     picker = picker_of(asked, request.GET, now_s(live)) if asked.page in PAGES_WITH_GRAPHS else None
@@ -122,7 +121,7 @@ def _newest(gateway: Gateway) -> LiveState | None:
 def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
     """The topic as it is at this moment, so that the page after an act shows what the act did.
 
-    Consumers and producers are those of the newest snapshot: they are sampled, not asked for.
+    Consumers and producers come from the newest snapshot; the engine reports them only there.
     """
     newest = _newest(gateway)
     try:

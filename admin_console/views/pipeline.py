@@ -29,7 +29,7 @@ CHANNELS_NAMED_MAX = 10
 
 
 class _PipelineAct(ActPage):
-    """An act that a worker takes up: its request has the act's name. `name` is of the job or replay."""
+    """An act that the worker does: a request file has the act's name. `name` is that of the job or replay."""
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -59,7 +59,7 @@ class _PipelineAct(ActPage):
         return self.pipeline.ask(self.action, self.name, **details)
 
     def when(self) -> str:
-        """What becomes of a request now, in a sentence."""
+        """A sentence: when the worker takes the request up."""
         view = self.view
         if view.holder is not None:
             return "The worker takes it up within a second or two."
@@ -113,7 +113,7 @@ class StartJob(_JobAct):
 
 
 class PlanReplay(_PipelineAct):
-    """The form of a new replay. What it makes is a dry run, which publishes nothing."""
+    """The form of a new replay. It starts a dry run, which publishes nothing."""
 
     @property
     def name(self) -> str:

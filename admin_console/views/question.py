@@ -1,4 +1,4 @@
-"""What an act asks before it is done: a page without JavaScript, a dialog's content with it."""
+"""The question before an act: a page without JavaScript, a dialog's content with it."""
 
 from dataclasses import dataclass, field
 
@@ -52,7 +52,7 @@ def ask(
     next_url: str = "",
     complaint_status: int = 400,
 ) -> HttpResponse:
-    """The question; with complaints when it was answered badly (400), or when the act failed.
+    """Render the question; with complaints about wrong input (400), or after the act failed.
 
     The header X-Fragment asks for what goes into a dialog, without the page around it.
     """
@@ -62,12 +62,12 @@ def ask(
 
 
 def reason_field(value: str = "") -> Field:
-    """Why: kept in the audit list."""
+    """The reason for the act, which the audit list keeps."""
     return Field("reason", "Reason", value=value, help="Optional; kept in the audit list.")
 
 
 def typed_name_field(name: str) -> Field:
-    """The name, typed again by whoever is about to lose messages."""
+    """The name of the object, to be typed before messages are lost."""
     return Field(
-        "typed_name", f"Type {name} to confirm", is_required=True, length_max=140, help="Letter by letter, as it is."
+        "typed_name", f"Type {name} to confirm", is_required=True, length_max=140, help="Exactly as it is written."
     )

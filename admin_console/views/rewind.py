@@ -1,4 +1,4 @@
-"""Rewinding a channel: a preview first, then exactly what it showed, whatever is published or consumed in between."""
+"""Rewinding a channel: a preview first, then exactly that, whatever is published or consumed in between."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +23,10 @@ _ON, _BACK = "on", "back"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a preview showed, as the form carries it: the choice it was for, and what it would do. is_on: the channel
-    had not been handed anything from `offset` on, so that going there skips and repeats nothing."""
+    """What a preview showed, as the form carries it: the chosen place, its offset, and the direction.
+
+    is_on: forward. The channel has delivered nothing from `offset` on, so going there skips and repeats nothing.
+    """
 
     choice: str
     offset: int
@@ -46,14 +48,14 @@ class RewindChannel(ActPage):
         known |= {"confirmed": str(shown.offset), "previewed": shown.text()}
         return self.pose(
             f"Rewind {self.name}",
-            _meaning(preview, is_on=shown.is_on),
+            _consequences(preview, is_on=shown.is_on),
             [Field(name, name, kind="hidden", value=value) for name, value in known.items()],
             button=f"Rewind {self.name} to offset {shown.offset:,}",
             is_dangerous=True,
         )
 
     def _where(self) -> Question:
-        """The first step: where to. The next one is the preview."""
+        """The first step, the choice of a place. The second one is the preview."""
         chosen = self._given("place") or "start"
         places = tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items())
         offset, at, depth = self._given("offset"), self._given("at"), self.channel_stats().depth
@@ -161,7 +163,7 @@ class RewindChannel(ActPage):
 
     def details(self) -> dict[str, Any]:
         shown = self._confirmed
-        # The engine looks once more, in the same turn: what can't be had as it was shown is refused, not replaced.
+        # The engine checks once more in the same turn, and refuses what it can't do exactly as shown.
         return {"target": Target(offset=shown.offset, is_exact=not shown.is_on), "keep_finished": shown.is_on}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
@@ -171,8 +173,8 @@ class RewindChannel(ActPage):
 _IN_FLIGHT = "Messages in flight are taken from their consumers, whose FIN then comes too late."
 
 
-def _meaning(preview: SeekPreview, *, is_on: bool) -> list[str]:
-    """What a preview says. The offset is fixed from here on: what is published later lies behind it."""
+def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
+    """The sentences of a preview. The offset is fixed from here on: later messages come after it."""
     there = f"the topic has {preview.oldest_offset:,} to {preview.end_offset:,}"
     if is_on:
         skipped = counted(max(0, preview.depth_now - preview.depth), "message")

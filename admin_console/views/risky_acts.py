@@ -1,4 +1,4 @@
-"""Acts that lose messages or deliver them twice: asked about with exact counts before they are done."""
+"""Acts that lose messages or deliver them twice: the question shows exact counts."""
 
 import re
 from typing import Any
@@ -171,7 +171,7 @@ class DeleteChannel(_ChannelAct):
 
 
 class RequeueChannel(ActPage):
-    """All in flight, one consumer's, or one message. `?client=KEY` and `?message=ID` choose beforehand."""
+    """Requeue all messages in flight, those of one consumer, or one. `?client=KEY` and `?message=ID` preselect."""
 
     def question(self) -> Question:
         channel = self.channel_stats()

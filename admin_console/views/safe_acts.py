@@ -117,7 +117,7 @@ class Publish(ActPage):
 
     def details(self) -> dict[str, Any]:
         node = self.gateway.node()
-        # A browser sends every line end of a text field as two characters; nobody typed the first.
+        # A browser sends every line end of a text field as CR LF; the user typed one line end.
         body = self.request.POST.get("body", "").replace("\r\n", "\n").encode()
         defer_text = self.request.POST.get("defer", "").strip()
         complaints = []

@@ -26,7 +26,7 @@ def write_private_file(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
-        # On a full disk, what is left of each attempt would take more of it.
+        # On a full disk, the remains of each attempt would take more space.
         temporary.unlink(missing_ok=True)
         raise
 

@@ -26,7 +26,7 @@ def number(value: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """The exact count where `number` shortens it, else nothing: a title that repeats the text helps nobody."""
+    """The exact count where `number` shortens it, else "": a title that repeats the text is of no use."""
     return "" if value is None or abs(value) <= _FULL_TO else f"{value:,.0f}"
 
 
