@@ -6,7 +6,7 @@ const ASK_AGAIN_MS = 1_500; // the first answer may be followed by figures
 const ACTS = 'a[data-dialog], form[method="post"] button:not([type="button"])';
 
 const place = document.getElementById("connection");
-const icon = document.querySelector("link[rel=icon]"); // the smallest thing that the server gives to everybody
+const icon = document.querySelector("link[rel=icon]"); // the smallest file that the server sends without a log-in
 let figuresAt = NaN; // Date.now() of the newest figures
 let isOld = false;
 let isGone = false; // the server does not answer
@@ -110,7 +110,7 @@ function refuse(event) {
     sayInDialog();
     return;
   }
-  // Said again, also aloud.
+  // Shown again, so that screen readers announce it.
   place.textContent = "";
   requestAnimationFrame(show);
 }

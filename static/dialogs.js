@@ -1,5 +1,5 @@
-// Acts open as dialogs: the link's confirmation page is fetched as a fragment, and its form is sent from here. What is
-// wrong with it is said in the dialog, with what was typed still there. Without scripts the link and the form do the
+// Acts open as dialogs: the link's confirmation page is fetched as a fragment, and its form is sent from here. The dialog
+// shows what is wrong with it, with the input still there. Without scripts the link and the form do the
 // same on pages of their own.
 import { isServerGone } from "./connection.js";
 
@@ -19,7 +19,7 @@ document.addEventListener("click", async (event) => {
   else location.assign(link.href);
 });
 
-// What the server says: a form for the dialog, a sentence why there is none, or where to go next.
+// The server's answer: a form for the dialog, a sentence why there is none, or the next page.
 async function ask(url, options = {}) {
   let answer;
   let text;
@@ -84,7 +84,7 @@ async function send(dialog, form, submitter) {
   }
   delete dialog.dataset.sent;
   form.removeAttribute("aria-busy");
-  if (!dialog.isConnected) return; // it was cancelled meanwhile
+  if (!dialog.isConnected) return; // the user has cancelled meanwhile
   if (answer.form) {
     fill(dialog, answer.form);
     dialog.scrollTop = 0;
@@ -127,7 +127,7 @@ function focusOn(element) {
   element.focus();
 }
 
-// The dialog of an act that can't even be asked about.
+// The dialog for an act whose question can't be shown.
 function refusal(sentence) {
   const body = document.createElement("div");
   body.className = "dialog-body";

@@ -90,7 +90,7 @@ class Graph {
     this.drawn = ""; // what the last drawing showed
     this.hidden = new Set();
     this.revision = 0;
-    this.isPastOnly = place.hidden; // nobody keeps its live seconds
+    this.isPastOnly = place.hidden; // the server keeps no live seconds of it
     // What the newest update's legend says: column → [label, value].
     this.lines = Object.fromEntries(
       [...place.querySelectorAll(".legend button")].map((line) => [
@@ -155,7 +155,7 @@ class Graph {
     });
     const title = this.place.querySelector("h2").textContent;
     const summary = names.map((name) => lines[name].join(" ")).join(", ");
-    // Read when somebody comes to the graph, not announced every second.
+    // Screen readers read it at the graph, and do not announce it every second.
     const when = range ? `${spanWords(range)}.` : "last 15 minutes. Now:";
     this.plot.setAttribute("aria-label", `${title}, ${when} ${summary}`);
   }
@@ -273,7 +273,7 @@ class Graph {
     else this.drawAnew();
   }
 
-  // Plotly holds on to what the user has chosen, as long as the revision of his choices is the same.
+  // Plotly keeps the user's zoom as long as uirevision stays the same.
   drawAnew() {
     this.figure.layout.uirevision = `${this.figure.layout.uirevision}.`;
     this.redress();
@@ -285,7 +285,7 @@ class Graph {
     this.draw();
   }
 
-  // The same figures as words: every fifteenth second, newest first.
+  // The graph as a table: every fifteenth second, newest first.
   table() {
     const details = this.place.querySelector("details");
     const range = past();

@@ -11,12 +11,12 @@ const ZOOM_SECONDS_MIN_S = 60; // the server's shortest range
 const MISSED_MAX_S = 5; // seconds without an update, after which the server is asked what it knows of them
 const REFETCH_MIN_S = 60; // recorded windows take the place of live seconds
 const REFETCH_MAX_S = 300;
-const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; longer than this nobody writes them
+const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; after more than this the rollup does not run
 
 let place = null; // the picker
 let chosen = { preset: LIVE }; // or {query, seconds}: the URL's, and [first, end] of a zoom into the live seconds
-let answer = null; // what the server said of the range, with what has come since; null while live
-let changed = () => {}; // tells the graphs
+let answer = null; // the server's answer for the range, with live seconds added; null while live
+let changed = () => {}; // called for the graphs
 let secondsCome = Promise.resolve();
 let fetching = null;
 let fetchedAt = 0;
@@ -59,7 +59,7 @@ function startForm() {
     details.querySelector("summary").focus();
     go(`?${queryOf({ first: from, end: to })}`);
   });
-  // Before it opens: that it has opened is told later, when somebody may have typed.
+  // Before the form opens: its event comes later, when the user may have typed.
   details.querySelector("summary").addEventListener("click", () => {
     if (!details.open) fillForm(form);
   });
@@ -83,7 +83,7 @@ function fillForm(form) {
   form.elements.to.value = field(end);
 }
 
-// What a query asks for. The server is the one to refuse what is no range.
+// The range that a query names. Only the server refuses invalid ones.
 function rangeOf(search) {
   const query = new URLSearchParams(search);
   if (!query.get("from") && !query.get("to")) return { preset: query.get("range") || LIVE };

@@ -21,7 +21,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// The who-you-are menu closes when one clicks elsewhere or presses Escape.
+// The user menu closes at a click elsewhere and at Escape.
 const who = document.querySelector(".who");
 if (who) {
   document.addEventListener("click", (event) => {

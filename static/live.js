@@ -1,4 +1,4 @@
-// Keeps a page live: one socket, one update a second, and an honest word about how old the figures are.
+// Keeps a page live: one socket, one update a second, and the age of its figures.
 import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { applyUpdate } from "./page_update.js";
 import { applyPoints, startGraphs } from "./graphs.js";
@@ -14,9 +14,9 @@ const freshness = document.getElementById("freshness");
 let socket = null;
 let retryMs = RETRY_FIRST_MS;
 let retryTimer = 0;
-let ended = ""; // why no further try is made
+let ended = ""; // why the page does not connect again
 let receivedAt = 0; // by performance.now()
-let shownSince = performance.now(); // hidden pages hear nothing
+let shownSince = performance.now(); // hidden pages get no updates
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
 const HELD_BACK_MS = 10_000;
 // How old the figures were when they came: by the server's clock alone, so that a wrong clock here does not matter.
@@ -55,7 +55,7 @@ function connect() {
     if (update.t < renderedAt && performance.now() < HELD_BACK_MS) return;
     receivedAt = performance.now();
     ageWhenReceived = 0;
-    // One paint for all that a second changes.
+    // One paint for all changes of a second.
     requestAnimationFrame(() => {
       applyUpdate(update);
       applyPoints(update);
@@ -70,7 +70,7 @@ function connect() {
       askToLogIn();
     }
     if (event.code === CLOSED_FORBIDDEN) {
-      // Another role by now: the page comes back with the buttons of that one, or says what it lacks.
+      // The user has another role by now: the page reloads with its buttons, or with what it lacks.
       ended = "not allowed";
       location.reload();
     }

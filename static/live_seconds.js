@@ -9,7 +9,7 @@ let fetching = null;
 let pending = []; // seconds that came while the columns were on their way
 let changed = () => {};
 
-// What is kept now, null before it has come.
+// The seconds kept now, null before they are fetched.
 export function liveSeconds() {
   return series;
 }
@@ -37,7 +37,7 @@ function append(second, points, isPaused) {
   if (series.newest === null) series.newest = second - 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
-  // This page was too slow to take some updates; the server knows whether those seconds are really unknown.
+  // This page was too slow for some updates; the server knows whether those seconds are really unknown.
   if (missed) setTimeout(fetchSeconds, REFETCH_AFTER_MS);
   for (const [name, values] of Object.entries(series.columns)) {
     for (let index = 0; index < missed; index += 1) values.push(null);

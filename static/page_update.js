@@ -1,4 +1,4 @@
-// Puts an update's words into the page. Cells change in place; rows move only while nobody is using their table.
+// Puts an update into the page. Cells change in place; rows move only while no pointer or focus is in their table.
 const REORDER_EVERY_MS = 5_000;
 const SAY_EVERY_MS = 15_000;
 
@@ -9,7 +9,7 @@ let saidAt = performance.now();
 let saidMeaning = null;
 
 export function applyUpdate(update) {
-  // What is gone has another page, and so has what came back: each page stays while it is the right one.
+  // A deleted topic or channel has another page, and so has one that came back: then the page reloads.
   const showsGone = !root.querySelector("[data-stats], [data-table]");
   if (Boolean(update.flags.gone) !== showsGone || (isFirstRun() && update.flags.first_run === false)) {
     reloadOnce();
@@ -70,7 +70,7 @@ function setHtml(element, html) {
   match(element, wanted.content);
 }
 
-// Elements that stay what they are stay the same: a focus, a pointer or an open dialog's opener does not lose them.
+// Elements that do not change are kept, so that a focus, a pointer or the opener of a dialog does not lose them.
 function match(place, wanted) {
   const nodes = [...wanted.childNodes];
   nodes.forEach((node, index) => {
@@ -110,7 +110,7 @@ function applyBanner(banner) {
   if (!place) return;
   place.hidden = !banner;
   const title = banner ? banner[1] : "";
-  // Said aloud rarely, and only when what is wrong has changed.
+  // Screen readers announce it rarely, and only when the problem has changed.
   if (title !== saidMeaning && performance.now() - saidAt > SAY_EVERY_MS) {
     if (saidMeaning !== null) setText(document.getElementById("live-summary"), title || "All is well again.");
     saidAt = performance.now();
@@ -151,7 +151,7 @@ function applyTable(name, { keys, columns }) {
   const isInUse = table.matches(":hover, :focus-within") || document.querySelector("dialog[open]") || hasSelection(table);
   for (const [key, row] of rows) {
     if (wanted.has(key)) continue;
-    // Under the pointer nothing may jump: what is gone only fades until the table is left alone.
+    // Under the pointer no row may move: rows that are gone only fade until the pointer leaves the table.
     if (isInUse) row.dataset.gone = "1";
     else row.remove();
   }

@@ -1,4 +1,4 @@
-// Runs before the first paint: the manual choice of theme, where there is one, must never flash the other.
+// Runs before the first paint, so that a manual choice of theme never shows the other one first.
 // A plain script, not a module: modules wait for the document.
 (() => {
   document.documentElement.classList.add("scripted");

@@ -1,4 +1,4 @@
-"""There are messages and consumers, and no consumer asks for any."""
+"""The channel has messages and consumers, and the RDY of all of them is 0."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.falling_behind import is_old_and_growing

@@ -1,4 +1,4 @@
-"""What is said of one channel, and of all channels from snapshot to snapshot."""
+"""The diagnosis of one channel, and of all channels from snapshot to snapshot."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Diagnosis:
         return TONES[self.level]
 
     def tone_of(self, *kinds: Kind) -> str:
-        """The tone of a figure that shows one of these; "" while the channel is in none of these states."""
+        """The tone of a stat that shows one of these kinds; "" while the channel has none of them."""
         return next((TONES[state.finding.level] for state in self.states if state.finding.kind in kinds), "")
 
 
@@ -43,8 +43,10 @@ def diagnose_all(
     paused_since: Mapping[Key, int],
     before: Mapping[Key, tuple[State, ...]],
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
-    """The diagnoses as of a snapshot, of all channels but the idle ones, of which there is nothing to say; and the
-    states to go on from with the next snapshot. before: those of the last one."""
+    """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot.
+
+    before: the states after the snapshot before.
+    """
     now_s = snapshot.taken_at_ns / 1e9
     states: dict[Key, tuple[State, ...]] = {}
     made: dict[Key, Diagnosis] = {}
@@ -75,7 +77,7 @@ def diagnose(vitals: Vitals, states: tuple[State, ...]) -> Diagnosis:
 
 
 def is_idle(topic: "TopicStats", channel: "ChannelStats") -> bool:
-    """Whether it holds nothing, and nothing holds it: then no finding applies."""
+    """Whether the channel has no messages, and neither a pause nor a fault: then no finding applies."""
     return not (
         channel.depth
         or channel.in_flight_count

@@ -1,4 +1,4 @@
-"""The consumers give back what they get: most deliveries end with REQ, few or none with FIN."""
+"""The consumers requeue their messages: many deliveries end with REQ, few or none with FIN."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
@@ -36,7 +36,7 @@ def find(vitals: Vitals) -> Finding | None:
 
 
 def _who(vitals: Vitals) -> str:
-    """Whether it is one consumer or all, where that is known."""
+    """A sentence: whether one consumer fails or all, where that is known."""
     clients = vitals.stats.clients or ()
     failing = [client for client in clients if client.requeue_count > client.finish_count]
     if len(failing) > 1 and len(failing) == len(clients):

@@ -1,4 +1,4 @@
-"""More comes than is finished, and the oldest message grows old."""
+"""More messages arrive than are finished, and the oldest one grows old."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind
@@ -28,6 +28,6 @@ def is_old_and_growing(vitals: Vitals) -> bool:
 
 
 def _advice(vitals: Vitals) -> str:
-    """Consumers are only asked for where those there are finish what they get."""
+    """Advises more consumers only where the present ones finish their messages."""
     finished, handled = vitals.finished_min or 0, vitals.handled_min
     return " Add consumers." if finished and finished >= 0.8 * handled else ""

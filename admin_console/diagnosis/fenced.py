@@ -1,4 +1,4 @@
-"""The channel stopped after a fault, until an operator lets it try again."""
+"""A fault stopped the channel, until an operator lets it try again."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind

@@ -1,4 +1,4 @@
-"""A finding: one thing that is to be seen in a channel's figures at one moment."""
+"""A finding: one problem that a channel's figures show at one moment."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,10 @@ TONES = {DANGER: "danger", WARNING: "warning", HELD: "held", CALM: ""}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What sort of finding it is.
+    """A kind of finding, and when it becomes a state of the channel.
 
-    begins_after_s: how long it has to be seen, in every snapshot, before the channel is in this state. ends_after_s:
-    how long it has to be gone before the channel is not in this state any more. Both 0 for what is a fact and no
-    measurement, such as a pause.
+    begins_after_s: the state begins after every snapshot of this time has shown the finding. ends_after_s: the state
+    ends after no snapshot of this time has. Both are 0 for facts, such as a pause, that are no measurement.
     """
 
     name: str
@@ -23,10 +22,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """kind: which. level: DANGER, WARNING or HELD. chip: the state in two or three words, with its sign.
+    """level: DANGER, WARNING or HELD. chip: the state in two or three words, with its sign.
 
-    title: what is seen, as a sentence with its figures. text: the evidence, and what can be done. also: the same in
-    half a sentence, for a channel in which something graver is seen; "" where that says nothing new.
+    title: the finding as a sentence with its figures. text: the evidence, and what can be done. also: the title in half
+    a sentence, for a channel with a graver finding; "" where that adds nothing.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""All that is looked for in a channel, the gravest cause first. A further kind is a file of its own and a line here."""
+"""All kinds of findings, the gravest cause first. A further kind is a file of its own and a line here."""
 
 from collections.abc import Callable
 
@@ -40,5 +40,5 @@ RANK = {kind: rank for rank, (kind, _) in enumerate(_FINDERS)}
 
 
 def find_all(vitals: Vitals) -> tuple[Finding, ...]:
-    """What is to be seen at this moment, the gravest cause first."""
+    """The findings of a channel at this moment, the gravest cause first."""
     return tuple(found for _, find in _FINDERS if (found := find(vitals)) is not None)

@@ -1,4 +1,4 @@
-"""A limit of memory holds the channel back."""
+"""A memory limit stops deliveries of the channel."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import WARNING, Finding, Kind

@@ -1,4 +1,4 @@
-"""There are messages, and no consumer is connected."""
+"""The channel has messages, and no consumer is connected."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import WARNING, Finding, Kind

@@ -1,4 +1,4 @@
-"""The oldest message has been unfinished for long."""
+"""The oldest message has been unfinished for over five minutes."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import WARNING, Finding, Kind
@@ -7,7 +7,6 @@ from admin_console.vocabulary import units
 
 OLD_MESSAGES = Kind("old messages", begins_after_s=5, ends_after_s=10)
 
-# An old message alone is worth a look.
 OLD_S = 300
 
 

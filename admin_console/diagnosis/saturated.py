@@ -1,4 +1,4 @@
-"""The consumers finish what they get and hold as many as they asked for, while the channel grows old."""
+"""The consumers finish their messages and are at their RDY, while the channel falls behind."""
 
 from admin_console.diagnosis import falling_behind, old_messages, words
 from admin_console.diagnosis.failing import SHARE_WARNING
@@ -12,7 +12,7 @@ FULL_SHARE = 0.95
 
 
 def find(vitals: Vitals) -> Finding | None:
-    """Only where more consumers help: what they get, they finish."""
+    """Found only where more consumers help: the present ones finish their messages."""
     stats = vitals.stats
     if stats.paused or not stats.depth or not stats.ready_count or not vitals.finished_min:
         return None

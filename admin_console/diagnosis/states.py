@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from admin_console.diagnosis.finding import Finding
 
-# Snapshots come every second. After a longer silence nothing is known of what was in between.
+# Snapshots come every second. After a longer silence a finding begins anew.
 SILENCE_S_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A finding through time. finding: as it was seen last. begun_s: since when it is seen; seen_s: when it was seen
-    last. is_in_force: whether it has been seen for long enough."""
+    """A finding through time, as the last snapshot showed it.
+
+    begun_s: the first snapshot that showed it; seen_s: the last one. is_in_force: whether it has lasted long enough.
+    """
 
     finding: Finding
     begun_s: float
@@ -25,7 +27,7 @@ class State:
 
 
 def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> tuple[State, ...]:
-    """The states after a snapshot taken at `now_s`, in which `found` was seen."""
+    """The states after a snapshot taken at `now_s`, which showed `found`."""
     known = {state.finding.kind: state for state in states}
     kept: list[State] = []
     for finding in found:

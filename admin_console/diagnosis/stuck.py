@@ -1,4 +1,4 @@
-"""The depth stays while the consumers hold their messages and end none of them, neither well nor badly."""
+"""The depth stays: the consumers hold messages in flight, and no delivery ends."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind

@@ -1,4 +1,4 @@
-"""Messages come back because their consumers neither finish nor TOUCH them in time."""
+"""Deliveries end with a timeout: consumers neither finish nor TOUCH their messages in time."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind
@@ -7,7 +7,7 @@ from admin_console.vocabulary import units
 
 TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10)
 
-# Timeouts are an alarm when there are several and they are a real share of what was handled.
+# Timeouts are a finding when there are several, and they are this share of the deliveries that ended.
 TIMEOUTS_MIN = 5
 SHARE_MIN = 0.10
 

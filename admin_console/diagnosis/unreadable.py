@@ -1,4 +1,4 @@
-"""The disk refuses something of the channel."""
+"""The disk refuses to read or write some of the channel's data."""
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind

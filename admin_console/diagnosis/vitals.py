@@ -1,4 +1,4 @@
-"""A channel's vital signs: what it holds, where it is heading, and what became of its messages in the last minute."""
+"""A channel's vitals: its counts, their trend, and how its deliveries of the last minute ended."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,13 +27,13 @@ class Vitals:
     requeued_min: float | None
     finished_min: float | None
     requeued_recently: float | None  # over the last RECENT_S
-    known_s: float  # how long the counts over the last minute reach back, at most 60
+    known_s: float  # the time that the counts over the last minute cover, at most 60
     oldest_s: float | None  # age of the oldest unfinished message
     paused_s: float | None  # for how long it has been paused
 
     @property
     def handled_min(self) -> float:
-        """Deliveries that came to an end in the last minute."""
+        """Deliveries that ended in the last minute."""
         return (self.finished_min or 0) + (self.requeued_min or 0) + (self.timeouts_min or 0)
 
     @property

@@ -5,7 +5,7 @@ from admin_console.vocabulary import units
 
 
 def depth(vitals: Vitals) -> str:
-    """How much there is, and since when: "The depth is 4,812; the oldest unfinished message is 14m 02s old"."""
+    """The depth and the oldest age: "The depth is 4,812; the oldest unfinished message is 14m 02s old"."""
     text = f"The depth is {units.number(vitals.stats.depth)}"
     if vitals.oldest_s is None:
         return text
@@ -13,7 +13,7 @@ def depth(vitals: Vitals) -> str:
 
 
 def held(vitals: Vitals) -> str:
-    """Sentences of what waits and what is deferred, each with a space before it; "" when nothing is."""
+    """Sentences about depth and deferred messages, each after a space; "" when there are none."""
     stats = vitals.stats
     text = f" {depth(vitals)}." if stats.depth else ""
     if stats.deferred_count:
@@ -23,13 +23,13 @@ def held(vitals: Vitals) -> str:
 
 
 def growth(vitals: Vitals) -> str:
-    """A sentence of where the depth is heading, with a space before it; "" when it stays."""
+    """A sentence about the depth's growth, after a space; "" when it stays."""
     text = units.growth(vitals.growth_s)
     return "" if text in (units.UNKNOWN, "0/s") else f" It changes by {text}."
 
 
 def flow(vitals: Vitals) -> str:
-    """A sentence of what comes and what is finished, with a space before it; "" when nothing comes."""
+    """A sentence about arrivals and finished messages, after a space; "" without arrivals."""
     if not vitals.inflow_s:
         return ""
     if vitals.outflow_s:
@@ -38,10 +38,10 @@ def flow(vitals: Vitals) -> str:
 
 
 def span(vitals: Vitals) -> str:
-    """What the counts over the last minute really cover: "in the last minute", "in the last 12 s"."""
+    """The time that the counts over the last minute cover: "in the last minute", "in the last 12 s"."""
     return "in the last minute" if vitals.known_s >= 55 else f"in the last {vitals.known_s:.0f} s"
 
 
 def sentence(text: str) -> str:
-    """With a capital and a stop."""
+    """The text with a capital and a stop."""
     return f"{text[:1].upper()}{text[1:]}."

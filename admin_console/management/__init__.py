@@ -1,1 +1,1 @@
-"""Where Django looks for commands."""
+"""The server around the pages; Django looks for commands here."""

@@ -1,10 +1,10 @@
-"""A request of the console: its body is limited where it comes in, and its connection is told how far it is."""
+"""A request of the console: limits its body as it arrives, and reports its progress to its connection."""
 
 from typing import Any
 
 from daphne.http_protocol import WebRequest
 
-# A message of 1 MiB as a form, three times its size at worst, and room. Daphne alone would put any amount on the disk.
+# A message of 1 MiB as a form, three times its size at worst, and room. Daphne itself writes any amount to the disk.
 BODY_BYTES_MAX = 8 << 20
 
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -13,7 +13,7 @@ _CHUNKED_1_0 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: cl
 
 
 class BoundedRequest(WebRequest):
-    """Refuses a body that is announced too large at once, a chunked one when it becomes so, and chunks of HTTP/1.0."""
+    """Refuses a body that is announced too large, a chunked one once it is, and chunks over HTTP/1.0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -45,7 +45,7 @@ class BoundedRequest(WebRequest):
             self._guard.is_now_a_socket()
 
     def finish(self) -> None:
-        # First: the next request may be read within.
+        # Before `finish`, which may read the next request.
         self._guard.request_is_answered()
         super().finish()
 

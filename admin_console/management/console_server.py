@@ -1,4 +1,4 @@
-"""Daphne's server, started and stopped by us."""
+"""Daphne's server, with limits for its connections and an orderly stop."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from twisted.python.failure import Failure
 
 from admin_console.management.guarded_connection import ConnectionLimits, GuardedConnections
 
-# What a request that had begun gets to finish in, once told to stop; an act's own deadline is 5 s.
+# How long requests may go on after the stop begins; an act's own deadline is 5 s.
 DRAIN_S = 1.5
 KILL_S = 0.5
 WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
 
 
 class ConsoleServer(Server):
-    """Serves one ASGI application on one address. After `run`, `failure` tells why it never listened, else ""."""
+    """Serves one ASGI application on one address. After `run`, `failure` is why it never listened, else ""."""
 
     def __init__(
         self,

@@ -5,8 +5,8 @@ A connection is in one phase at a time, and each has its deadline; data that dri
     head ──► body ──► answer ──► idle ──► head …        a request that becomes a socket has deadlines of its own
       │408     │408      └─ cut when the client takes nothing    └─ closed, once all was taken
 
-What is still being taken from us, such as a download over a slow line, is never cut while it advances. A client that
-sends requests ahead and does not take the answers is cut at 1 MiB of them.
+An answer that advances, such as a download over a slow line, is never cut. A client that sends requests ahead and does
+not take the answers is cut at 1 MiB of them.
 """
 
 import logging
@@ -22,11 +22,11 @@ from admin_console.management.bounded_request import BODY_BYTES_MAX, BoundedRequ
 
 logger = logging.getLogger(__name__)
 
-# After the last word, what is left is sent for so long.
+# How long a closing connection may take to send the rest of its answer.
 LINGER_S = 5.0
 REFUSED_LOG_INTERVAL_S = 60.0
-# So many refused connections at once hear why, which takes a descriptor each; the others are just closed.
-REFUSED_TOLD_MAX = 8
+# Refused connections that get an answer at once, a descriptor each; the others are closed without one.
+REFUSALS_MAX = 8
 # Answers to requests sent ahead, which the client has not taken; beyond, it is cut.
 UNTAKEN_BYTES_MAX = 1 << 20
 _MIB = 1 << 20
@@ -34,8 +34,8 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """connections_max: at once. request_s: for a head, and the same again for each MiB of body begun. idle_s: for
-    nothing to happen: no next request, or nothing taken of an answer."""
+    """connections_max: at once. request_s: for a head, and the same again for each MiB of body begun. idle_s: without a
+    next request, or without progress of an answer."""
 
     connections_max: int
     request_s: float
@@ -58,7 +58,7 @@ def _response(status: str, sentence: str) -> bytes:
 
 
 class GuardedConnection(ProtocolWrapper, TimeoutMixin):
-    """One connection. The requests on it say how far they are."""
+    """One connection. Its requests report their progress to it."""
 
     transport: Any  # Twisted's interfaces do not have all of a TCP connection's methods
 
@@ -75,7 +75,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
     # From the transport.
 
     def makeConnection(self, transport: Any) -> None:
-        # What the system takes is known to this method of the transport alone.
+        # Only this method of the transport knows how many bytes the system takes.
         write_some = transport.writeSomeData
 
         def count(data: bytes) -> Any:
@@ -114,7 +114,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
     def head_is_read(self, length: int | None) -> None:
         """length: of the body; None when it comes in chunks."""
         if self._sent < self._answer_began and self._written - self._sent > UNTAKEN_BYTES_MAX:
-            # It asks and asks, and reads nothing: all those answers would be in memory.
+            # The client sends requests and reads no answers, which would all be in memory.
             self.transport.abortConnection()
         self._answer_began = self._written
         expected = min(BODY_BYTES_MAX if length is None else length, BODY_BYTES_MAX)
@@ -127,7 +127,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
         self._enter(_Phase.IDLE, self._limits.idle_s)
 
     def is_now_a_socket(self) -> None:
-        """Pings and acknowledgements tell whether its browser is still there."""
+        """The request became a WebSocket: pings and acknowledgements replace the deadline."""
         self._enter(_Phase.SOCKET, None)
 
     # Deadlines.
@@ -147,7 +147,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
             self._end()
         elif self._sent < self._written:
             if self._sent == self._sent_when_looked:
-                self.transport.abortConnection()  # it takes nothing
+                self.transport.abortConnection()  # the client takes nothing
                 return
             self._sent_when_looked = self._sent
             self.setTimeout(self._limits.idle_s)
@@ -162,7 +162,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
 
 
 class GuardedConnections(WrappingFactory):
-    """Makes them, and refuses one too many: 503, so that a browser shows why."""
+    """Makes the connections, and refuses one too many with 503, so that a browser shows why."""
 
     protocol = GuardedConnection
 
@@ -171,14 +171,14 @@ class GuardedConnections(WrappingFactory):
         # Daphne's own timeout is reset by every byte.
         wrapped.timeOut = None
         self.limits = limits
-        self.told: set[Protocol] = set()
+        self.refusals: set[Protocol] = set()
         self._refused_count = 0
         self._next_line_s = 0.0
 
     def buildProtocol(self, address: Any) -> Any:
         if len(self.protocols) >= self.limits.connections_max:
             self._note_refusal()
-            return _Refusal(self) if len(self.told) < REFUSED_TOLD_MAX else None
+            return _Refusal(self) if len(self.refusals) < REFUSALS_MAX else None
         connection = super().buildProtocol(address)
         connection.wrappedProtocol.requestFactory = BoundedRequest
         # Counted from now on: several may be accepted before the first is made.
@@ -200,7 +200,7 @@ class GuardedConnections(WrappingFactory):
 
 
 class _Refusal(Protocol, TimeoutMixin):
-    """Says why, and closes."""
+    """A refused connection: answers 503 and closes."""
 
     transport: Any
 
@@ -208,7 +208,7 @@ class _Refusal(Protocol, TimeoutMixin):
         self._guard = factory
 
     def connectionMade(self) -> None:
-        self._guard.told.add(self)
+        self._guard.refusals.add(self)
         self.setTimeout(LINGER_S)
         sentence = f"The console has {self._guard.limits.connections_max} connections and takes no more. Try again."
         self.transport.write(_response("503 Service Unavailable", sentence))
@@ -218,5 +218,5 @@ class _Refusal(Protocol, TimeoutMixin):
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Any = None) -> None:
-        self._guard.told.discard(self)
+        self._guard.refusals.discard(self)
         self.setTimeout(None)

@@ -1,4 +1,4 @@
-"""Tells how far a stop is: each second, and whenever somebody asks for the stop once more."""
+"""Logs the progress of a stop: each second, and at each further signal."""
 
 import itertools
 import logging
@@ -13,7 +13,7 @@ INTERVAL_S = 1.0
 
 
 class StopReport:
-    """A thread of its own, since the main thread may be busy with the console or wait for the engine.
+    """Logs from a thread of its own: the main thread may be busy with the console or wait for the engine.
 
     how_far: a sentence; called on this thread.
     """
@@ -30,14 +30,14 @@ class StopReport:
         self._thread.start()
 
     def note(self, number: int) -> bool:
-        """The signal `number` came; returns whether it is the first. To be called in its handler, which that of
-        another signal may interrupt at any place: so a single step tells which is the first."""
+        """Note the signal `number`; whether it is the first. For signal handlers, which another one may interrupt
+        anywhere: a single step decides which is the first."""
         is_first = next(self._number) == 0
         self._signals.put(number)
         return is_first
 
     def end(self) -> None:
-        """The stop is over: nothing more is told."""
+        """End the thread: the stop is over."""
         self._signals.put(None)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What the first start after an upgrade says, once: a file in the data directory keeps what has been said."""
+"""Notes that the first start after an upgrade prints, once: a file in the data directory has their names."""
 
 import logging
 from collections.abc import Mapping
@@ -15,26 +15,26 @@ HTTP_TOKEN = "http-token-covers-changes"  # noqa: S105 - the note's name
 TEXTS: Mapping[str, str] = {
     HTTP_TOKEN: (
         "Upgrade: --http-token now covers publishing and every change over HTTP, too, and not only reading bodies. "
-        "Whoever publishes or acts by HTTP must send Authorization: Bearer TOKEN. /ping, /info, /stats and /metrics "
-        "stay open; NSQ clients on the TCP port need no token, as before."
+        "Clients that publish or act over HTTP must send Authorization: Bearer TOKEN. /ping, /info, /stats and "
+        "/metrics stay open; NSQ clients on the TCP port need no token, as before."
     ),
 }
 
 
-def untold(data_path: Path, names: list[str], *, is_new: bool) -> list[str]:
-    """The texts of those notes that no start on this data directory has said; they count as said from now on.
+def unprinted(data_path: Path, names: list[str], *, is_new: bool) -> list[str]:
+    """The texts of those notes that no start on this data directory has printed; marks them as printed.
 
-    is_new: the directory was empty: there is no upgrade to tell of. A disk that refuses the file has them told twice.
+    is_new: the directory was empty, so there is no upgrade. On a disk that refuses the file, notes are printed again.
     """
     path = data_path / FILE_NAME
     try:
-        told = read_private_file(path, _BYTES_MAX).decode("ascii", "replace").split()
+        printed = read_private_file(path, _BYTES_MAX).decode("ascii", "replace").split()
     except OSError:
-        told = []
-    new = [name for name in names if name not in told]
+        printed = []
+    new = [name for name in names if name not in printed]
     if new:
         try:
-            write_private_file(path, "".join(f"{name}\n" for name in [*told, *new]))
+            write_private_file(path, "".join(f"{name}\n" for name in [*printed, *new]))
         except OSError as exc:
             logger.warning("%s can't be written: %s", path, exc)
     return [] if is_new else [TEXTS[name] for name in new]

@@ -1,1 +1,1 @@
-"""`manage.py serve` starts everything; `manage.py user` keeps the users."""
+"""`manage.py serve` starts everything; `manage.py user` manages the users."""

@@ -81,7 +81,7 @@ class _Backup:
 
     @contextmanager
     def _source(self) -> "Iterator[tuple[Path, list[tuple[str, int | None]]]]":
-        """Where the files are, and which; nobody changes them meanwhile."""
+        """The files and their directory; no process changes them meanwhile."""
         try:
             lock = DirectoryLock(str(self._data_path))
         except DirectoryLockedError:
@@ -95,14 +95,14 @@ class _Backup:
 
     @contextmanager
     def _asked(self) -> "Iterator[tuple[Path, list[tuple[str, int | None]]]]":
-        """Have the server stage them; what it staged goes at the end."""
+        """Have the server stage the files; they are removed at the end."""
         name = secrets.token_hex(8)
         directory = self._data_path / backup_files.DIRECTORY
         directory.mkdir(mode=0o700, exist_ok=True)
         self._request = directory / f"{name}.request"
         self._request.touch(0o600)
         if os.geteuid() == 0:
-            # The server, which may be another user, looks into the one and removes the other.
+            # The server, which may run as another user, reads the one and removes the other.
             owner = self._data_path.stat()
             for path in (directory, self._request):
                 os.chown(path, owner.st_uid, owner.st_gid)
@@ -136,7 +136,7 @@ class _Backup:
             self._print(f"{_mb(self._bytes)} of {_mb(self._total)} MB")
 
     def _renew(self) -> None:
-        """Say that somebody still wants what was staged."""
+        """Renew the request, so that the server keeps the staged files."""
         if self._request is not None and time.monotonic() - self._renewed_at >= RENEWED_EVERY_S:
             self._renewed_at = time.monotonic()
             os.utime(self._request)

@@ -67,7 +67,7 @@ CONSOLE_STOP_TIMEOUT_S = 4.0
 # Python's default is 5 ms: that long a page keeps the engine from the interpreter, each time that the engine has given
 # it away for a read or a write.
 THREAD_SWITCH_INTERVAL_S = 0.0002
-# After everything is closed, a thread that still computes a page may not hold the process.
+# How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
 
 
@@ -118,7 +118,7 @@ class Command(BaseCommand):
             sys.exit(status)
 
     def _print(self, line: str) -> None:
-        # A terminal that was closed takes nothing more: that is no reason to fail.
+        # A terminal may have been closed: that is no reason to fail.
         with contextlib.suppress(OSError):
             self.stdout.write(line)
             self.stdout.flush()
@@ -149,7 +149,7 @@ class Serving:
             CONDITION,
             make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH)),
             print_line=print_line,
-            # It names a row of the list that a damaged database held: the next list begins a chain of its own.
+            # audit-head names a row of the damaged database; the new one begins a chain of its own.
             companion=head_file.path_of(settings.DATA_PATH),
         )
         self._is_told_to_stop = False
@@ -211,9 +211,9 @@ class Serving:
         return status
 
     def _tell_of_upgrade(self, is_new: bool) -> None:
-        """Said once for a data directory that an older version has used."""
+        """Print the upgrade notes, once for a data directory of an older version."""
         names = [upgrade_notes.HTTP_TOKEN] if self._options.http_token else []
-        for text in upgrade_notes.untold(settings.DATA_PATH, names, is_new=is_new):
+        for text in upgrade_notes.unprinted(settings.DATA_PATH, names, is_new=is_new):
             logger.warning("%s", text)
             self._print(text)
 
@@ -335,7 +335,7 @@ class Serving:
         self._stop_console()
 
     def _leave_without_console(self) -> None:
-        """The console hangs: messages matter more."""
+        """End a console that hangs: messages matter more."""
         if not self._console_ended:
             logger.critical(
                 "the console did not stop within %g s: the engine is stopped without it", CONSOLE_STOP_TIMEOUT_S
@@ -422,11 +422,11 @@ class _Gate:
 
 
 def _http_act(act: ActRecord) -> HttpAct:
-    """What the audit keeps of an act that did not come over a page. Called on the engine's thread."""
+    """The audit list's form of an act over HTTP or of a client. Called on the engine's thread."""
     via = VIA_TCP if act.via == TCP else VIA_HTTP_API
     about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:
-        # What was not even begun has changed nothing.
+        # An act that was not begun has changed nothing.
         return HttpAct(*about, False, act.error, {}, via=via, is_change=bool(act.act_id), act_id=act.act_id)
     sentence = sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
     is_change = act.outcome.created or not act.action.startswith(("create_", "read_"))
@@ -435,8 +435,8 @@ def _http_act(act: ActRecord) -> HttpAct:
 
 
 def _flush_or_drop(stream: Any) -> None:
-    """Flush a stream at the end. Where nobody takes it any more, what is left goes nowhere: the exit of Python would
-    otherwise fail at it, and change the status."""
+    """Flush a stream at the end. Where its reader is gone, the rest is dropped: Python's own flush at exit would fail
+    and change the exit status."""
     try:
         stream.flush()
     except OSError:
@@ -444,13 +444,13 @@ def _flush_or_drop(stream: Any) -> None:
 
 
 def _heed_no_more_signals() -> None:
-    """Everything is on disk. While Python ends, it would let a late signal end the process with another status."""
+    """Ignore late signals, which would end the process with another status: everything is on disk."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def _leave_even_if_a_thread_stays(status: int) -> None:
-    """Everything is on disk: a page that is still being computed for nobody may not keep the process."""
+    """End the process although a page is still being computed: everything is on disk."""
     watchdog = threading.Timer(EXIT_TIMEOUT_S, os._exit, (status,))
     watchdog.daemon = True
     watchdog.start()

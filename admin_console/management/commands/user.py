@@ -136,7 +136,7 @@ class Command(BaseCommand):
         return user
 
     def _keep_an_admin(self, user: User) -> None:
-        """Raises CommandError when `user` is the only one who could still do everything."""
+        """Raises CommandError when `user` is the only admin left."""
         others = User.objects.filter(role=Role.ADMIN, is_active=True).exclude(pk=user.pk)
         if user.role == Role.ADMIN and user.is_active and not others.exists():
             raise CommandError(f"{user.username} is the only admin. Make another one first.")
@@ -158,7 +158,7 @@ class Command(BaseCommand):
 
 
 def _account() -> str:
-    """The account of the operating system that this process belongs to: LOGNAME and its like say what anybody wants."""
+    """The account of the operating system that this process runs as; LOGNAME can be set to any name."""
     uid = os.getuid()
     try:
         return pwd.getpwuid(uid).pw_name

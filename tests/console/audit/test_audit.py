@@ -155,7 +155,7 @@ def test_viewer_may_not_read_it(db: None) -> None:
 
 
 def test_empty_list_says_what_will_be_in_it(client: Client) -> None:
-    assert "Nothing was done yet." in client.get("/audit/").content.decode()
+    assert "No act yet." in client.get("/audit/").content.decode()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -339,7 +339,7 @@ def test_page_says_how_many_rows_wait_and_how_many_were_lost(client: Client) -> 
         set_row_buffer(None)
     assert "1 audit row waits in memory until the disk takes it (the disk is full)." in page
     assert "1,234 were lost: memory keeps 10,000 at most." in page
-    assert "Nothing was done yet." not in page
+    assert "No act yet." not in page
 
 
 @pytest.fixture
