@@ -408,7 +408,7 @@ class _SlowRunner:
 
 
 def slow_gateway(*, begun: bool) -> embedded.EmbeddedGateway:
-    return embedded.EmbeddedGateway(_SlowRunner(begun=begun), Options(), deadline_s=0.01)  # type: ignore[arg-type]
+    return embedded.EmbeddedGateway(_SlowRunner(begun=begun), Options(), deadline_s=0.01)
 
 
 def test_command_past_its_deadline_is_dropped_unstarted() -> None:

@@ -147,7 +147,7 @@ class ReplayKills:
 
     def plan(self, spark: object, topic: str) -> None:
         with self._lake.lock():
-            context = job(spark, self._lake, self._engine).context  # type: ignore[arg-type]
+            context = job(spark, self._lake, self._engine).context
             plan = plan_replay(context, ReplayRequest("killed", topic, "again", rate_per_s=500))
         self.count = plan.count
 

@@ -41,7 +41,7 @@ class Setting:
             "sync_timeout_ms": 100,
             "samples_interval_ms": 0,
         }
-        options = Options(**given)  # type: ignore[arg-type]  # each value is of its field's type
+        options = Options(**given)
         options.validate()
         flags = [f"{flag_of(name)}={_text(name, value)}" for name, value in given.items()]
         limits = sorted({*limits_of_the_code().values(), *limits_of(options).values()})

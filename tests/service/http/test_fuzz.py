@@ -78,7 +78,7 @@ async def test_damaged_requests(tmp_path: Path) -> None:
     for _ in range(ROUNDS):
         data = damaged(chance)
         connection, transport = api.protocol_factory(), MemoryTransport()
-        connection.connection_made(transport)  # type: ignore[arg-type]
+        connection.connection_made(transport)
         cut = chance.randrange(len(data) + 1)
         for piece in filter(None, (data[:cut], data[cut:])):
             if not transport.is_closed:

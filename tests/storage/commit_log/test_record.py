@@ -49,7 +49,7 @@ def encoded(
         topic_number=3,
         first_offset=first_offset,
         durable_upto=1_000,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     return b"".join(parts)
 

@@ -103,13 +103,13 @@ class Recovery:
             self.segments,
             files=files,
             on_record=self._note,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         self.segments.close()
 
     def _note(self, header: RecordHeader, position: int, dues: object) -> None:
         self.headers.append((position, header))
-        self.dues[position] = None if dues is None else list(dues)  # type: ignore[call-overload]
+        self.dues[position] = None if dues is None else list(dues)
 
     def bodies(self) -> dict[int, bytes]:
         """Offset → body of all messages that a consumer would get."""

@@ -37,7 +37,7 @@ class Shelf:
         } | marks
         self.queue_files.close()
         self.queue_files = QueueFiles(self.files)
-        self.queue = ConsumeQueue(str(self.directory / "7"), self.queue_files, **marks)  # type: ignore[arg-type]
+        self.queue = ConsumeQueue(str(self.directory / "7"), self.queue_files, **marks)
         return self.queue
 
     def names(self) -> list[str]:

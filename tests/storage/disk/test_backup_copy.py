@@ -63,7 +63,7 @@ def test_what_replaces_pipeline_files_meanwhile_is_waited_for(tmp_path: Path, mo
     link, compactions = os.link, iter([True])
 
     def link_while_the_worker_compacts(path: str, *args: object, **kwargs: object) -> None:
-        link(path, *args, **kwargs)  # type: ignore[arg-type]
+        link(path, *args, **kwargs)
         if next(compactions, False):
             (lake / "part-b").write_text("bbb")
             (lake / "new").write_text("b")
