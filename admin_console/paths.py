@@ -138,7 +138,7 @@ def _make(path: Path) -> None:
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     write_private_file(temporary, secrets.token_urlsafe(64) + "\n")
     try:
-        # A link refuses to replace: whoever came first has made the key.
+        # A link replaces nothing: the first process has made the key.
         os.link(temporary, path)
     except FileExistsError:
         pass

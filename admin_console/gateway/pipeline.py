@@ -102,8 +102,8 @@ class ReplayView:
 class PipelineView:
     """All that pages show of the pipeline, at most half a second old. complaints: a sentence for each broken file.
 
-    process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: whoever
-    holds the lake, that worker or another process. said: what a worker said of itself last; believed while it lives.
+    process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: the
+    process that holds the lake, that worker or another one. said: the newest state that the holder wrote of itself.
     """
 
     process: WorkerProcessState | None

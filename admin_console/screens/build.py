@@ -76,7 +76,7 @@ def build_screen(
 
     The lists are made once for a live state, however many pages and sockets ask; only their age differs.
 
-    in_flight: the channel's messages in flight, None when nobody asked the engine; http_address: where the HTTP API
+    in_flight: the channel's messages in flight, None where the engine was not asked; http_address: where the HTTP API
     listens, for the commands that empty pages show; pipeline: for the pages that are about it.
     """
     snapshot: EngineSnapshot | None = live.snapshot if live else None

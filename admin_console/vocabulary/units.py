@@ -1,4 +1,4 @@
-"""Figures as people read them: thousands separated, units beside, "–" for what is not known.
+"""Numbers as text: thousands separated, units beside, "–" for unknown.
 
 Large numbers are shortened from ten million on; the caller puts the exact value beside them (`exact`).
 """
