@@ -18,7 +18,7 @@ from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
-from admin_console.views.made_pages import Rendered, answer
+from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
 
 # The acts that a page offers, in the order of its buttons.
@@ -77,7 +77,7 @@ def _page(request: CheckedRequest, asked: Request) -> HttpResponse:
     elif asked.page == "topic":
         gateway.watch("", "")
     view = get_pipeline(settings.DATA_PATH).view() if asked.wants_pipeline else None
-    return answer(request, asked, view, lambda context: _rendered(request, asked, gateway, view, context))
+    return cached_page(request, asked, view, lambda context: _rendered(request, asked, gateway, view, context))
 
 
 def _rendered(

@@ -136,7 +136,7 @@ ONCE: dict[str, str] = {
     "console/accounts/test_accounts.py": "users and sessions are in the console's own database",
     "console/accounts/test_log_in_guessing.py": "as test_accounts",
     "console/test_pacing.py": "it is about requests, whatever they are for",
-    "console/test_made_pages.py": "it is about pages, whatever they show",
+    "console/test_page_cache.py": "it is about pages, whatever they show",
     "console/accounts/test_socket.py": "users and sessions are in the console's own database",
     "console/audit/test_audit.py": "rows of the console's own database",
     "console/audit/test_chain.py": "rows of the console's own database",

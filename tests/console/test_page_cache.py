@@ -9,7 +9,7 @@ from django.test import Client
 
 from admin_console.hub.hub import get_hub
 from admin_console.management.commands.serve import _http_act
-from admin_console.views import made_pages
+from admin_console.views import page_cache
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.runner import EngineRunner
@@ -56,7 +56,7 @@ def test_page_is_the_same_for_two_users_but_for_name_and_token(runner: EngineRun
     for name in ("ada-lovelace", "eve-online"):
         page = client_of(make_user(name)).get(path).content.decode()
         assert name in page
-        assert not made_pages._MARKS.search(page)
+        assert not page_cache._MARKS.search(page)
         pages[name] = TOKEN.sub("TOKEN", re.sub(r'data-age="\d+">[^<]+', "AGE", page)).replace(name, "NAME")
     ada, eve = pages.values()
     assert ada == eve

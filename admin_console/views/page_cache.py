@@ -1,7 +1,7 @@
-"""Pages made once for all users of a role within one snapshot; what is one user's own is filled in for each.
+"""The cache of pages: one page for all users of a role within one live state; each user's own parts are filled in.
 
-A made page has marks in place of the name, the form token and the age of the figures. A made page
-belongs to one live state of the hub and goes with it. Every act makes all pages anew.
+A cached page has marks in place of the name, the form token and the age of the figures. It belongs to one live state of
+the hub and goes with it. Every act makes all pages anew.
 """
 
 import re
@@ -29,7 +29,7 @@ _FIELDS = {"topics": frozenset({"q", "sort", "number"})}
 
 
 # For one live state; more searches than that are made for each user alone.
-_MADE_MAX = 200
+_PAGES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _CachedPage:
     parts: list[str]  # text, mark, text, mark … text
     taken_at_ms: int
     basis: object
 
 
-def answer(
+def cached_page(
     request: HttpRequest, asked: Request, basis: object, make: Callable[[Mapping[str, Any]], Rendered]
 ) -> HttpResponse:
-    """The page, as another user of the role has got it, or as `make` makes it.
+    """The page from the cache, or as `make` makes it.
 
     basis: what the page is made from beside the hub's live state; another object is another page. make: renders the
     page with this context over its own.
@@ -61,14 +61,14 @@ def answer(
         rendered = make({})
         return HttpResponse(rendered.html, status=rendered.status)
     key = ("page", asked, get_hub().act_count)
-    made = live.derived.get(key)
-    if isinstance(made, _Made) and made.basis is basis:
-        return HttpResponse(_filled(made, request))
+    cached = live.derived.get(key)
+    if isinstance(cached, _CachedPage) and cached.basis is basis:
+        return HttpResponse(_filled(cached, request))
     rendered = make(_marked(request))
-    made = _Made(_MARKS.split(rendered.html), rendered.taken_at_ms, basis)
-    if rendered.status == 200 and len(live.derived) < _MADE_MAX:
-        live.derived[key] = made
-    return HttpResponse(_filled(made, request), status=rendered.status)
+    cached = _CachedPage(_MARKS.split(rendered.html), rendered.taken_at_ms, basis)
+    if rendered.status == 200 and len(live.derived) < _PAGES_MAX:
+        live.derived[key] = cached
+    return HttpResponse(_filled(cached, request), status=rendered.status)
 
 
 def age_text(age_ms: int) -> str:
@@ -85,12 +85,12 @@ def _marked(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _filled(made: _Made, request: HttpRequest) -> str:
-    age_ms = max(0, time.time_ns() // 1_000_000 - made.taken_at_ms)
+def _filled(cached: _CachedPage, request: HttpRequest) -> str:
+    age_ms = max(0, time.time_ns() // 1_000_000 - cached.taken_at_ms)
     values = {
         _USER: escape(request.user.get_username()),
         _TOKEN: get_token(request),
         _AGE_MS: str(age_ms),
         _AGE: age_text(age_ms),
     }
-    return "".join(values.get(part, part) for part in made.parts)
+    return "".join(values.get(part, part) for part in cached.parts)
