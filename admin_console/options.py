@@ -1,6 +1,6 @@
 """The console's own options, one table: flag, default, help. They come from the environment.
 
-`manage.py` puts what the command line says into the environment before Django reads its settings, so that both
+`management/program.py` puts what the command line says into the environment before Django reads its settings, so that both
 ways mean the same and settings never change afterwards.
 """
 

@@ -159,7 +159,7 @@ def record_event(
 
 
 def record_command(actor: str, action: str, *, detail: str) -> None:
-    """Write what `manage.py user` did; `actor` is the account of the operating system."""
+    """Write what `penstock user` did; `actor` is the account of the operating system."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,

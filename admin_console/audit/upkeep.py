@@ -170,7 +170,7 @@ class AuditUpkeep:
 
     def _log_new(self, faults: tuple[str, ...]) -> None:
         if new := [fault for fault in faults if fault not in self._logged_faults]:
-            logger.error("the audit list is not as it was written (manage.py audit verify): %s", " ".join(new[:10]))
+            logger.error("the audit list is not as it was written (penstock audit verify): %s", " ".join(new[:10]))
         self._logged_faults = faults
 
     def _renew_head(self, database: sqlite3.Connection, at_ms: int) -> None:

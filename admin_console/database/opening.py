@@ -143,7 +143,7 @@ class ConsoleDatabase:
         except ValueError as exc:
             if not self._is_open:
                 raise
-            return [f"No admin was made: {exc} Make one with: manage.py user add NAME --role admin"]
+            return [f"No admin was made: {exc} Make one with: penstock user add NAME --role admin"]
 
     def _can_be_read(self) -> bool:
         """Whether the file alone is a whole database of this version."""
@@ -164,7 +164,7 @@ class ConsoleDatabase:
         text += " A new, empty one replaces it. Messages are not affected."
         logger.error("%s", text)
         self._print(text)
-        self._print("Add users with: manage.py user add NAME --role ROLE")
+        self._print("Add users with: penstock user add NAME --role ROLE")
         self._condition.add_incident("The console's database was damaged and is replaced.", text)
 
     def _set_links_aside(self) -> None:

@@ -16,7 +16,7 @@ def notices() -> list[Notice]:
         found.append(waiting)
     state = chain_state()
     if state is not None and state.faults:
-        more = f" {len(state.faults) - 1:,} more: `manage.py audit verify` names them." if len(state.faults) > 1 else ""
+        more = f" {len(state.faults) - 1:,} more: `penstock audit verify` names them." if len(state.faults) > 1 else ""
         found.append(Notice("The audit list is not as it was written.", state.faults[0] + more, "danger"))
     return found
 

@@ -1,6 +1,6 @@
 """The jobs of the pipeline by name, and one of them run by a command.
 
-    python manage.py pipeline run archive --once
+    penstock pipeline run archive --once
     python -m queue_engine.pipeline.jobs archive --engine-url http://127.0.0.1:4151 --data-path .penstock
     python -m zipfile -c penstock.zip queue_engine
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
@@ -301,7 +301,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line of this module and of `manage.py pipeline run`."""
+    """Parse the command line of this module and of `penstock pipeline run`."""
     parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
     parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")

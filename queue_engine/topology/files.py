@@ -106,7 +106,7 @@ def parse_changes(data: bytes, path: str) -> ChangesFile:
     return ChangesFile(identity, after, tuple(entries), size, len(data) - size)
 
 
-_HELP = "`manage.py topology check` tells what there is, `manage.py topology rebuild` makes it good as far as it goes"
+_HELP = "`penstock topology check` tells what there is, `penstock topology rebuild` makes it good as far as it goes"
 
 
 @dataclass(slots=True)
@@ -170,8 +170,8 @@ class TopologyFiles:
         has_previous = self.read_bytes(self.previous_path) is not None
         copy = f"its predecessor is {self.previous_path}; " if has_previous else ""
         return (
-            f"If you edited it, `manage.py topology accept` takes it as it is; otherwise {copy}`manage.py topology "
-            "check` tells what is there, and `manage.py topology rebuild` makes it anew from that and the log"
+            f"If you edited it, `penstock topology accept` takes it as it is; otherwise {copy}`penstock topology "
+            "check` tells what is there, and `penstock topology rebuild` makes it anew from that and the log"
         )
 
     def _check_first(self, state: Topology, data: bytes, changes: ChangesFile | None) -> None:
@@ -207,7 +207,7 @@ class TopologyFiles:
         if changes is None:
             raise TopologyError(
                 f"{self.changes_path} is missing: {self.path} can't tell what was changed since it was written; "
-                "nothing was changed. Put it back, or let `manage.py topology accept` go on without it"
+                "nothing was changed. Put it back, or let `penstock topology accept` go on without it"
             )
         if changes.identity != state.identity:
             raise TopologyError(

@@ -46,7 +46,7 @@ class UnknownTopicsError(TopologyError):
         more = f"; and {len(unknown) - _NAMED_MAX} more" if len(unknown) > _NAMED_MAX else ""
         super().__init__(
             f"the log in {directory} holds messages of topics that topology.json does not know as topics of the log: "
-            f"{named}{more}. Nothing was changed. Put the right topology.json back, or let `manage.py topology "
+            f"{named}{more}. Nothing was changed. Put the right topology.json back, or let `penstock topology "
             "rebuild` give these topics names, or start once with --drop-unknown-topics true to let their messages go"
         )
         self.unknown = unknown
@@ -101,7 +101,7 @@ class LogGuard:
         if content is None:
             raise StorageError(
                 f"{path} is not what was written, so it can't be told whose log this is; nothing was changed. "
-                "If it belongs here, remove that file and let `manage.py topology accept` write it anew"
+                "If it belongs here, remove that file and let `penstock topology accept` write it anew"
             )
         if content["version"] > VERSION:
             raise NewerFormatError(path, content["version"], VERSION)
@@ -127,7 +127,7 @@ class LogGuard:
             raise TopologyError(
                 f"{self.directory} is of data directory {identity}, and {self._segments_path} {whose}: it is "
                 "another's, or a volume is not mounted there. Nothing was changed. Put back the one that belongs here, "
-                "or let `manage.py topology accept` join them"
+                "or let `penstock topology accept` join them"
             )
         expects = state.has_log or any(topic.reserved_offset for topic in state.log_topics)
         if expects and not has_segments and not self._may_be_empty(state, identity):
@@ -135,24 +135,24 @@ class LogGuard:
             raise TopologyError(
                 f"{source} (data directory {state.identity or 'without identity'}) has {count} topics of the log, and "
                 f"{self.directory} holds no segment: a volume that is not mounted, perhaps. Nothing was changed. Bring "
-                "the log back, or let `manage.py topology accept` begin an empty one"
+                "the log back, or let `penstock topology accept` begin an empty one"
             )
         if identity and not source:
             raise TopologyError(
                 f"topology.json is missing beside the log of data directory {identity} in {self.directory}; nothing "
-                "was changed. Put it back, or let `manage.py topology rebuild` make one from the log"
+                "was changed. Put it back, or let `penstock topology rebuild` make one from the log"
             )
         if identity and identity != state.identity:
             raise TopologyError(
                 f"{source} is of data directory {state.identity or '(none)'} and {self.directory} is of {identity}: "
-                "they don't belong together; nothing was changed. Put back the one that does, or let `manage.py "
+                "they don't belong together; nothing was changed. Put back the one that does, or let `penstock "
                 "topology accept` join them"
             )
         if state.has_log and has_segments and not identity:
             raise TopologyError(
                 f"{source} is of data directory {state.identity}, and the log in {self.directory} has no identity: it "
                 "is another's, or was put back from an older backup; nothing was changed. Put back the one that "
-                "belongs here, or let `manage.py topology accept` join them"
+                "belongs here, or let `penstock topology accept` join them"
             )
 
         self.is_joined = bool(identity) and is_told_of_segments

@@ -70,7 +70,7 @@ class TopologyRepair:
         data = self._paths.read_bytes(self._paths.path)
         if data is None:
             raise TopologyError(
-                f"{self._paths.path} is missing: there is nothing to accept. `manage.py topology rebuild` makes one"
+                f"{self._paths.path} is missing: there is nothing to accept. `penstock topology rebuild` makes one"
             )
         state = parse_topology(data, self._paths.path, accepts_any=True)
         repaired = Repaired(state, [f"{self._paths.path} is accepted as it stands."])

@@ -1,4 +1,4 @@
-"""`manage.py backup` of a server under load, and what a server started on the copy has."""
+"""`penstock backup` of a server under load, and what a server started on the copy has."""
 
 import json
 import os

@@ -133,7 +133,7 @@ def test_damaged_database_is_set_aside_and_messages_flow(data_path: Path, damage
     assert aside.read_bytes() == before if aside.is_file() else (aside / "inside").read_text() == "kept"
     assert f"It is now {DATABASE}.bad-1" in server.log
     assert "First start: made the admin admin with the password of PENSTOCK_ADMIN_PASSWORD." in server.log
-    assert "manage.py user add NAME --role ROLE" in server.log
+    assert "penstock user add NAME --role ROLE" in server.log
     assert "Traceback" not in server.log
 
 

@@ -116,7 +116,7 @@ class Jobs:
         return Lake(str(self._directory / name / "pipeline"))
 
     def by_module(self, job: str, lake: str, url: str) -> None:
-        """On the cluster, as `manage.py pipeline run` does it."""
+        """On the cluster, as `penstock pipeline run` does it."""
         self._on_cluster(f"{job} on the cluster", self._module(job, lake, url, self._cluster.master, HTTP))
 
     def by_submit(self, job: str, lake: str, url: str) -> None:

@@ -1,1 +1,1 @@
-"""`manage.py serve` starts everything; `manage.py user` manages the users."""
+"""`penstock serve` starts everything; `penstock user` manages the users."""

@@ -1,4 +1,4 @@
-"""`manage.py audit verify`: checks whether the audit list is as it was written."""
+"""`penstock audit verify`: checks whether the audit list is as it was written."""
 
 import sqlite3
 from argparse import ArgumentParser

@@ -1,4 +1,4 @@
-"""`manage.py backup DIR`: a consistent copy of the data directory, of a running server or of none."""
+"""`penstock backup DIR`: a consistent copy of the data directory, of a running server or of none."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""`manage.py pipeline run JOB | worker | status`: the data pipeline by hand.
+"""`penstock pipeline run JOB | worker | status`: the data pipeline by hand.
 
 `run` and `worker` put another program in the place of this process: no process of Django's ever imports Spark.
 """

@@ -1,4 +1,4 @@
-"""`manage.py serve`: the engine in its thread and the console in this one, started and stopped in order.
+"""`penstock serve`: the engine in its thread and the console in this one, started and stopped in order.
 
 Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
 the engine puts everything on disk, however long that takes. SIGTERM, SIGINT and SIGHUP stop it; a second one is told

@@ -1,4 +1,4 @@
-"""`manage.py topology`: show, check, accept and rebuild what says which topics and channels exist."""
+"""`penstock topology`: show, check, accept and rebuild what says which topics and channels exist."""
 
 from argparse import ArgumentParser
 from typing import Any

@@ -1,4 +1,4 @@
-"""`manage.py user`: add, list, change and disable the users of the console.
+"""`penstock user`: add, list, change and disable the users of the console.
 
 A change and its audit row are one transaction: neither is there without the other.
 """

@@ -1,4 +1,4 @@
-"""The state of each job of the pipeline, for the page and `manage.py pipeline status`.
+"""The state of each job of the pipeline, for the page and `penstock pipeline status`.
 
     pipeline/jobs/<job>.json    {"job": "archive", "state": "running", "started_ms": …, "updated_ms": …, "done": 1200,
                                  "total": 5000, "unit": "messages", "rows_per_s": 812.5, "lag": 3800, "error": "",

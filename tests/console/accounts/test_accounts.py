@@ -1,4 +1,4 @@
-"""Logging in and out, throttling, passwords, the first admin, and `manage.py user`."""
+"""Logging in and out, throttling, passwords, the first admin, and `penstock user`."""
 
 import io
 import os

@@ -288,7 +288,7 @@ def test_the_page_says_whether_the_chain_holds(
     page = client_of(make_user("reader", Role.OPERATOR)).get("/audit/").content.decode()
     assert sentence in page
     told = [notice.text for notice in notices() if "not as it was written" in notice.title]
-    assert told == (["Row 4 was removed. 1 more: `manage.py audit verify` names them."] if state.faults else [])
+    assert told == (["Row 4 was removed. 1 more: `penstock audit verify` names them."] if state.faults else [])
 
 
 def test_a_row_on_the_page_that_is_not_as_it_was_written_is_marked(db: None) -> None:

@@ -1,4 +1,4 @@
-"""`manage.py serve` as a process: what it prints, how it stops, and what it says when it can't start."""
+"""`penstock serve` as a process: what it prints, how it stops, and what it says when it can't start."""
 
 import http.client
 import os

@@ -1,4 +1,4 @@
-"""`manage.py topology`, as a process beside a real server."""
+"""`penstock topology`, as a process beside a real server."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def test_a_server_that_stops_on_an_altered_file_starts_again_once_it_is_accepted
     assert "Traceback" not in told
     checked = topology(server.data_path, "check")
     assert checked.returncode != 0
-    assert "manage.py topology accept" in checked.stderr
+    assert "penstock topology accept" in checked.stderr
     assert topology(server.data_path, "accept").returncode == 0
     with server:
         assert [one["channel_name"] for one in server.topic_stats("orders")["channels"]] == ["mailing"]

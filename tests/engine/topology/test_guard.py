@@ -269,7 +269,7 @@ def test_a_file_that_an_older_version_wrote_again_is_accepted(tmp_path: Path) ->
     for key in ("format", "checksum", "identity", "has_log", "sequence", "deleted", "unlisted_below"):
         del document[key]
     (tmp_path / "topology.json").write_bytes(orjson.dumps(document))
-    assert "manage.py topology accept" in stop_of(tmp_path)
+    assert "penstock topology accept" in stop_of(tmp_path)
     repair(tmp_path).accept()
     assert depth(make_engine(tmp_path, ManualClock(), **SMALL), "orders") == MESSAGES
 
@@ -329,7 +329,7 @@ def test_files_of_a_newer_version_are_not_repaired(tmp_path: Path, verb: str, na
     before = contents(tmp_path)
     with pytest.raises(NewerTopologyError, match=rf"{name} has format 99") as refused:
         getattr(repair(tmp_path), verb)()
-    assert "manage.py topology" not in str(refused.value)
+    assert "penstock topology" not in str(refused.value)
     assert contents(tmp_path) == before
 
 

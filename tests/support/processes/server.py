@@ -29,7 +29,7 @@ _LISTENING = re.compile(r"^(TCP|HTTP|Console): listening on (?:http://)?(.+):([0
 
 
 class ServerProcess(EngineApi):
-    """`python manage.py serve` on `data_path`. A restart keeps the directory and the ports.
+    """`penstock serve` on `data_path`. A restart keeps the directory and the ports.
 
     Its topics are of the storage kind of the test that makes it (storage_kinds), unless the options name one.
 
