@@ -54,13 +54,14 @@ def test_the_version_is_ours(tmp_path: Path) -> None:
     assert penstock("--version", directory=tmp_path).stdout == f"penstock {VERSION}\n"
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_help_makes_nothing_and_looks_at_nothing(tmp_path: Path) -> None:
     done = penstock("help", directory=tmp_path)
     assert "manage.py COMMAND --help" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow(reason="starts six processes")
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(tmp_path: Path, command: str) -> None:
     asked, told = penstock("help", command, directory=tmp_path), penstock(command, "--help", directory=tmp_path)
@@ -70,6 +71,7 @@ def test_each_command_has_help(tmp_path: Path, command: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("name", ["migrate", "flush", "shell", "runserver", "createsuperuser", "changepassword"])
 def test_djangos_own_commands_are_none_of_ours(tmp_path: Path, name: str) -> None:
     assert f"there is no command '{name}'." in refusal(penstock(name, directory=tmp_path))
@@ -103,6 +105,7 @@ def test_each_variable_that_the_code_names_is_known() -> None:
     assert named <= KNOWN
 
 
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize(
     "arguments",
     [("user", "list"), ("audit", "verify"), ("topology", "check"), ("backup", "copy")],
@@ -118,6 +121,7 @@ def test_a_command_that_only_looks_makes_no_data_directory(tmp_path: Path, argum
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("command", ["serve", "topology"])
 def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path, command: str) -> None:
     file = tmp_path / "file"
@@ -128,6 +132,7 @@ def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path, command: str) -> 
     assert file.read_text() == "kept"
 
 
+@pytest.mark.slow(reason="starts processes")
 def test_a_data_path_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
     told = refusal(penstock("serve", "--data-path=/proc/nowhere/penstock", directory=tmp_path))
     assert "can't be made: No such file or directory" in told
