@@ -1,7 +1,7 @@
 """The console's own options, one table: flag, default, help. They come from the environment.
 
-`management/program.py` puts what the command line says into the environment before Django reads its settings, so that both
-ways mean the same and settings never change afterwards.
+`management/program.py` puts what the command line says into the environment before Django reads its settings, so
+that both ways mean the same and settings never change afterwards.
 """
 
 import ipaddress
