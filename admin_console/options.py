@@ -57,7 +57,7 @@ CONSOLE_OPTIONS = (
 )
 
 # Options of the engine that the console's settings need as well.
-_SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address")
+_SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address", "--log-level", "--log-format")
 _LIST_FLAGS = {"--allowed-host", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
 _EARLY_FLAGS = (*_SHARED_FLAGS, *(option.flag for option in CONSOLE_OPTIONS))
 

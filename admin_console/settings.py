@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from admin_console.options import ConsoleOptions
 from admin_console.paths import data_path, secret_key
 from admin_console.vocabulary import variables
+from queue_engine.vocabulary import log_lines
 
 _HERE = Path(__file__).resolve().parent
 # Where templates/ and static/ are: beside this package in a checkout, inside it where a wheel was installed.
@@ -164,17 +165,24 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {
         "database": {"()": "admin_console.database.log_filter.WithoutTraceback"},
+        "repeats": {"()": log_lines.WithoutRepeats},
         "refused": {"()": "admin_console.security.log_filter.WithoutTraceback"},
     },
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["database", "refused"]}},
-    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "formatters": {"line": {"()": log_lines.formatter_of, "environment": os.environ}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["database", "refused", "repeats"],
+        }
+    },
+    "root": {"handlers": ["stderr"], "level": log_lines.level_of(os.environ)},
     "loggers": {
         # A line for each 404 or refused request would be an access log.
         "django.request": {"level": "ERROR"},
         "django.server": {"level": "ERROR"},
         "django.security": {"level": "ERROR"},
-        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django": {"handlers": [], "propagate": True},
         "daphne": {"level": "WARNING"},
         "asyncio": {"level": "WARNING"},
     },

@@ -69,12 +69,19 @@ def _create(username: str, password: str) -> None:
         raise ValueError(f"The password of {username} can't be hashed: {exc}. Free memory and start again.") from exc
 
 
-def lines_about(admin: FirstAdmin | None) -> list[str]:
-    """The lines that the start prints: how to log in; none where no admin was made."""
+def lines_about(admin: FirstAdmin | None, *, is_terminal: bool) -> list[str]:
+    """The lines that the start prints: how to log in; none where no admin was made.
+
+    is_terminal: whether a person reads them. Otherwise they go to a journal, which others read and which is kept: the
+    lines then name the password's file instead of the password, unless there is no file.
+    """
     if admin is None:
         return []
     if not admin.password:
         return [f"First start: made the admin {admin.username} with the password of {ADMIN_PASSWORD}."]
+    if admin.password_path is not None and not is_terminal:
+        path = admin.password_path
+        return [f"First start: log in as {admin.username}; the password is in {path} until you change it."]
     line = f"First start: log in as {admin.username} with the password {admin.password}"
     if admin.password_path is None:
         return [line, "It is shown this once: the disk refused a file for it."]

@@ -35,6 +35,7 @@ from queue_engine.client.backlog_limit import BacklogLimit
 from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
 from queue_engine.client.consumer import Consumer, Message
 from queue_engine.client.producer import Producer
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -269,7 +270,7 @@ async def _run_until_stdin_ends(demo: Demo) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_lines.configure(os.environ)
     file, tcp_host, tcp_port, http_host, http_port = arguments
     lines = Path(file).read_bytes().splitlines()
     demo = Demo(tcp_host, int(tcp_port), lines, BacklogLimit(http_host, int(http_port)))

@@ -39,6 +39,7 @@ from queue_engine.pipeline.variables import (
     MASTER_VARIABLE,
     READ_FROM_VARIABLE,
 )
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import PenstockError, PipelineError
 
@@ -342,7 +343,7 @@ def _read_from(text: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one job until it is done or a signal stops it. Returns the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_lines.configure(os.environ)
     given = parse(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,6 +10,7 @@ import zlib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.errors import OptionsError
 
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
@@ -78,6 +79,16 @@ class Options:
     data_path: str = _option(".penstock", "directory of queues, topology, users and keys")
     broadcast_address: str = _option("", "the name other machines reach this one by (default: the host name)")
     allowed_host: tuple[str, ...] = _option((), "a further Host name that the HTTP API and the console accept")
+    log_level: str = _option(
+        log_lines.LEVEL_DEFAULT,
+        "least level of the log's lines: debug, info, warning or error",
+        choices=log_lines.LEVELS,
+    )
+    log_format: str = _option(
+        log_lines.FORMAT_DEFAULT,
+        "form of those lines: text, or json (an object a line, what the start prints included)",
+        choices=log_lines.FORMATS,
+    )
     node_id: int = _option(-1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023)
 
     # Storage: what a new topic gets, and when what was published to a `log` topic counts as kept.

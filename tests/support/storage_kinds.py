@@ -157,6 +157,7 @@ ONCE: dict[str, str] = {
     "console/test_templates.py": "made of files, without an engine",
     "console/test_words.py": "made of files, without an engine",
     "service/http/test_samples.py": "samples have a log of their own, whatever topics have",
+    "engine/test_log_lines.py": "lines of the log of the process",
     "engine/test_run.py": "made of invented batches, without an engine",
     "engine/samples/test_format.py": "made of invented figures, without an engine",
     "engine/samples/test_log.py": "samples have a log of their own, whatever topics have",

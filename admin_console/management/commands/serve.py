@@ -50,6 +50,7 @@ from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.service.runner import EngineRunner, quiet_collector
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import OptionsError, PenstockError
 from queue_engine.vocabulary.options import (
@@ -60,6 +61,7 @@ from queue_engine.vocabulary.options import (
     parse_bool,
     parse_option,
 )
+from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +120,9 @@ class Command(BaseCommand):
             sys.exit(status)
 
     def _print(self, line: str) -> None:
+        if log_lines.is_json(os.environ):
+            logger.info("%s", line)
+            return
         # A terminal may have been closed: that is no reason to fail.
         with contextlib.suppress(OSError):
             self.stdout.write(line)
@@ -147,7 +152,7 @@ class Serving:
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
-            make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH)),
+            make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH), is_terminal=sys.stdout.isatty()),
             print_line=print_line,
             # audit-head names a row of the damaged database; the new one begins a chain of its own.
             companion=head_file.path_of(settings.DATA_PATH),
@@ -161,6 +166,7 @@ class Serving:
 
     def run(self) -> int:
         """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
+        logger.info("penstock %s starts pid=%d data_path=%s", VERSION, os.getpid(), settings.DATA_PATH)
         self._stop_report.start()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
@@ -206,6 +212,8 @@ class Serving:
             _heed_no_more_signals()
         if failure:
             raise CommandError(failure)
+        if stopped_well:
+            logger.info("stopped: everything is on the disk")
         status = 0 if stopped_well else 1
         _leave_even_if_a_thread_stays(status)
         return status

@@ -49,6 +49,7 @@ from queue_engine.pipeline.worker import state as worker_state
 from queue_engine.pipeline.worker.log_file import WorkerLogFile
 from queue_engine.pipeline.worker.scheduler import JobScheduler
 from queue_engine.pipeline.worker.state import WorkerState, write_worker_state
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import LakeHeldError, PenstockError
 
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         with lake.lock():
             log = WorkerLogFile(lake_path)
-            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+            log_lines.configure(os.environ)
             logging.getLogger("py4j").setLevel(logging.WARNING)
             parent_output.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
             # Exits inside of the lock: the lake stays held until no thread of this process is left.

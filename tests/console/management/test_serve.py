@@ -1,6 +1,7 @@
 """`penstock serve` as a process: what it prints, how it stops, and what it says when it can't start."""
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -74,22 +75,62 @@ def test_signal_ends_it_with_0_within_10_s(tmp_path: Path, number: signal.Signal
     assert "Warning" not in errors
 
 
-def test_first_start_tells_the_password_once_and_the_second_does_not(tmp_path: Path) -> None:
+def test_the_first_password_goes_to_a_file_and_not_to_a_journal(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         first = read_until(process, "Console:")
         process.terminate()
-        process.wait(STOP_TIMEOUT_S)
-    told = re.fullmatch(r"First start: log in as admin with the password (\S{20,})", first[0])
-    assert told
+        _, errors = process.communicate(timeout=STOP_TIMEOUT_S)
     path = tmp_path / "admin-password"
-    assert first[1] == f"It is shown this once, and kept in {path} until you change it."
-    assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
+    assert first[0] == f"First start: log in as admin; the password is in {path} until you change it."
+    kept = re.fullmatch(r"user: admin\npassword: (\S{20,})\n", path.read_text())
+    assert kept
+    assert kept[1] not in "".join([*first, errors])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
     with serving(tmp_path) as process:
         assert len(read_until(process, "Console:")) == 3
         process.terminate()
         process.wait(STOP_TIMEOUT_S)
+
+
+def test_the_first_password_is_shown_once_on_a_terminal(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "manage.py", "serve", *PORTS, f"--data-path={tmp_path}"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={"PATH": os.environ["PATH"]}, stdout=slave, stderr=subprocess.DEVNULL
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while b"Console: listening" not in shown:
+            shown += os.read(master, 4096)
+    finally:
+        process.terminate()
+        process.wait(60)
+        os.close(master)
+    told = re.search(r"First start: log in as admin with the password (\S{20,})\r\n(.*)\r\n", shown.decode())
+    assert told
+    path = tmp_path / "admin-password"
+    assert told[2] == f"It is shown this once, and kept in {path} until you change it."
+    assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
+
+
+def test_every_line_is_json_in_utc_where_it_is_asked_for(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json", "--log-level=info") as process:
+        assert process.stderr is not None
+        lines = [json.loads(process.stderr.readline())]
+        while not lines[-1]["message"].startswith("Console: listening"):
+            lines.append(json.loads(process.stderr.readline()))
+        process.terminate()
+        out, errors = process.communicate(timeout=STOP_TIMEOUT_S)
+    assert process.returncode == 0
+    assert out == ""
+    lines += [json.loads(line) for line in errors.splitlines()]
+    assert lines[-1]["message"] == "stopped: everything is on the disk"
+    for line in lines:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+        assert set(line) >= {"time", "level", "logger", "message"}
+        assert "password is" not in line["message"] or "admin-password" in line["message"]
 
 
 @pytest.mark.parametrize("flag", ["--tcp-address", "--http-address", "--console-address"])
