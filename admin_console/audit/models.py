@@ -15,7 +15,7 @@ class Phase(models.TextChoices):
     INTENT = "intent"
     RESULT = "result"
     EVENT = "event"  # log-ins, users, and acts that came over the engine's HTTP API
-    REFUSED = "refused"
+    REFUSED = "refused"  # by a role or a check: nothing was begun
 
 
 class Verdict(models.TextChoices):

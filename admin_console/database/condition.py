@@ -28,7 +28,7 @@ class Notice:
 
 
 class DatabaseCondition:
-    """Any thread."""
+    """Where the database is now, and what to tell users about it. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -33,7 +33,7 @@ class Choice:
 class Picker:
     """What the picker shows.
 
-    range: what is drawn, the live one where the URL asked for what is no range: then `complaint` says why.
+    range: what is drawn. If the URL's range is invalid, it is the live one, and `complaint` says why.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
     without scripts.
     """

@@ -1,4 +1,4 @@
-"""What the findings say on a page: one sentence where something is wrong, and what can be done about it."""
+"""The banner of a page: the gravest finding, whose sentence `admin_console/diagnosis` makes, and what can be done."""
 
 import time
 from collections.abc import Callable, Sequence

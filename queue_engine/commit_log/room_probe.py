@@ -9,7 +9,7 @@ from queue_engine.commit_log.refusal import Refusal
 
 
 class RoomProbe:
-    """Puts zeros over a refused group, then takes the room that it would have needed.
+    """Puts zeros over a refused group, checks that enough is free, then writes up to 1 MiB of zeros as a trial.
 
     to_clean: segments that the group may have written to. good_end: the end of the valid records. target: the segment
     that the group would go to, open or still to be made.

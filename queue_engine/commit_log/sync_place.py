@@ -4,7 +4,7 @@ A short sync costs less than the hand-over to another thread and back, above all
 A long sync on the engine's thread holds up every client. So the log syncs on the engine's thread while syncs are
 short, and measures each of them:
 
-    engine's thread ── one sync takes over 1 ms ──► sync thread, for 10 s; for 60 s when it was the first of this try
+    engine's thread ── one sync takes over 1 ms ──► sync thread, for 10 s; 60 s if it was the first since the return
            ▲                                            │
            └── the time is over, and the shortest sync ─┘
                meanwhile took at most 1 ms
@@ -37,7 +37,10 @@ class SyncPlace:
         self._shortest_ns: int | None = None  # of the sync thread's syncs, in this hold
 
     def is_inline(self, now_ns: int) -> bool:
-        """Whether the next sync is made on the engine's thread. now_ns: monotonic."""
+        """Whether the next sync is made on the engine's thread; once the time is over, this moves it back there.
+
+        now_ns: monotonic.
+        """
         if self._is_inline:
             return True
         if now_ns < self._try_at_ns:

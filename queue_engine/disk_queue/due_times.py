@@ -10,7 +10,7 @@ REMEMBERED_MAX = 65_536
 
 
 class DueTimes:
-    """Those that are due and unfinished, by id. Due times are Unix ns."""
+    """Messages whose due time has passed and that are unfinished: id → due time, in Unix ns."""
 
     __slots__ = ("since",)
 
@@ -21,7 +21,7 @@ class DueTimes:
         return message_id in self.since
 
     def note(self, ids: Iterable[bytes], due_ns: int) -> None:
-        """Messages were deferred until then. Must be called in the order of due times."""
+        """Messages were deferred until `due_ns`. Must be called in the order of due times."""
         if len(self.since) < REMEMBERED_MAX:
             self.since.update(dict.fromkeys(ids, due_ns))
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 # Up to so many waiting bytes are counted at every start, in spite of the meta file: some milliseconds make the depth
 # exact whatever happened to the files. Above that, a meta file that fits the files' sizes is believed.
 VERIFY_BYTES_MAX = 4 << 20
-# Beyond the number of any data file, for when the last one is unknown.
+# Beyond the number of any data file that a queue comes to in practice, for when the last one is unknown.
 UNKNOWN_FILE = 1_000_000
 
 
@@ -37,8 +37,8 @@ class Recovered:
     """The state to go on with. counts: (data file, messages in it or in those before it), ascending.
 
     unsynced: data files that may not be on the disk yet. leftover: names of files that can be removed.
-    is_dirty: whether the meta file has to be written again. lost_count, found_count: messages that the meta
-    file counted and that are gone; that it did not count and that are there.
+    is_dirty: whether the meta file has to be written again. lost_count: messages that the meta file
+    counted and that are gone. found_count: messages that it did not count and that are there.
     """
 
     read_file: int

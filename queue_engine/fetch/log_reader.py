@@ -23,8 +23,9 @@ class ReadMessage:
 @dataclass(frozen=True, slots=True)
 class MessagePage:
     """Some messages of a topic, and where to go on. topic_number and id_base: the topic's identity; offsets of another
-    topic that had the name before are of no use here. next_offset: behind the last message, or of what was passed.
-    earlier_offset: where a page of as many messages before this one begins; where this one does when there are none."""
+    topic that had the name before are of no use here. next_offset: where the next page begins, behind all
+    that was returned or skipped. earlier_offset: where a page of as many messages before this one begins; where this
+    one begins if nothing is before it."""
 
     topic: str
     topic_number: int

@@ -76,7 +76,8 @@ class HolePuncher:
                 continue
             first = topic.first_offset_at(segment.position, topic.needed_offset, topic.end_offset)
             if first > topic.needed_offset:
-                # Bisection of units found it: the log must confirm that the message before it lies before the segment.
+                # The consume queue says where the topic goes on in this segment. The log must confirm that the message
+                # before it lies before the segment.
                 before = topic.confirmed_record(first - 1) if topic.next_present(first - 1) == first - 1 else None
                 if before is None or before[0] >= segment.position:
                     return None

@@ -236,7 +236,7 @@ class ReaderRegistry(ABC, Generic[R]):
 
 
 def _joined(one: R, other: R) -> R:
-    """What both of a name need: the file lists one of them."""
+    """The old and the new version of one reader as one that keeps what either needs: the file may hold either."""
     return replace(one, offset=min(one.offset, other.offset), expires_ms=max(one.expires_ms, other.expires_ms))
 
 

@@ -118,7 +118,7 @@ class ConnectedClient:
         self._engine.remove_client(self._key)
 
     def leave_channel(self) -> None:
-        """End the subscription: messages in flight go to other consumers."""
+        """End the subscription. `Catalog.leave` decides whether its messages wait again now, or for their timeout."""
         channel, consumer = self._channel, self.consumer
         self._channel = self.consumer = None
         if consumer is not None:

@@ -139,7 +139,7 @@ class Session(asyncio.Protocol):
         if self._closing_ns is None:
             self._closing_ns = self._clock.monotonic_ns()
             self._leave_body()
-            # Its messages go to other consumers at once, not when the peer has read the rest.
+            # Its messages are given back now, not when the peer has read the rest.
             self._client.leave_channel()
             if self._transport is not None:
                 self._transport.close()
