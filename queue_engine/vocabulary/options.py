@@ -81,7 +81,7 @@ class Options:
     allowed_host: tuple[str, ...] = _option((), "a further Host name that the HTTP API and the console accept")
     log_level: str = _option(
         log_lines.LEVEL_DEFAULT,
-        "least level of the log's lines: debug, info, warning or error",
+        "least level of what the server writes to standard error: debug, info, warning or error",
         choices=log_lines.LEVELS,
     )
     log_format: str = _option(
