@@ -82,8 +82,19 @@ def make_secret_key(directory: Path) -> None:
 
 
 def secret_key() -> SecretKey:
-    """The server's key. The other commands sign nothing and make no file: theirs ends with the process."""
-    return _made_key or SecretKey(secrets.token_urlsafe(64))
+    """The key that `make_secret_key` read or made in this process; for other commands the file's.
+
+    They make no file: where there is none, or a damaged one, no session can be read, and the key ends with the process.
+    """
+    if _made_key is not None:
+        return _made_key
+    path = data_path() / "secret-key"
+    try:
+        if os.path.lexists(path) and not _damage_of(path):
+            return SecretKey(read_private_file(path, _SECRET_KEY_BYTES_MAX).decode().strip())
+    except OSError:
+        pass  # a file of another account
+    return SecretKey(secrets.token_urlsafe(64))
 
 
 def read_or_make_secret_key(directory: Path) -> SecretKey:
