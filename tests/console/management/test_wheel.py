@@ -6,9 +6,13 @@ import sys
 import sysconfig
 import urllib.request
 import venv
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from queue_engine.vocabulary.version import VERSION
 from tests.support.waiting import wait_for
@@ -34,13 +38,39 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(made / "venv"), "platbase": str(made / "venv")}))
     install = [*pip, f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, timeout=110, cwd=made)
+    (metadata,) = site.glob("penstock-*.dist-info/METADATA")
     others = made / "others"
     others.mkdir()
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not path.name.lower().startswith((*PIPELINE, "penstock", "_penstock", "__editable__")):
-            (others / path.name).symlink_to(path)
+    for one in needed_by(metadata_lines(metadata)):
+        for name in {Path(file).parts[0] for file in one.files or () if ".." not in Path(file).parts}:
+            if not (others / name).exists():
+                (others / name).symlink_to(one.locate_file(name))
     (site / "others.pth").write_text(f"{others}\n")
     return python
+
+
+def metadata_lines(metadata: Path) -> list[str]:
+    """What a wheel requires, one text for each."""
+    start = "Requires-Dist: "
+    return [line.removeprefix(start) for line in metadata.read_text().splitlines() if line.startswith(start)]
+
+
+def needed_by(texts: Iterable[str]) -> list[Distribution]:
+    """The installed packages that are required without an extra of ours, and all that they require in their turn."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    waiting = [(Requirement(text), "") for text in texts]
+    while waiting:
+        wanted, extra = waiting.pop()
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(wanted.name)
+        one = found.setdefault(name, distribution(wanted.name))
+        for further in {"", *wanted.extras}:
+            if (name, further) not in seen:
+                seen.add((name, further))
+                waiting += [(Requirement(text), further) for text in one.requires or ()]
+    return list(found.values())
 
 
 def penstock(installed: Path, *arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
@@ -111,11 +141,7 @@ def read(url: str, body: bytes | None = None) -> str:
 
 def test_spark_is_an_extra(installed: Path) -> None:
     (metadata,) = installed.parents[1].rglob("penstock-*.dist-info/METADATA")
-    wanted = [
-        line.removeprefix("Requires-Dist: ")
-        for line in metadata.read_text().splitlines()
-        if line.startswith("Requires-Dist: ")
-    ]
+    wanted = metadata_lines(metadata)
     of_pipeline = [text for text in wanted if text.startswith(PIPELINE)]
     assert {text.partition("; ")[2] for text in of_pipeline} == {"extra == 'pipeline'", "extra == 'test'"}
     assert sum(text.endswith("'pipeline'") for text in of_pipeline) == len(PIPELINE)
