@@ -36,7 +36,7 @@ ALLOWED_HOSTS = list(CONSOLE.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = [CONSOLE.origin] if CONSOLE.origin else []
 
 INSTALLED_APPS = [
-    "admin_console",  # before Django's own, two of whose commands it refuses
+    "admin_console",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 
 from admin_console import paths
@@ -29,11 +30,15 @@ KNOWN = frozenset(
     ]
 )
 
+# What a pod gets of a Kubernetes service that is called penstock; nothing here reads it.
+_OF_KUBERNETES = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_\w+)?)")
+
 
 def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:
     """A sentence for each variable that begins as ours do and is none of them; [] where all are known."""
     complaints = []
-    for name in sorted(name for name in environment if name.startswith(PREFIX) and name not in KNOWN):
+    unknown = (name for name in environment if name.startswith(PREFIX) and name not in KNOWN)
+    for name in sorted(name for name in unknown if not _OF_KUBERNETES.fullmatch(name)):
         near = difflib.get_close_matches(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in KNOWN], 1)
         meant = f"did you mean {PREFIX}{near[0]}?" if near else "nothing reads it."
         complaints.append(f"the environment variable {name} is unknown: {meant}")

@@ -1,7 +1,8 @@
 """The command `penstock`, which manage.py runs as well: our commands and none of Django's.
 
-A mistake costs one sentence on standard error and status 2. Status 1 is for a command that did its work and found
-something wrong, or for a server that did not end well. Only `serve` makes the data directory.
+A command that fails, or that is called wrongly, costs one sentence on standard error and status 2. Status 1 is for a
+command that did its work and found damage, and for a server that did not end well. `serve` makes the data directory;
+for the others, but for `pipeline`, it has to be there.
 """
 
 import difflib

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from admin_console.audit import head_file
 from admin_console.audit.head_file import HeadFileError
 from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash, open_to_read
 from admin_console.database.inspection import applied_migrations, damage_of
 from admin_console.database.version import complaint_about_version
+from admin_console.management.command import PlainCommand
 from admin_console.management.damage_found import DamageFound
 
 FAULTS_SHOWN = 100
 _CHAINED = ("admin_console", "0003_audit_is_chained")
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Look at the audit list; the server may go on."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

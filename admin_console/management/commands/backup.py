@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from admin_console.management.command import PlainCommand
 from queue_engine.disk import backup_files
 from queue_engine.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
 from queue_engine.disk.dirlock import DirectoryLock
@@ -26,9 +27,8 @@ RENEWED_EVERY_S = 10.0
 TOLD_EVERY_S = 1.0
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Copy the data directory to DIR, which must not exist or be empty; the server may go on."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("target", metavar="DIR", help="where to; started on it, a server has what there was")

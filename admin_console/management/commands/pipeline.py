@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from admin_console.management.command import PlainCommand
 from queue_engine.pipeline.job.state import JobState, read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
@@ -25,12 +26,11 @@ _MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipelin
 _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", "ERROR")
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = (
         "run JOB runs one job (rollup, compact, archive, replay-ID; --help after it lists its options); worker runs "
         "all of them, as serve does; status prints what each of them is doing."
     )
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("what", choices=[*_MODULES, "status"])

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
@@ -40,6 +40,7 @@ from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
+from admin_console.management.command import PlainCommand
 from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS
 from admin_console.pacing.pace import PACE
@@ -73,9 +74,8 @@ THREAD_SWITCH_INTERVAL_S = 0.0002
 EXIT_TIMEOUT_S = 1.0
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Start the queue engine and its console. Ctrl-C stops both and loses nothing."
-    requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         return super().create_parser(prog_name, subcommand, formatter_class=_Formatter, **kwargs)

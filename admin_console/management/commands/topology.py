@@ -4,8 +4,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from admin_console.management.command import PlainCommand
 from admin_console.management.damage_found import DamageFound
 from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files
@@ -20,9 +21,8 @@ VERBS = {
 }
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Show, check and repair topology.json, while no server runs."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

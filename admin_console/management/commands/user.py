@@ -16,7 +16,7 @@ from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError, transaction
 
 from admin_console.accounts.first_admin import forget_password_file
@@ -24,12 +24,12 @@ from admin_console.accounts.models import User, check_username
 from admin_console.audit.record import record_command
 from admin_console.database.errors import Trouble, trouble_of
 from admin_console.database.version import complaint_about_version
+from admin_console.management.command import PlainCommand
 from admin_console.vocabulary.roles import Role
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Add, list, change and disable the users of the console."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

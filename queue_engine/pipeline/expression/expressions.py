@@ -314,7 +314,8 @@ class _Reader:
         path = tree.name if tree.is_string else _name(tree)
         if not tree.is_string and not path.startswith('"'):
             refuse(_start(tree), 'json takes a path in quotes, such as json("a.b")')
-        path = path.strip('"')
+        if not tree.is_string:
+            path = path.strip('"')
         if not _PATH.fullmatch(path):
             refuse(
                 _start(tree), f"{path!r} is not a path; a path has letters, digits, _ - : / @ $ and spaces between dots"

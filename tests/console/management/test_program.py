@@ -72,6 +72,13 @@ def test_each_command_has_help(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("option", ["--settings=x", "--pythonpath=.", "--traceback", "--version"])
+def test_djangos_own_options_are_none_of_ours(tmp_path: Path, option: str) -> None:
+    told = refusal(penstock("topology", "check", option, f"--data-path={tmp_path}", directory=tmp_path))
+    assert f"unrecognized arguments: {option}." in told
+
+
+@pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("name", ["migrate", "flush", "shell", "runserver", "createsuperuser", "changepassword"])
 def test_djangos_own_commands_are_none_of_ours(tmp_path: Path, name: str) -> None:
     assert f"there is no command '{name}'." in refusal(penstock(name, directory=tmp_path))
@@ -93,6 +100,12 @@ def test_all_unknown_variables_are_named_at_once() -> None:
         "the environment variable PENSTOCK_DATA_PAHT is unknown: did you mean PENSTOCK_DATA_PATH?",
         "the environment variable PENSTOCK_XQ is unknown: nothing reads it.",
     ]
+
+
+def test_what_kubernetes_sets_for_a_service_of_our_name_is_no_mistake() -> None:
+    names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_NSQ", "PORT", "PORT_4150_TCP", "PORT_4150_TCP_ADDR")
+    assert complaints_about_variables({f"PENSTOCK_{name}": "10.0.0.7" for name in names}) == []
+    assert complaints_about_variables({"PENSTOCK_PORTS": "1"}) != []
 
 
 def test_each_variable_that_the_code_names_is_known() -> None:

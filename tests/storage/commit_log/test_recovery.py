@@ -26,7 +26,7 @@ from queue_engine.vocabulary.run import Batch
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 
 # Every byte changed three ways in CI; every bit with this set.
-EXHAUSTIVE = bool(os.environ.get("PENSTOCK_TEST_EVERY_BIT"))
+EXHAUSTIVE = bool(os.environ.get("TEST_EVERY_BIT"))
 SEGMENT_BYTES = 2_048
 HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
 BASE = 1 << 40

@@ -40,7 +40,7 @@ FIXTURE = Path(__file__).parent.parent / "fixtures" / "batch_keys_v1.bin"
 SEGMENT_BYTES = 2_048
 RESERVED = 1 << 30
 # Lives by chance; more of them on demand.
-SEEDS = range(int(os.environ.get("PENSTOCK_TEST_KEY_SEEDS", "4")))
+SEEDS = range(int(os.environ.get("TEST_KEY_SEEDS", "4")))
 CHECKPOINT_MS = 5_100
 
 

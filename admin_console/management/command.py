@@ -1,0 +1,19 @@
+"""What our commands have in common: none of the options that Django gives to every command."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+
+class PlainCommand(BaseCommand):
+    """A command with its own options alone: --settings, --pythonpath and their like would change nothing here."""
+
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.set_defaults(verbosity=1, traceback=False, no_color=False, force_color=False, skip_checks=True)
+        return parser
+
+    def add_base_argument(self, parser: CommandParser, *args: Any, **kwargs: Any) -> None:
+        """Called for each of Django's options."""
