@@ -5,6 +5,8 @@ unless told; CI runs a tenth), on a fresh server each; one line of figures for e
 beyond its limit or kept what it should have given back.
 """
 
+import os
+import signal
 import socket
 import sys
 import tempfile
@@ -163,6 +165,30 @@ def many_half_bodies(server: EngineProcess, share: float) -> Growth:
     return _half_bodies(server, share, _mpub_head, "tcp", clients=2_000, sent_bytes=200_000)
 
 
+def stalled_server(server: EngineProcess, share: float) -> Growth:
+    """The same clients, which connect and send while the server stands still: it finds all of that at once."""
+    watch = Watch(server)
+    with ExitStack() as stack:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            sockets = []
+            # More would not fit into the queue of connections that wait for the server.
+            for _ in range(round(1_000 * share)):
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                with suppress(BlockingIOError):
+                    one.connect(("127.0.0.1", server.tcp_port))
+                sockets.append((one, bytearray(_mpub_head(5 * MB) + bytes(200_000))))
+            for _ in range(3):
+                for one, left in sockets:
+                    with suppress(BlockingIOError, ConnectionError):
+                        del left[: one.send(left)]
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        watch.watch(3)
+    return watch.growth()
+
+
 def _mpub_head(size: int) -> bytes:
     return b"  V2MPUB t\n" + size.to_bytes(4, "big") + (1).to_bytes(4, "big")
 
@@ -261,6 +287,7 @@ SCENARIOS = {
     "half_bodies_tcp": Scenario(half_bodies_tcp, _BODIES),
     "half_bodies_http": Scenario(half_bodies_http, _BODIES),
     "many_half_bodies": Scenario(many_half_bodies, _BODIES),
+    "stalled_server": Scenario(stalled_server, _BODIES),
     "ephemeral_topic": Scenario(ephemeral_topic, _QUEUES, kept=tuple(_QUEUES)),
     "deferred": Scenario(deferred, _DEFERRED, kept=tuple(_DEFERRED)),
 }

@@ -15,6 +15,7 @@ SHARES = {
     "half_bodies_tcp": 0.5,
     "half_bodies_http": 0.5,
     "many_half_bodies": 0.4,
+    "stalled_server": 0.6,
     "stalled_copies": 0.2,
     "ephemeral_topic": 0.1,
     "deferred": 0.7,

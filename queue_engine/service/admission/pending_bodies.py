@@ -5,8 +5,8 @@ order of asking, and a body with room can always complete, so there is no deadlo
 read from; their clients notice a slow network. A connection that has room and sends nothing while others wait is ended.
 
 Waiting bodies hold the bytes of their first read, up to 256 KB each. When these add up to a quarter of the limit,
-bodies are crowded: TCP connections that are neither consumers nor within a body are not read from, and HTTP requests
-whose body is not there at once are refused. Other requests, such as a probe's, are served.
+bodies are crowded: TCP connections that are neither consumers nor within a body are not read from, new ones are
+refused, and so are HTTP requests whose body is not there at once. Other requests, such as a probe's, are served.
 """
 
 from collections import OrderedDict

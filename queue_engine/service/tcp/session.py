@@ -118,9 +118,13 @@ class Session(asyncio.Protocol):
             transport.write(frames.error_frame(f"E_INVALID too many connections: the most is {limit}".encode()))
             self._end()
             return
-        self._client.register()
         if self._bodies.is_crowded:
-            self.hold_reading(True)
+            # uvloop starts reading behind this call, whatever is paused in it: each new connection would bring the
+            # bytes of a first read.
+            transport.write(frames.error_frame(b"E_INVALID too many unfinished bodies: connect again later"))
+            self._end()
+            return
+        self._client.register()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
