@@ -5,6 +5,7 @@ import logging
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
@@ -45,17 +46,20 @@ class StopReport:
         if first is None:
             return
         logger.info("%s: stopping", signal.Signals(first).name)
+        began_s = time.monotonic()
         while True:
             try:
                 number = self._signals.get(timeout=INTERVAL_S)
             except queue.Empty:
-                logger.info("stopping: %s", self._how_far())
+                # The time makes each line another one: the log leaves out what repeats.
+                logger.info("stopping: %s (%.0f s)", self._how_far(), time.monotonic() - began_s)
                 continue
             if number is None:
                 return
             logger.warning(
-                "%s: the stop is under way and ends when everything is on disk: %s. Only SIGKILL ends it before that, "
-                "and loses what is not written",
+                "%s: the stop is under way and ends when everything is on disk: %s (%.1f s). Only SIGKILL ends it "
+                "before that, and loses what is not written",
                 signal.Signals(number).name,
                 self._how_far(),
+                time.monotonic() - began_s,
             )
