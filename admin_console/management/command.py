@@ -11,7 +11,8 @@ class PlainCommand(BaseCommand):
     requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        # The program reads some options before Django does, and only their full names.
+        parser = super().create_parser(prog_name, subcommand, allow_abbrev=False, **kwargs)
         parser.set_defaults(verbosity=1, traceback=False, no_color=False, force_color=False, skip_checks=True)
         return parser
 

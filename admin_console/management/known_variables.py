@@ -30,8 +30,8 @@ KNOWN = frozenset(
     ]
 )
 
-# What a pod gets of a Kubernetes service that is called penstock; nothing here reads it.
-_OF_KUBERNETES = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_\w+)?)")
+# What a pod gets of each Kubernetes service that is called penstock or penstock-…; nothing here reads it.
+_OF_KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_\w+)?)")
 
 
 def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:

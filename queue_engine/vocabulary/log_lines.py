@@ -49,6 +49,11 @@ def configure(environment: Mapping[str, str]) -> None:
     logging.basicConfig(level=level_of(environment), handlers=[handler])
 
 
+def line_of(logger: logging.Logger, message: str) -> str:
+    """A line as JSON that is written whatever the level is: what the start has to say to its user."""
+    return JsonLines().format(logging.LogRecord(logger.name, logging.INFO, "", 0, message, None, None))
+
+
 class TextLines(logging.Formatter):
     """A line for people."""
 
@@ -87,7 +92,10 @@ class WithoutRepeats(logging.Filter):
         self._passed: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except Exception:
+            return True  # the handler reports a call whose arguments don't fit
         line = (record.name, record.levelno, text)
         now_s = self._monotonic_s()
         with self._mutex:

@@ -80,6 +80,11 @@ def test_the_same_line_is_written_once_a_minute_and_the_next_tells_how_many_were
     assert log.write("refused path=%s", "/b") == ["refused path=/b"]
 
 
+def test_a_call_whose_arguments_do_not_fit_is_no_error_of_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Log().write("%d messages", "many") == []
+    assert "Logging error" in capsys.readouterr().err
+
+
 def test_many_different_lines_take_no_more_memory() -> None:
     log = Log()
     for number in range(REMEMBERED_MAX + 1):

@@ -120,13 +120,12 @@ class Command(PlainCommand):
             sys.exit(status)
 
     def _print(self, line: str) -> None:
-        if log_lines.is_json(os.environ):
-            logger.info("%s", line)
-            return
+        is_json = log_lines.is_json(os.environ)
         # A terminal may have been closed: that is no reason to fail.
         with contextlib.suppress(OSError):
-            self.stdout.write(line)
-            self.stdout.flush()
+            stream = self.stderr if is_json else self.stdout
+            stream.write(log_lines.line_of(logger, line) if is_json else line)
+            stream.flush()
 
 
 class Serving:
@@ -152,7 +151,7 @@ class Serving:
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
-            make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH), is_terminal=sys.stdout.isatty()),
+            make_admin=lambda: lines_about(make_first_admin(settings.DATA_PATH), is_terminal=_is_read_by_a_person()),
             print_line=print_line,
             # audit-head names a row of the damaged database; the new one begins a chain of its own.
             companion=head_file.path_of(settings.DATA_PATH),
@@ -412,6 +411,10 @@ def _is_switched_on(variable: str) -> bool:
         return parse_bool(os.environ.get(variable) or "false")
     except ValueError as exc:
         raise CommandError(f"{variable}: {exc}") from exc
+
+
+def _is_read_by_a_person() -> bool:
+    return sys.stdout.isatty() and not log_lines.is_json(os.environ)
 
 
 class _Gate:

@@ -89,6 +89,10 @@ def test_a_misspelled_command_option_and_variable_name_the_nearest(tmp_path: Pat
     assert "--tcp-adress=:1. Did you mean --tcp-address?" in refusal(
         penstock("serve", "--tcp-adress=:1", directory=tmp_path)
     )
+    # Read before the others, by its full name: taken for --data-path it would be ignored.
+    assert "--data-pat=/x. Did you mean --data-path?" in refusal(
+        penstock("serve", "--data-pat=/x", directory=tmp_path, PENSTOCK_DATA_PATH=str(tmp_path / "data"))
+    )
     assert refusal(penstock("serve", directory=tmp_path, PENSTOCK_MSG_TIMOUT="1s")) == (
         "the environment variable PENSTOCK_MSG_TIMOUT is unknown: did you mean PENSTOCK_MSG_TIMEOUT?"
     )
@@ -105,6 +109,7 @@ def test_all_unknown_variables_are_named_at_once() -> None:
 def test_what_kubernetes_sets_for_a_service_of_our_name_is_no_mistake() -> None:
     names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_NSQ", "PORT", "PORT_4150_TCP", "PORT_4150_TCP_ADDR")
     assert complaints_about_variables({f"PENSTOCK_{name}": "10.0.0.7" for name in names}) == []
+    assert complaints_about_variables({f"PENSTOCK_HTTP_{name}": "10.0.0.7" for name in names}) == []
     assert complaints_about_variables({"PENSTOCK_PORTS": "1"}) != []
 
 
