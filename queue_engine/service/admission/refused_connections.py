@@ -17,13 +17,13 @@ class IdleConnection(Protocol):
 
 
 class RefusedConnections:
-    """Connections refused by one listener; `who` names its clients: "NSQ clients". told: refused connections that are
-    being sent the reason. idle: connections that wait for another request and can be closed for a new one, the longest
-    idle first."""
+    """Connections refused by one listener; `who` names its clients: "NSQ clients". answered: refused connections
+    to which the reason is being sent. idle: connections that wait for another request and can be closed for a new one,
+    the longest idle first."""
 
     def __init__(self, who: str, connections_max: int, clock: Clock) -> None:
         self.connections_max = connections_max
-        self.told: set[object] = set()
+        self.answered: set[object] = set()
         self.idle: dict[IdleConnection, None] = {}
         self._who = who
         self._clock = clock

@@ -33,7 +33,7 @@ _REQUESTS_PER_TURN = 16
 # the client might not read the refusal.
 _LINGER_MS = 2_000
 # Refused connections that get an answer at the same time; further ones are closed without one.
-_REFUSED_TOLD_MAX = 8
+_ANSWERED_REFUSALS_MAX = 8
 _MIB = 1 << 20
 
 TEXT = "text/plain; charset=utf-8"
@@ -187,10 +187,10 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse_one_too_many(self) -> None:
         self._refused.note()
-        if len(self._refused.told) >= _REFUSED_TOLD_MAX:
+        if len(self._refused.answered) >= _ANSWERED_REFUSALS_MAX:
             self._abort()  # an answer would hold a descriptor until the client has read it
             return
-        self._refused.told.add(self)
+        self._refused.answered.add(self)
         detail = f"{len(self._connections)} HTTP connections are open and the most is {self._refused.connections_max}"
         self._send(error_response(503, "TOO_MANY_CONNECTIONS", detail), closing=True)
         self._linger()
@@ -198,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._connections.discard(self)
-        self._refused.told.discard(self)
+        self._refused.answered.discard(self)
         self._enter(_Phase.NONE)
         self._leave_body()
 
