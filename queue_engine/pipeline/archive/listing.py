@@ -8,21 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from queue_engine.pipeline.archive.manifest import ArchiveGap
 from queue_engine.pipeline.lake.lake import MANIFEST_NAME, Lake
 from queue_engine.vocabulary.errors import PenstockError
 
 DIRECTORY = "archive"
 IDENTITIES_MAX = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveGap:
-    """Messages from first_offset up to but not including next_offset are not in the archive."""
-
-    first_offset: int
-    next_offset: int
-    reason: str
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,9 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveGap:
+    """Messages from first_offset up to but not including next_offset are not in the archive. at_ms: when the manifest
+    noted it, Unix."""
+
     first_offset: int
     next_offset: int
     reason: str
