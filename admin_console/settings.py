@@ -164,9 +164,9 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "database": {"()": "admin_console.database.log_filter.WithoutTraceback"},
+        "database": {"()": "admin_console.database.refused_write_filter.RefusedWriteFilter"},
         "repeats": {"()": log_lines.WithoutRepeats},
-        "refused": {"()": "admin_console.security.log_filter.WithoutTraceback"},
+        "refused": {"()": "admin_console.security.suspicious_request_filter.SuspiciousRequestFilter"},
     },
     "formatters": {"line": {"()": log_lines.formatter_of, "environment": os.environ}},
     "handlers": {

@@ -11,11 +11,11 @@ from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell
+from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell
 from admin_console.screens.overview import depth_note
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.vitals import chips_of, diagnosis_of
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 

@@ -14,11 +14,11 @@ from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell, StateCell
+from admin_console.screens.channel_rows import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.vitals import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 

@@ -7,12 +7,12 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import LiveState
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
+from admin_console.screens.channel_rows import chips_of, diagnosis_of, spark_levels
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell
 from admin_console.screens.overview import depth_note, growth_cell
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.vitals import chips_of, diagnosis_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 

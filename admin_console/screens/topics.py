@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
+from admin_console.screens.channel_rows import chips_of, diagnosis_of, peak_depth, spark_levels
 from admin_console.screens.links import pause_cell, topic_cell, url_of
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import Column, Empty, Table
-from admin_console.screens.vitals import chips_of, diagnosis_of, peak_depth, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 

@@ -8,9 +8,9 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cells import spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
+from admin_console.screens.channel_rows import all_diagnoses, chips_of, spark_levels
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
-from admin_console.screens.vitals import all_diagnoses, chips_of, spark_levels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats

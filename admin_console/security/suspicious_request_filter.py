@@ -3,7 +3,7 @@
 import logging
 
 
-class WithoutTraceback(logging.Filter):
+class SuspiciousRequestFilter(logging.Filter):
     """Takes the traceback off the records of `django.security`."""
 
     def filter(self, record: logging.LogRecord) -> bool:

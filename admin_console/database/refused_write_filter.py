@@ -5,7 +5,7 @@ import logging
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 
 
-class WithoutTraceback(logging.Filter):
+class RefusedWriteFilter(logging.Filter):
     """Takes the traceback off a record that is about a refused or damaged database, and names the reason instead."""
 
     def filter(self, record: logging.LogRecord) -> bool:
