@@ -25,11 +25,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from queue_engine.commit_log.group import LogGroup, LogPiece, write_group
+from queue_engine.commit_log.log_recovery import RecoveredLog
 from queue_engine.commit_log.next_segment import NextSegment
 from queue_engine.commit_log.open_segment import OpenSegment, is_passing
 from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import SEAL_BYTES, encode_record, encode_seal
-from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.refusal import Refusal, is_disk_full
 from queue_engine.commit_log.room_probe import RoomProbe
 from queue_engine.commit_log.segment import LogSegments, head_bytes_of

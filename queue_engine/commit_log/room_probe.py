@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from queue_engine.commit_log.log_recovery import RecoveredLog
 from queue_engine.commit_log.next_segment import NextSegment
 from queue_engine.commit_log.open_segment import FILL_STEP_BYTES, OpenSegment
-from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.refusal import Refusal
 
 

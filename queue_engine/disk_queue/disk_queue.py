@@ -13,10 +13,10 @@ from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.counts import FileCounts
 from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
+from queue_engine.disk_queue.disk_queue_recovery import DiskQueueRecovery, RecoveredDiskQueue
 from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
 from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
-from queue_engine.disk_queue.recovery import Recovered, Recovery
 from queue_engine.disk_queue.sync import QueueGeneration, SyncJob, WrittenFile
 from queue_engine.disk_queue.writer import DiskQueueWriter
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
@@ -58,7 +58,7 @@ class DiskQueue:
         self._sync_every = options.sync_every
         self._sync_timeout_ns = options.sync_timeout_ms * NS_PER_MS
 
-        self._recovery = Recovery(name, directory, files, options)
+        self._recovery = DiskQueueRecovery(name, directory, files, options)
         state = self._recovered()
         self._generation = QueueGeneration()
         self._own = DiskQueueFiles(name, directory, files, self)
@@ -100,7 +100,7 @@ class DiskQueue:
         self._removal = DONE  # done when the removal of names is durable
         self._sync_error: StorageError | None = None
 
-    def _recovered(self) -> Recovered:
+    def _recovered(self) -> RecoveredDiskQueue:
         """Read the files, and change nothing. Raises StorageError."""
         try:
             return self._recovery.run()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from queue_engine.disk_queue.counts import FileCounts
 from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
+from queue_engine.disk_queue.disk_queue_recovery import read_fully
 from queue_engine.disk_queue.format import (
     LENGTH_BYTES,
     RECORD_SIZE_MAX,
@@ -15,7 +16,6 @@ from queue_engine.disk_queue.format import (
     walk,
 )
 from queue_engine.disk_queue.options import DiskQueueOptions
-from queue_engine.disk_queue.recovery import read_fully
 from queue_engine.disk_queue.writer import DiskQueueWriter
 
 logger = logging.getLogger(__name__)

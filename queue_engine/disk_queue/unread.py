@@ -8,8 +8,8 @@ from typing import Any
 
 from queue_engine.disk.files import is_no_fault_of_disk
 from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.disk_queue_recovery import RecoveredDiskQueue
 from queue_engine.disk_queue.format import Meta
-from queue_engine.disk_queue.recovery import Recovered
 from queue_engine.disk_queue.sync import SyncJob, WrittenFile
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.faults import describe
@@ -26,7 +26,7 @@ class UnreadDiskQueue(DiskQueue):
         self.is_readable = False
         super().__init__(*args, **kwargs)
 
-    def _recovered(self) -> Recovered:
+    def _recovered(self) -> RecoveredDiskQueue:
         return self._recovery.behind_all()
 
     def take_into(self, taken: list[bytes], count_max: int, bytes_max: int) -> None:

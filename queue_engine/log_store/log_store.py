@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.log_recovery import RecoveredLog
 from queue_engine.commit_log.options import LogOptions
-from queue_engine.commit_log.recovery import RecoveredLog
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.disk.background import Backgrounds
 from queue_engine.disk.files import Files
@@ -31,8 +31,8 @@ from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import RESERVE_NAME, ProgressJournal
 from queue_engine.progress.loss import ChannelPlace, progress_losses, waiting_below
+from queue_engine.progress.progress_recovery import RecoveredProgress, progress_or_error, recover_progress
 from queue_engine.progress.queue_index import remove_unknown
-from queue_engine.progress.recovery import RecoveredProgress, progress_or_error, recover_progress
 from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport, lost_ranges
 from queue_engine.vocabulary.byte_budget import ByteBudget

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, Checkpoint, QueueState, read_checkpoint
+from queue_engine.commit_log.log_recovery import RecoveredLog, recover_log
 from queue_engine.commit_log.missing_ranges import missing_ranges
 from queue_engine.commit_log.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
-from queue_engine.commit_log.recovery import RecoveredLog, recover_log
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.losses import LogLosses, OffsetJump, first_offset_at
 from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, KeyedRecord, digest_of

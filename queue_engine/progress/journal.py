@@ -28,8 +28,8 @@ from queue_engine.progress.journal_file import JournalFile, journal_path
 from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
 from queue_engine.progress.merge import ProgressMerge
 from queue_engine.progress.progress_files import Indexes, ProgressFiles
+from queue_engine.progress.progress_recovery import RecoveredProgress
 from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
-from queue_engine.progress.recovery import RecoveredProgress
 from queue_engine.progress.unread_index import UnreadIndexes
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError

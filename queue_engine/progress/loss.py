@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.recovery import ProgressDamage, RecoveredProgress
+from queue_engine.progress.progress_recovery import ProgressDamage, RecoveredProgress
 from queue_engine.storage.recovery_report import ProgressLoss
 
 

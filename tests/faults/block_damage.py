@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from random import Random
 
 from queue_engine.commit_log.checkpoint import decode_checkpoint
+from queue_engine.commit_log.log_recovery import recover_log
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
-from queue_engine.commit_log.recovery import recover_log
 from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog

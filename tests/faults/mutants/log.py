@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log import commit_log, open_segment, record, refusal, work_ahead
+from queue_engine.commit_log import commit_log, log_recovery, open_segment, record, refusal, work_ahead
 from queue_engine.commit_log import group as log_group
-from queue_engine.commit_log import recovery as log_recovery
 from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.record import KIND_SEAL

@@ -13,7 +13,7 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.log_store.queue_recovery import QueueRecovery
 from queue_engine.progress import journal as progress_journal
-from queue_engine.progress import recovery as progress_recovery
+from queue_engine.progress import progress_recovery
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.merge import ProgressMerge

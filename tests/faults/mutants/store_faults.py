@@ -3,13 +3,12 @@
 from typing import Any
 
 from queue_engine.commit_log.commit_log import CommitLog
+from queue_engine.commit_log.log_recovery import _Recovery
 from queue_engine.commit_log.open_segment import OpenSegment
-from queue_engine.commit_log.recovery import _Recovery
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.log_store import log_topic
-from queue_engine.progress import floors, queue_index
+from queue_engine.progress import floors, progress_recovery, queue_index
 from queue_engine.progress import journal as progress_journal
-from queue_engine.progress import recovery as progress_recovery
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journal_file import JournalFile
 from queue_engine.progress.merge import ProgressMerge

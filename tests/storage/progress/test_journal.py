@@ -16,13 +16,13 @@ from queue_engine.progress.floors import CleanStop, Floors, decode_floors, encod
 from queue_engine.progress.journal import ENTRIES_MAX, ProgressJournal
 from queue_engine.progress.journal_file import journal_path
 from queue_engine.progress.journal_format import HEADER_BYTES
+from queue_engine.progress.progress_recovery import RecoveredProgress, recover_progress
 from queue_engine.progress.queue_index import (
     INDEX_OFFSETS,
     decode_index,
     encode_index,
     index_contents,
 )
-from queue_engine.progress.recovery import RecoveredProgress, recover_progress
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles, ProcessDiedError

@@ -33,7 +33,7 @@ UNKNOWN_FILE = 1_000_000
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredDiskQueue:
     """The state to go on with. counts: (data file, messages in it or in those before it), ascending.
 
     unsynced: data files that may not be on the disk yet. leftover: names of files that can be removed.
@@ -74,7 +74,7 @@ class _Counted:
     is_last_intact: bool
 
 
-class Recovery:
+class DiskQueueRecovery:
     """Reads one queue's files. Raises OSError when the system refuses, which is not taken for damage."""
 
     def __init__(self, name: str, directory: str, files: Files, options: DiskQueueOptions) -> None:
@@ -86,7 +86,7 @@ class Recovery:
         self._pattern = options.pattern
         self._sizes: dict[int, int] = {}
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredDiskQueue:
         meta, is_meta_there = self._read_meta()
         names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
         numbers, temporary, bad = names_of_queue(self._name, names)
@@ -107,7 +107,7 @@ class Recovery:
             )
         return state
 
-    def behind_all(self) -> Recovered:
+    def behind_all(self) -> RecoveredDiskQueue:
         """A new file behind all others, to write to. Reads only names and, if it can, the meta file."""
         names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
         numbers, _, bad = names_of_queue(self._name, names)
@@ -120,7 +120,7 @@ class Recovery:
             number = last + 2 if numbers else max(last + 2, UNKNOWN_FILE)
         else:
             number = max(last, meta.write_file if meta is not None else -1) + 1
-        return Recovered(number, 0, number, 0, has_files=True)
+        return RecoveredDiskQueue(number, 0, number, 0, has_files=True)
 
     def count_from(self, place: tuple[int, int]) -> list[tuple[int, int]]:
         """Count again what waits from a data file and position on: (data file, messages), ascending."""
@@ -142,7 +142,7 @@ class Recovery:
             logger.error("meta file damaged, rebuilding from data path=%s content=%r", path, data[:128])
         return meta, True
 
-    def _with_files(self, meta: Meta | None, numbers: list[int]) -> Recovered:
+    def _with_files(self, meta: Meta | None, numbers: list[int]) -> RecoveredDiskQueue:
         if meta is None:
             counted = self._count(numbers, (numbers[0], 0), None)
             return self._state(numbers, (numbers[0], 0), counted, meta_depth=0, unsynced_from=numbers[0])
@@ -201,9 +201,9 @@ class Recovery:
         """Whether nothing was written after the meta file."""
         return max(self._sizes) <= meta.write_file and self._sizes.get(meta.write_file, 0) == meta.write_position
 
-    def _trusted(self, meta: Meta, numbers: list[int]) -> Recovered:
+    def _trusted(self, meta: Meta, numbers: list[int]) -> RecoveredDiskQueue:
         passed = [data_file_name(self._name, number) for number in numbers if number < meta.read_file]
-        return Recovered(
+        return RecoveredDiskQueue(
             read_file=meta.read_file,
             read_position=meta.read_position,
             write_file=meta.write_file,
@@ -214,11 +214,11 @@ class Recovery:
 
     def _state(
         self, numbers: list[int], start: tuple[int, int], counted: _Counted, *, meta_depth: int, unsynced_from: int
-    ) -> Recovered:
+    ) -> RecoveredDiskQueue:
         last = numbers[-1]
         # Behind a torn tail nothing is appended: writing goes on in a new file.
         write_file, write_position = (last, self._sizes[last]) if counted.is_last_intact else (last + 1, 0)
-        return Recovered(
+        return RecoveredDiskQueue(
             read_file=start[0],
             read_position=start[1],
             write_file=write_file,
@@ -334,10 +334,10 @@ def _number_of_bad(name: str) -> int:
     return int(name.removesuffix(".dat.bad").rpartition(".")[2])
 
 
-def _without_files(meta: Meta | None, bad: list[str]) -> Recovered:
+def _without_files(meta: Meta | None, bad: list[str]) -> RecoveredDiskQueue:
     """No data file: an unused queue, or one that was emptied. The numbers of files set aside are not used again."""
     number = max((_number_of_bad(name) + 1 for name in bad), default=0)
     if meta is None:
-        return Recovered(number, 0, number, 0)
+        return RecoveredDiskQueue(number, 0, number, 0)
     number = max(number, meta.write_file + (1 if meta.write_position else 0))
-    return Recovered(number, 0, number, 0, is_dirty=meta.depth != 0, lost_count=max(0, meta.depth))
+    return RecoveredDiskQueue(number, 0, number, 0, is_dirty=meta.depth != 0, lost_count=max(0, meta.depth))
