@@ -232,6 +232,6 @@ def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryRe
         damages=tuple(opened.log.damages),
         progress_damages=tuple(f"{damage.path}: {damage.reason}" for damage in opened.progress.damages),
         progress_losses=opened.progress_losses,
-        damaged_holds=opened.damaged_holds,
+        damaged_leases=opened.damaged_leases,
         damaged_cursors=opened.damaged_cursors,
     )

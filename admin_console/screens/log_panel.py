@@ -18,7 +18,7 @@ _PROMISES = {
 }
 # Longer than a healthy disk takes, and longer than any sensible --sync-interval.
 UNSYNCED_LATE_MS = 5_000
-HOLDS_SHOWN = 3
+LEASES_SHOWN = 3
 
 
 def log_table(live: LiveState | None) -> Table:
@@ -44,8 +44,8 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
             Cell(f"{units.number(log.sync_count)} for {units.number(log.group_count)} writes"),
         ),
     ]
-    if log.holds:
-        rows.append(("holds", Cell("Held for readers"), _holds(log)))
+    if log.leases:
+        rows.append(("leases", Cell("Leases"), _leases(log)))
     if log.damaged_count:
         lost = f"{units.plural(log.damaged_count, 'message')} passed over: their bodies are lost"
         rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
@@ -81,11 +81,11 @@ def _progress_faults(log: "LogStats") -> Cell:
     return Cell(text, tone="danger" if log.error else "warning")
 
 
-def _holds(log: "LogStats") -> Cell:
-    shown = [f"{one.topic} from offset {one.offset:,}" for one in log.holds[:HOLDS_SHOWN]]
-    more = len(log.holds) - len(shown)
+def _leases(log: "LogStats") -> Cell:
+    shown = [f"{one.topic} from offset {one.offset:,}" for one in log.leases[:LEASES_SHOWN]]
+    more = len(log.leases) - len(shown)
     text = ", ".join(shown) + (f" and {more:,} more" if more else "")
-    return Cell(text, ", ".join(one.name for one in log.holds))
+    return Cell(text, ", ".join(one.name for one in log.leases))
 
 
 def _unsynced(log: "LogStats") -> Cell:

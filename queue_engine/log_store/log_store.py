@@ -58,7 +58,7 @@ LEASES_SHOWN_MAX = 100
 @dataclass(frozen=True, slots=True)
 class LogOpening:
     """The result of a start. topics, channels: by number. unknown_records: how many are of deleted topics.
-    damaged_holds, damaged_cursors: the path of the file of leases, and that of cursors, when it was damaged and is set
+    damaged_leases, damaged_cursors: the path of the file of leases, and that of cursors, when it was damaged and is set
     aside; else ""."""
 
     topics: dict[int, LogTopicStore]
@@ -67,7 +67,7 @@ class LogOpening:
     progress: RecoveredProgress
     unknown_records: int
     progress_losses: tuple[ProgressLoss, ...] = ()
-    damaged_holds: str = ""
+    damaged_leases: str = ""
     damaged_cursors: str = ""
 
 
@@ -372,7 +372,7 @@ class LogStore:
             progress_fault_count=self.journal.faults.count,
             progress_fault=self.journal.faults.last_error,
             progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,
-            holds=tuple(
+            leases=tuple(
                 LeaseStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
                 for one in self.leases.all()[:LEASES_SHOWN_MAX]
                 if one.topic_number in self._topics

@@ -47,4 +47,4 @@ class LogStats:
     progress_fault_count: int = 0
     progress_fault: str = ""
     progress_fault_ms: int = 0
-    holds: tuple[LeaseStats, ...] = ()
+    leases: tuple[LeaseStats, ...] = ()

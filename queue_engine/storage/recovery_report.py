@@ -92,7 +92,7 @@ class RecoveryReport:
     ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
     counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
     progress_damages: files of channels' progress, each with what is wrong. progress_losses: what that costs.
-    damaged_holds: the file of leases, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
+    damaged_leases: the file of leases, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
 
     finished_at_ns: int
     took_ms: int
@@ -105,7 +105,7 @@ class RecoveryReport:
     damages: tuple[Damage, ...] = ()
     progress_damages: tuple[str, ...] = ()
     progress_losses: tuple[ProgressLoss, ...] = ()
-    damaged_holds: str = ""
+    damaged_leases: str = ""
     damaged_cursors: str = ""
 
     @property
@@ -115,7 +115,7 @@ class RecoveryReport:
     @property
     def has_damage(self) -> bool:
         return bool(
-            self.damages or self.progress_damages or self.progress_losses or self.damaged_holds or self.damaged_cursors
+            self.damages or self.progress_damages or self.progress_losses or self.damaged_leases or self.damaged_cursors
         )
 
     @property
@@ -151,8 +151,10 @@ class RecoveryReport:
             told.append(f"{self.cut_bytes} bytes of an unfinished write were cut off; nothing of it was acknowledged.")
         told += [damage.sentence() for damage in self.damages]
         told += self._of_progress()
-        if self.damaged_holds:
-            told.append(f"Damaged list of holds, set aside; what was held has to be held again: {self.damaged_holds}.")
+        if self.damaged_leases:
+            told.append(
+                f"Damaged list of leases, set aside; their readers have to take them again: {self.damaged_leases}."
+            )
         if self.damaged_cursors:
             told.append(
                 "Damaged list of pipeline cursors, set aside; nothing is kept for them, and no topic is archived until "

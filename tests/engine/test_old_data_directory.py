@@ -1,7 +1,7 @@
 """A data directory that commit 897736b left, after a clean stop and after a kill, opens with everything in it.
 
 The fixture was written by that commit's engine: two lives of topic `orders` (log) with channels `billing` and `mail`,
-some messages finished, some given back, some deferred, a hold and a pipeline cursor, and of topic `forwarded`
+some messages finished, some given back, some deferred, a lease and a pipeline cursor, and of topic `forwarded`
 (diskqueue). `expected.json` is what that commit's own engine then delivered: body and attempts, by channel.
 """
 

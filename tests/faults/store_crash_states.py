@@ -238,9 +238,9 @@ class StoreScript:
             self._end_turn()
 
     def _hold(self) -> None:
-        self._hold_from(self.rng.randrange(self.era.topic.oldest_offset, self.era.topic.end_offset + 1))
+        self._lease_from(self.rng.randrange(self.era.topic.oldest_offset, self.era.topic.end_offset + 1))
 
-    def _hold_from(self, offset: int) -> None:
+    def _lease_from(self, offset: int) -> None:
         """Lease the topic from there on, or move the lease there."""
         era = self.era
         mine = [offset]
@@ -266,7 +266,7 @@ class StoreScript:
         self._end_turn()
         self.sync.finish()
         if self.era.lease_offsets and self.rng.random() < 0.7:
-            self._hold_from(self.era.topic.end_offset)
+            self._lease_from(self.era.topic.end_offset)
         self.clock.advance(ms=2_500)
         self.store.tick(self.clock.monotonic_ns())
         self._note_written()

@@ -140,7 +140,7 @@ class DamageBench:
     ) -> None:
         path = case.path
         is_told = bool(
-            opening.log.damages or opening.progress.damages or opening.damaged_holds or store.stats().damaged_count
+            opening.log.damages or opening.progress.damages or opening.damaged_leases or store.stats().damaged_count
         )
         for one in self.told:
             hit = self._hit(path, data or b"", one.number)
@@ -155,7 +155,7 @@ class DamageBench:
                     if known.keys() != expected.keys() and not is_told and self._can_be_told(path, data):
                         raise PromiseBrokenError("messages are lost, and nothing tells of it")
         if self._held(store) != self.held and (
-            not path.endswith("/holds.json") or (data is not None and not opening.damaged_holds)
+            not path.endswith("/holds.json") or (data is not None and not opening.damaged_leases)
         ):
             raise PromiseBrokenError("a hold is lost, and nothing tells of it")
         if "/progress/" in path:

@@ -100,7 +100,7 @@ class FaultScript(StoreScript):
                     self._hold()
             if number in (2, 5):
                 for era in self._each():
-                    self._hold_from(era.topic.end_offset)
+                    self._lease_from(era.topic.end_offset)
                     self._drain()
                 self._time_passes(1_100)
             if number == 3:

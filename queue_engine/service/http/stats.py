@@ -36,7 +36,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "holds")]
+_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "leases")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
@@ -120,7 +120,7 @@ def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
 
 def _log(log: LogStats) -> dict[str, Any]:
     answer = {name: getattr(log, name) for name in _LOG_FIELDS}
-    answer["holds"] = [asdict(one) for one in log.holds]
+    answer["holds"] = [asdict(one) for one in log.leases]
     recovery = log.recovery
     if recovery is not None:
         answer["recovery"] = {

@@ -139,12 +139,12 @@ async def test_a_lease_is_taken_renewed_and_given_back(server: Server) -> None:
     assert (server.acts[-1].action, server.acts[-1].topic) == ("read_messages", "orders")
     renewed = (await server.request("POST", f"/log/lease?lease={lease['lease']}&offset=2")).json
     assert (renewed["lease"], renewed["first_offset"]) == (lease["lease"], 2)
-    held = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
-    assert [(one["name"], one["topic"], one["offset"]) for one in held] == [(lease["lease"], "orders", 2)]
+    leases = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
+    assert [(one["name"], one["topic"], one["offset"]) for one in leases] == [(lease["lease"], "orders", 2)]
     names = lease["lease"].encode() + b"\n"
     assert (await server.request("POST", "/log/renew?ttl_ms=600000", names)).status == 200
-    [renewed_hold] = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
-    assert renewed_hold["expires_ms"] > held[0]["expires_ms"]
+    [renewed_lease] = (await server.request("GET", "/stats?format=json")).json["log"]["holds"]
+    assert renewed_lease["expires_ms"] > leases[0]["expires_ms"]
     lost = await server.request("POST", "/log/renew", names + b"lease-lost\n")
     assert (lost.status, lost.message) == (404, "LEASE_NOT_FOUND")
     assert "lease-lost" in lost.json["detail"]
