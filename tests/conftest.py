@@ -74,7 +74,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: object) -> None:
     """Between tests the database is emptied, which the audit table forbids; test_audit proves that it does."""
     from django.db import connection
 
-    with django_db_blocker.unblock(), connection.cursor() as cursor:  # type: ignore[attr-defined]
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER IF EXISTS audit_row_is_never_removed")
 
 

@@ -51,11 +51,10 @@ class Round:
 
     def start(self) -> list[threading.Thread]:
         works: list[Callable[[random.Random], None]] = [
-            lambda rng, who=number: self._produce(who, rng)
-            for number in range(PRODUCERS)  # type: ignore[misc]
+            lambda rng, who=number: self._produce(who, rng) for number in range(PRODUCERS)
         ]
         for channel in CHANNELS:
-            works += [lambda rng, where=channel: self._consume(where, rng)] * CONSUMERS_EACH  # type: ignore[misc]
+            works += [lambda rng, where=channel: self._consume(where, rng)] * CONSUMERS_EACH
         threads = [
             threading.Thread(target=self._until_the_end, args=(work, random.Random(seed)))
             for work, seed in zip(works, self._seeds, strict=True)

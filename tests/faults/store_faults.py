@@ -262,7 +262,7 @@ def known_of(disk: FaultyDisk, clock: ManualClock, told: list[TopicOpening]) -> 
     _, _, backlogs = start_store(disk, clock, *told)
     for backlog in backlogs.values():
         fenced: list[str] = []
-        backlog.watch(lambda doing, _, fenced=fenced: fenced.append(doing))  # type: ignore[misc]
+        backlog.watch(lambda doing, _, fenced=fenced: fenced.append(doing))
         if fenced:
             backlog.start_over()
     return {number: everything_of(backlogs[number], clock, one.id_base) for one in told for number in one.channels}

@@ -47,11 +47,11 @@ def _no_directory_sync(patch: Patch) -> None:
 
     def forgetful(self: LogSegments, position: int, segment_bytes: int, created_ns: int) -> Any:
         sync_directory = self.files.sync_directory
-        self.files.sync_directory = _nothing  # type: ignore[method-assign]
+        self.files.sync_directory = _nothing
         try:
             return create(self, position, segment_bytes, created_ns)
         finally:
-            self.files.sync_directory = sync_directory  # type: ignore[method-assign]
+            self.files.sync_directory = sync_directory
 
     patch.setattr(LogSegments, "create", forgetful)
 

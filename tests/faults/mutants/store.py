@@ -26,11 +26,11 @@ def _delivery_noted_too_late(patch: Patch) -> None:
 
     def late(self: LogBacklog, run: Any) -> None:
         flush = ProgressJournal.flush
-        ProgressJournal.flush = _nothing  # type: ignore[assignment,method-assign]
+        ProgressJournal.flush = _nothing
         try:
             sent(self, run)
         finally:
-            ProgressJournal.flush = flush  # type: ignore[method-assign]
+            ProgressJournal.flush = flush
 
     patch.setattr(LogBacklog, "sent", late)
 
@@ -40,7 +40,7 @@ def _settled_before_it_is_known(patch: Patch) -> None:
 
     def eager(self: LogBacklog, run: Any) -> None:
         sent(self, run)
-        self._journal.ack(self.number, *self._first_range(run))  # type: ignore[union-attr,attr-defined]
+        self._journal.ack(self.number, *self._first_range(run))
 
     patch.setattr(
         LogBacklog, "_first_range", lambda self, run: (int(run.ids[0], 16) - self._topic.id_base, 1), raising=False

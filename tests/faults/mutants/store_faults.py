@@ -50,12 +50,12 @@ def _a_failed_journal_is_for_good(patch: Patch) -> None:
 
 
 def _the_new_journal_is_not_synced(patch: Patch) -> None:
-    renew = JournalFile.begin_with.__func__  # type: ignore[attr-defined]
+    renew = JournalFile.begin_with.__func__
 
     def unsynced(cls: Any, directory: str, number: int, channels: Any, files: Any) -> JournalFile:
         sync, files.sync = files.sync, lambda fd: None
         try:
-            return renew(cls, directory, number, channels, files)  # type: ignore[no-any-return]
+            return renew(cls, directory, number, channels, files)
         finally:
             files.sync = sync
 

@@ -62,7 +62,7 @@ def test_samples_of_a_real_engine_become_minutes(spark: SparkSession, engine: En
         assert not samples.has_any(0, 1)
         assert not samples.has_any(END_MS - 1, END_MS)
         assert samples.is_whole_from(0)
-        assert samples.read(middle_ms, END_MS).first().offset == 2  # type: ignore[union-attr]
+        assert samples.read(middle_ms, END_MS).first().offset == 2
 
         lake = Lake(str(tmp_path))
         with lake.lock():

@@ -141,7 +141,7 @@ def test_an_end_at_any_step_of_taking_over_costs_nothing_and_no_generation_comes
 
 
 @pytest.mark.parametrize("kind", FAULT_KINDS, ids=lambda kind: kind.name)
-def test_a_disk_that_refuses_at_any_step_leaves_the_old_manifest_or_the_new_one(kind) -> None:  # type: ignore[no-untyped-def]
+def test_a_disk_that_refuses_at_any_step_leaves_the_old_manifest_or_the_new_one(kind) -> None:
     for at in range(200):
         disk = FaultyDisk()
         lake = Lake(LAKE, files=disk)

@@ -342,9 +342,9 @@ def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: Engi
     plan = plan_replay(one.context, request("slow", expression="offset < 40", rate_per_s=10))
     assert [step.count for step in plan.steps] == [10] * 4
     waits: list[float] = []
-    one.context.stop.wait = lambda timeout=None: waits.append(timeout or 0) or len(waits) > 2 or False  # type: ignore[method-assign]
+    one.context.stop.wait = lambda timeout=None: waits.append(timeout or 0) or len(waits) > 2 or False
     real_is_set = one.context.stop.is_set
-    one.context.stop.is_set = lambda: len(waits) > 2 or real_is_set()  # type: ignore[method-assign]
+    one.context.stop.is_set = lambda: len(waits) > 2 or real_is_set()
     assert run_replay(one.context, "slow") == 10
     assert all(0 < wait <= 1 for wait in waits)
     assert one.reports[-1].state == WAITING

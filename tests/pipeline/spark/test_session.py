@@ -33,7 +33,7 @@ def block_port(spark: SparkSession) -> int:
 def question(spark: SparkSession, endpoint: str) -> bytes:
     """Whether the driver has an endpoint, as Spark itself asks that before it speaks to one."""
     java = jvm_of(spark).java
-    arguments = spark.sparkContext._gateway.new_array(java.lang.Object, 1)  # type: ignore[union-attr]
+    arguments = spark.sparkContext._gateway.new_array(java.lang.Object, 1)
     arguments[0] = endpoint
     asked = java.lang.Class.forName("org.apache.spark.rpc.netty.RpcEndpointVerifier$CheckExistence")
     buffer = java.io.ByteArrayOutputStream()

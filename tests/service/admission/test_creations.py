@@ -42,12 +42,12 @@ async def test_publishing_to_a_new_topic_is_told_once_and_with_its_client(
 ) -> None:
     client, other = bench.client(), bench.client()
     for each in (client, other):
-        each.send(publish("t", b"x"))  # type: ignore[operator]
+        each.send(publish("t", b"x"))
     bench.turns.run()
     assert acts == []  # not on the disk yet
     finish(bench)
     assert acts == [ActRecord("create_topic", "t", "", ADDRESS, "", Outcome(created=True), via="tcp")]
-    client.send(publish("t", b"y"))  # type: ignore[operator]
+    client.send(publish("t", b"y"))
     finish(bench)
     assert len(acts) == 1
 

@@ -251,7 +251,7 @@ async def test_ok_is_not_said_before_the_message_is_kept(tmp_path: Path) -> None
         await second.send(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await second.read_answer()).body == b"OK"
         assert len(store.pending) == 1
-        assert first.reader._buffer == b""  # type: ignore[attr-defined]
+        assert first.reader._buffer == b""
         store.complete()
         assert (await first.read_answer()).headers[b"content-length"] == b"2"
         assert (await first.read_answer()).status == 200

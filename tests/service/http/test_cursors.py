@@ -165,7 +165,7 @@ async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch
         def submit(self, *job: object) -> None:
             held.append(job)
 
-    later: Background = Later()  # type: ignore[assignment]
+    later: Background = Later()
     monkeypatch.setattr(store.readers.cursors._file, "_worker", later)
     socket = await server.connect()
     target = f"/cursor/move?topic=orders&cursor=archive&number={store.number}&offset=3"
@@ -176,8 +176,8 @@ async def test_a_move_is_answered_when_it_is_durable(server: Server, monkeypatch
     assert len(held) == 1
     assert store.readers.cursors.least_offset(store.number) == 0
     job, done = held[0]
-    job()  # type: ignore[operator]
-    done(None)  # type: ignore[operator]
+    job()
+    done(None)
     assert (await socket.read_answer()).json["offset"] == 3
 
 

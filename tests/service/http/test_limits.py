@@ -29,7 +29,7 @@ def on_both_loops(scenario: Callable[[Path], Awaitable[None]]) -> Callable[..., 
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(asyncio.wait_for(scenario(tmp_path), 30))
 
-    del run.__wrapped__  # type: ignore[attr-defined]  # pytest is to see run's own parameters
+    del run.__wrapped__  # pytest is to see run's own parameters
     return run
 
 

@@ -45,7 +45,7 @@ class Connection:
 class Consumer(Client):
     """A consumer that can tell its figures."""
 
-    def stats(self) -> ClientStats:  # type: ignore[override]
+    def stats(self) -> ClientStats:
         consumer = self.consumer
         return dataclasses.replace(
             PRODUCER,

@@ -173,7 +173,7 @@ def test_segments_are_synced_in_the_order_of_their_positions(make: MakeBench) ->
         synced.append(os.readlink(f"/proc/self/fd/{fd}"))
         sync_data(fd)
 
-    bench.files.sync_data = watched  # type: ignore[method-assign]
+    bench.files.sync_data = watched
     bench.settle()
     assert synced == sorted(synced)
     assert len(set(synced)) == 4

@@ -112,7 +112,7 @@ def test_with_always_every_ok_is_behind_a_sync_of_its_own_bytes(
         synced[str(path)] = path.read_bytes()
         sync_data(fd)
 
-    bench.files.sync_data = watched  # type: ignore[method-assign]
+    bench.files.sync_data = watched
     became_visible = bench.became_visible
 
     def check(visible_end: int) -> None:

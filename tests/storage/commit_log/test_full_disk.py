@@ -121,7 +121,7 @@ def test_what_gathered_behind_a_failed_group_fails_with_it(make: MakeBench) -> N
 def test_a_write_that_comes_short_is_gone_on_with(make: MakeBench) -> None:
     bench = make()
     write_at = bench.files.write_at
-    bench.files.write_at = lambda fd, data, position: write_at(fd, data[:7], position)  # type: ignore[method-assign]
+    bench.files.write_at = lambda fd, data, position: write_at(fd, data[:7], position)
     bench.publish()
     bench.publish(b"x" * 900)
     bench.settle()

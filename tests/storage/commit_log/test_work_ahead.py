@@ -20,7 +20,7 @@ def test_zeros_are_written_ahead_and_synced_in_steps(make: MakeBench) -> None:
         sizes.append(len(data))
         return write_at(fd, data, position)
 
-    bench.files.write_at = watched  # type: ignore[method-assign]
+    bench.files.write_at = watched
     calls = len(bench.files.calls)
     bench.settle()
     assert sizes == [1 << 20] * 3

@@ -39,7 +39,7 @@ class Process:
             for at in range(IN_MEMORY):
                 queue.put_in_memory(make([b"%d in memory %d" % (number, at)]))
 
-    def closing(self, how: Closing = Closing()):  # type: ignore[no-untyped-def]  # noqa: B008
+    def closing(self, how: Closing = Closing()):  # noqa: B008
         self.folder.close_with_others(self.queues)
         return self.folder.closing(how)
 

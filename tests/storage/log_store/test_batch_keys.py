@@ -214,7 +214,7 @@ def test_a_digest_tells_where_bodies_and_keys_begin() -> None:
 
 def test_a_key_is_known_after_a_kill_with_and_without_a_checkpoint_behind_it() -> None:
     bench = filled()
-    again = KeysBench(bench.files.after_kill(), 1)  # type: ignore[attr-defined]
+    again = KeysBench(bench.files.after_kill(), 1)
     assert offsets(again) == EVERY_OFFSET
     assert again.opening.log.scanned_records == 2, "those behind the checkpoint"
     with pytest.raises(BatchKeyConflictError):
@@ -226,7 +226,7 @@ def test_a_key_is_known_after_a_kill_with_and_without_a_checkpoint_behind_it() -
 @pytest.mark.parametrize("is_synced", [False, True])
 def test_a_batch_of_which_nothing_came_to_the_disk_is_new_after_a_power_cut(is_synced: bool) -> None:
     bench = filled()
-    disk = bench.files.after_kill()  # type: ignore[attr-defined]
+    disk = bench.files.after_kill()
     bench = KeysBench(disk, 1, is_held=True)
     ticket = bench.write(9, b"a")
     bench.log.end_turn()
@@ -413,7 +413,7 @@ def test_a_torn_end_of_the_file_is_cut_and_the_log_tells_the_rest() -> None:
     whole = file_of(bench.files)
     assert len(whole) == HEADER_BYTES + 8 * ENTRY_BYTES
     for left in range(1, 2 * ENTRY_BYTES + 1):
-        disk = filled().files.after_kill()  # type: ignore[attr-defined]
+        disk = filled().files.after_kill()
         put_file(disk, whole[:-left] + bytes(left if left % 2 else 0))
         again = KeysBench(disk, 1)
         assert again.opening.log.damages == []
@@ -440,7 +440,7 @@ def test_a_torn_end_of_the_file_is_cut_and_the_log_tells_the_rest() -> None:
 )
 def test_a_damaged_file_is_told_set_aside_and_made_anew_from_the_log(harm: Callable[[bytes], bytes | None]) -> None:
     bench = filled()
-    disk = bench.files.after_kill()  # type: ignore[attr-defined]
+    disk = bench.files.after_kill()
     damaged = harm(file_of(disk))
     put_file(disk, damaged)
     again = KeysBench(disk, 1)
@@ -617,7 +617,7 @@ def test_keys_of_deleted_topics_go_at_once_and_are_not_read_back() -> None:
 
 def test_a_key_whose_record_is_damaged_is_known_for_as_many_messages() -> None:
     bench = filled()
-    disk = bench.files.after_kill()  # type: ignore[attr-defined]
+    disk = bench.files.after_kill()
     place = bench.topics[1].queue.locate(12)
     assert place is not None
     segment = bench.log.segments.segment_of(place[0])

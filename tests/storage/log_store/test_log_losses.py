@@ -135,7 +135,7 @@ CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["after a clean s
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["the first", "one in the midst", "the last"])
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 @pytest.mark.slow(reason="tries every loss")
-def test_every_message_that_is_gone_is_told_once(bench: LossBench, harm, which: int, is_clean: bool) -> None:  # type: ignore[no-untyped-def]
+def test_every_message_that_is_gone_is_told_once(bench: LossBench, harm, which: int, is_clean: bool) -> None:
     bench.end(is_clean=is_clean)
     assert len(bench.segments()) > 4
     harm(bench.segments()[which])
@@ -195,13 +195,13 @@ def died_after(bench: LossBench, operations: int) -> bool:
         made(self)
         self.dies_after = operations
 
-    FaultyFiles.__init__ = dying  # type: ignore[method-assign]
+    FaultyFiles.__init__ = dying
     try:
         bench.again()
     except ProcessDiedError:
         return True
     finally:
-        FaultyFiles.__init__ = made  # type: ignore[method-assign]
+        FaultyFiles.__init__ = made
     return False
 
 

@@ -152,7 +152,7 @@ def test_a_segment_goes_when_all_of_it_is_settled_and_its_floor_is_on_disk(bench
     steps: list[object] = []
     bench.worker.finish()
     assert bench.files.calls.count("unlink") == before + 2
-    assert all(step is not None and step.channels[1][0] == INDEX_OFFSETS + 1 for step in steps)  # type: ignore[attr-defined]
+    assert all(step is not None and step.channels[1][0] == INDEX_OFFSETS + 1 for step in steps)
     assert bench.names() == ["00000003.journal", "1/00000001.index", "floors"]
 
 

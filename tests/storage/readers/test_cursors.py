@@ -274,7 +274,7 @@ class CrashScript:
             self.is_created = True
             del self.states[: self.states.index(state)]
 
-        ticket.when_done(settled)  # type: ignore[attr-defined]
+        ticket.when_done(settled)
 
     def publish(self) -> None:
         bodies = [b"%d " % self.rng.randrange(1 << 30) + b"x" * self.rng.randrange(400) for _ in range(3)]

@@ -104,4 +104,4 @@ class Complaints:
 
     def _on_dialog(self, page: Page, dialog: object) -> None:
         self._seen.append(f"a script opened a dialog on {page.url}: {dialog}")
-        dialog.dismiss()  # type: ignore[attr-defined]
+        dialog.dismiss()

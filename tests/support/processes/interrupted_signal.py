@@ -32,7 +32,7 @@ def main() -> None:
     def install_interrupted(number: int, handler: Any) -> Any:
         return install(number, _interrupted(handler) if number == signal.SIGTERM and callable(handler) else handler)
 
-    signal.signal = install_interrupted  # type: ignore[assignment]
+    signal.signal = install_interrupted
     manage.main()
 
 

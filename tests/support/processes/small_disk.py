@@ -71,9 +71,9 @@ def main() -> None:
     global _limit_bytes, _directory
     _limit_bytes = int(sys.argv[1])
     _directory = next(one.partition("=")[2] for one in sys.argv if one.startswith("--data-path="))
-    Files.write_at = _small_write_at  # type: ignore[method-assign]
-    Files.free_bytes = _free_bytes  # type: ignore[method-assign]
-    Files.total_bytes = _total_bytes  # type: ignore[method-assign]
+    Files.write_at = _small_write_at
+    Files.free_bytes = _free_bytes
+    Files.total_bytes = _total_bytes
     sys.argv = ["manage.py", *sys.argv[2:]]
     sys.path.insert(0, str(ROOT))
     import manage
