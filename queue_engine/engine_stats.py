@@ -1,5 +1,6 @@
 """The stats of all topics, channels and clients, at one moment or in slices that are moments apart; the health."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from typing import Protocol
 
@@ -35,7 +36,8 @@ class Client(Protocol):
 class EngineStats:
     """Makes snapshots of one engine.
 
-    clients: those that are connected, by key; the engine adds and removes them.
+    clients: those that are connected, by key; the engine adds and removes them. refused_connections: the listeners
+    count into it, by their names and the reason.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class EngineStats:
         self._clock = clock
         self._started_at_ns = started_at_ns
         self._sequence = 0
+        self.refused_connections: Counter[tuple[str, str]] = Counter()
 
     @property
     def health(self) -> str:
@@ -125,6 +128,7 @@ class EngineStats:
             topics=tuple(listed),
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
             log=self._log_stats(),
+            refused_connections=dict(self.refused_connections),
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

@@ -109,6 +109,8 @@ class EngineSnapshot:
     topics: tuple[TopicStats, ...]
     producers: tuple[ClientStats, ...] = ()
     log: LogStats | None = None  # of the log that topics of that kind share; None where there is none
+    refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
 
 
 @dataclass(frozen=True, slots=True)

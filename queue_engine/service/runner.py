@@ -260,7 +260,7 @@ class EngineRunner:
             addresses=lambda: (self.tcp_address[1], self.http_address[1]),
             audit=HttpAudit(self._tell_act, GateOnLoop(self.act_gate) if self.act_gate is not None else None),
             notices=lambda: self.notices(),
-            refused=RefusedConnections("the HTTP API", self.descriptors.http, clock),
+            refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
             bodies=bodies,
             creations=turns.pubs.creations,
         )

@@ -6,7 +6,7 @@ from typing import Any
 from queue_engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
-from queue_engine.service.tcp.session import Session
+from queue_engine.service.tcp.session import Session, SessionOwner
 from tests.support.clock import ManualClock
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE
 
@@ -83,6 +83,7 @@ class MemorySession:
         *,
         magic: bytes = b"  V2",
         bodies: PendingBodies | None = None,
+        owner: SessionOwner | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
@@ -90,7 +91,7 @@ class MemorySession:
         self.pubs = turns.pubs
         self.bodies = bodies or PendingBodies(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()
-        self.session = Session(engine, clock, self)
+        self.session = Session(engine, clock, owner or self)
         self.transport.session = self.session
         self.session.connection_made(self.transport)
         if magic:
@@ -98,10 +99,8 @@ class MemorySession:
 
     # What a session asks of its owner.
 
-    connections_max = 10_000
-
-    def opened(self, session: Session) -> bool:
-        return True
+    def opened(self, session: Session) -> str:
+        return ""
 
     def closed(self, session: Session) -> None:
         pass

@@ -78,7 +78,7 @@ class HttpApi:
         self._notices = notices
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
-        self._refused = refused or RefusedConnections("the HTTP API", options.max_connections, SystemClock())
+        self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
         self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
         self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,

@@ -71,6 +71,11 @@ def metrics_text(snapshot: EngineSnapshot) -> bytes:
     lines: list[str] = []
     _add(lines, "penstock_up", "gauge", "1 while the engine is healthy", [("", float(snapshot.health == "OK"))])
     _add(lines, "penstock_connections", "gauge", "TCP connections", [("", snapshot.connection_count)])
+    refused = [
+        (_labels(listener=listener, reason=reason), float(count))
+        for (listener, reason), count in sorted(snapshot.refused_connections.items())
+    ]
+    _add(lines, "penstock_connections_refused_total", "counter", "Connections refused since the start", refused)
     uptime_s = (snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S
     _add(lines, "penstock_uptime_seconds", "gauge", "Seconds since the start", [("", uptime_s)])
     topics = [(_labels(topic=topic.topic_name), topic) for topic in snapshot.topics]

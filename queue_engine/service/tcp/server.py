@@ -4,7 +4,7 @@ import asyncio
 
 from queue_engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
-from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.clock import Clock
@@ -28,8 +28,8 @@ class TcpServer:
         self.pubs = turns.pubs
         self.bodies = bodies
         bodies.on_crowded.append(self._hold_reading)
-        self.connections_max = connections_max
-        self._refused = RefusedConnections("NSQ clients", connections_max, clock)
+        self._connections_max = connections_max
+        self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
         self._sessions: dict[Session, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -43,12 +43,17 @@ class TcpServer:
         name = self._server.sockets[0].getsockname()
         return name[0], name[1]
 
-    def opened(self, session: Session) -> bool:
-        if len(self._sessions) >= self.connections_max:
+    def opened(self, session: Session) -> str:
+        if len(self._sessions) >= self._connections_max:
             self._refused.note()
-            return False
+            return f"too many connections: the most is {self._connections_max}"
+        if self.bodies.is_crowded:
+            # uvloop starts reading behind connection_made, whatever is paused in it: each new connection would bring
+            # the bytes of a first read.
+            self._refused.note(Reason.BODIES_CROWDED)
+            return "too many unfinished bodies: connect again later"
         self._sessions[session] = None
-        return True
+        return ""
 
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)

@@ -41,15 +41,14 @@ CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
-    """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. connections_max: at once. bodies:
-    limits the bodies that are being read."""
+    """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. bodies: limits the bodies that are
+    being read."""
 
     pubs: PubGroups
     bodies: PendingBodies
-    connections_max: int
 
-    def opened(self, session: "Session") -> bool:
-        """Count a new connection; returns False when it is one too many."""
+    def opened(self, session: "Session") -> str:
+        """Count a new connection; returns why it is refused, or ""."""
         ...
 
     def closed(self, session: "Session") -> None: ...
@@ -113,15 +112,8 @@ class Session(asyncio.Protocol):
             self._client.connected(host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         else:
             self._client.connected("unix", "unix")
-        if not self._owner.opened(self):
-            limit = self._owner.connections_max
-            transport.write(frames.error_frame(f"E_INVALID too many connections: the most is {limit}".encode()))
-            self._end()
-            return
-        if self._bodies.is_crowded:
-            # uvloop starts reading behind this call, whatever is paused in it: each new connection would bring the
-            # bytes of a first read.
-            transport.write(frames.error_frame(b"E_INVALID too many unfinished bodies: connect again later"))
+        if refusal := self._owner.opened(self):
+            transport.write(frames.error_frame(f"E_INVALID {refusal}".encode()))
             self._end()
             return
         self._client.register()

@@ -22,7 +22,7 @@ def test_the_shares_fit_in_the_limit(limit: int, max_connections: int) -> None:
 
 def test_refused_connections_are_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    refused = RefusedConnections("NSQ clients", 90, clock)
+    refused = RefusedConnections("tcp", 90, clock)
     for _ in range(600):
         refused.note()
         clock.advance(ns=NS_PER_S // 5)

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.http.metrics import metrics_text
+from queue_engine.service.tcp.server import TcpServer
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.server import Server, http_server
 from tests.service.tcp.session_bench import Bench
@@ -259,13 +261,36 @@ async def test_while_it_is_crowded_consumers_alone_are_read_from(tmp_path: Path)
         holder.send(COMMAND[:1_500])
     assert clients.budget.is_crowded
     assert (consumer.transport.is_reading, producer.transport.is_reading) == (True, False)
-    late = clients.add()
-    assert late.frames == ["E_INVALID too many unfinished bodies: connect again later"]
-    assert late.transport.is_closing()
     for holder in holders:
         holder.leave()
     assert producer.transport.is_reading
-    assert clients.add().frames == []
+
+
+async def test_new_clients_are_refused_and_counted_while_it_is_crowded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = Clients(tmp_path, 4_000)
+    bench = clients.bench
+    server = TcpServer(bench.engine, bench.clock, bench.turns, 1, clients.budget)
+    holders = [clients.add() for _ in range(3)]
+    for holder in holders:
+        holder.send(COMMAND[:1_500])
+    for _ in range(2):
+        late = MemorySession(bench.engine, bench.clock, bench.turns, owner=server, bodies=clients.budget)
+        assert late.frames == ["E_INVALID too many unfinished bodies: connect again later"]
+        assert late.transport.is_closing()
+    for holder in holders:
+        holder.leave()
+    for refusals in ([], ["E_INVALID too many connections: the most is 1"]):
+        session = MemorySession(bench.engine, bench.clock, bench.turns, owner=server, bodies=clients.budget)
+        assert session.frames == refusals
+    snapshot = bench.engine.stats.now()
+    assert snapshot.refused_connections == {("tcp", "bodies_crowded"): 2, ("tcp", "too_many"): 1}
+    line = 'penstock_connections_refused_total{listener="tcp",reason="bodies_crowded"} 2'
+    assert line in metrics_text(snapshot).decode().splitlines()
+    crowded, too_many = [record.getMessage() for record in caplog.records]
+    assert crowded.startswith("connections of NSQ clients refused: 1 while unfinished bodies took the room")
+    assert too_many.startswith("connections of NSQ clients refused: 1 more than the 1 that there may be at once")
 
 
 # HTTP.
