@@ -14,14 +14,21 @@ from urllib.parse import urlsplit
 
 from admin_console.security.proxy import IPNetwork
 
+CONNECTIONS_MAX = 999_999
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOption:
-    """One flag of the console. A list is repeated on the command line, comma-separated in the environment."""
+    """One flag of the console. A list is repeated on the command line, comma-separated in the environment.
+
+    value: what to write behind the flag. limits: in words; "" for none.
+    """
 
     flag: str
     default: str
+    value: str
     help: str
+    limits: str = ""
     is_list: bool = False
 
     @property
@@ -30,31 +37,55 @@ class ConsoleOption:
 
 
 CONSOLE_OPTIONS = (
-    ConsoleOption("--console-address", "127.0.0.1:4171", "HOST:PORT of the console (port 0 picks a free one)"),
-    ConsoleOption("--console-origin", "", "the console's address in the browser behind a proxy: https://HOST[:PORT]"),
+    ConsoleOption(
+        "--console-address", "127.0.0.1:4171", "HOST:PORT", "HOST:PORT of the console (port 0 picks a free one)"
+    ),
+    ConsoleOption(
+        "--console-origin", "", "ORIGIN", "the console's address in the browser behind a proxy: https://HOST[:PORT]"
+    ),
     ConsoleOption(
         "--trusted-proxy",
         "",
+        "ADDRESS",
         "IP address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For, -Proto and -Host are believed",
         is_list=True,
     ),
     ConsoleOption(
-        "--console-max-connections", "512", "connections of the console at once; fewer where descriptors are few"
+        "--console-max-connections",
+        "512",
+        "N",
+        "connections of the console at once; fewer where descriptors are few",
+        limits=f"1 to {CONNECTIONS_MAX}",
     ),
     ConsoleOption(
         "--console-request-timeout",
         "10s",
+        "DURATION",
         "how long a request to the console may take from its first byte to its head's last, and per MiB of body begun",
+        limits="above 0ms",
     ),
     ConsoleOption(
         "--console-idle-timeout",
         "1m",
+        "DURATION",
         "how long a connection of the console may be idle: no request, nothing taken of an answer",
+        limits="above 0ms",
     ),
     ConsoleOption(
-        "--audit-retention", "400d", "how long audit rows are kept, in hours or days (36h, 400d); 0 for ever"
+        "--audit-retention",
+        "400d",
+        "HOURS|DAYS",
+        "how long audit rows are kept, in hours or days (36h, 400d); 0 for ever",
+        limits="0, or 1h to 999999d",
     ),
 )
+
+# Switches of `serve`. In the environment they are true or false.
+DEMO = ConsoleOption("--demo", "false", "", "add traffic, so that there is something to watch")
+NO_PIPELINE = ConsoleOption(
+    "--no-pipeline", "false", "", "never start the data pipeline's worker: no archive, no history"
+)
+SWITCHES = (DEMO, NO_PIPELINE)
 
 # Options of the engine that the console's settings need as well.
 _SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address", "--log-level", "--log-format")
@@ -143,10 +174,10 @@ class ConsoleOptions:
                 )
         connections_max = 1
         count = texts["--console-max-connections"]
-        if re.fullmatch(r"[1-9][0-9]{0,5}", count):
+        if re.fullmatch(r"[1-9][0-9]{0,8}", count) and int(count) <= CONNECTIONS_MAX:
             connections_max = int(count)
         else:
-            complaints.append(f"--console-max-connections: {count!r} is not a whole number from 1 to 999999")
+            complaints.append(f"--console-max-connections: {count!r} is not a whole number from 1 to {CONNECTIONS_MAX}")
         seconds: dict[str, float] = {}
         for flag in ("--console-request-timeout", "--console-idle-timeout"):
             try:

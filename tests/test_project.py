@@ -3,14 +3,13 @@
 import ast
 import re
 import subprocess
-from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from admin_console.options import CONSOLE_OPTIONS
-from queue_engine.vocabulary.options import Options, flag_of, format_duration
+from admin_console.management.known_variables import KNOWN
+from tests.support.references.all_references import REFERENCES
+from tests.support.references.generated import Reference
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
 from tests.test_floors import doors, python_modules
 
@@ -129,19 +128,33 @@ def test_each_link_of_a_readme_leads_to_something() -> None:
     assert complaints == []
 
 
-def test_every_option_stands_in_a_readme_with_its_default_and_meaning() -> None:
-    def shown(spec: Field[Any]) -> str:
-        if spec.name.endswith("_ms"):
-            return format_duration(spec.default)
-        if isinstance(spec.default, bool):
-            return str(spec.default).lower()
-        return "" if spec.default in ("", (), -1) else str(spec.default)
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference.name)
+def test_each_reference_is_current(reference: Reference) -> None:
+    text = (ROOT / reference.path).read_text()
+    assert reference.renewed(text) == text, "run: .venv/bin/python -m tests.support.references"
 
-    console = [f"| `{option.flag}` | {option.default} | {option.help} |" for option in CONSOLE_OPTIONS]
-    engine = [f"| `{flag_of(spec.name)}` | {shown(spec)} | {spec.metadata['help']} |" for spec in fields(Options)]
-    for door, rows in (("admin_console", console), ("queue_engine/vocabulary", engine)):
-        lines = (ROOT / door / "README.md").read_text().splitlines()
-        assert [line for line in lines if line.startswith("| `--")] == rows, door
+
+def test_every_marked_part_of_a_file_is_one_of_the_references() -> None:
+    marked = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for top in ("admin_console", "queue_engine", ".github", "tests")
+        for path in (ROOT / top).rglob("*.md")
+        for name in re.findall(r"^<!-- generated: (.*) -->$", path.read_text(), re.MULTILINE)
+    }
+    assert marked == {(reference.path, reference.name) for reference in REFERENCES}
+
+
+def test_every_variable_that_the_server_knows_stands_in_a_table() -> None:
+    shown = set[str]()
+    for reference in REFERENCES:
+        shown.update(re.findall(r"`(PENSTOCK_\w+)`", "\n".join(reference.make())))
+    assert shown == KNOWN
+
+
+@pytest.mark.parametrize("text", ["", "<!-- generated: x -->\n", "<!-- end: x -->\n<!-- generated: x -->\n"])
+def test_a_file_without_its_marks_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"some/README\.md needs the lines"):
+        Reference("x", "some/README.md", lambda: ["line"]).renewed(text)
 
 
 def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason() -> None:

@@ -5,8 +5,7 @@ import difflib
 import re
 from collections.abc import Mapping
 
-from admin_console import paths
-from admin_console.options import CONSOLE_OPTIONS
+from admin_console.options import CONSOLE_OPTIONS, SWITCHES
 from admin_console.vocabulary import variables
 from queue_engine.pipeline import variables as pipeline
 from queue_engine.vocabulary.options import Options, environment_name_of
@@ -16,17 +15,9 @@ PREFIX = "PENSTOCK_"
 KNOWN = frozenset(
     [
         *(environment_name_of(spec.name) for spec in dataclasses.fields(Options)),
-        *(option.variable for option in CONSOLE_OPTIONS),
-        paths.DATA_PATH_VARIABLE,
-        variables.ADMIN_USER,
-        variables.ADMIN_PASSWORD,
-        variables.ENVIRONMENT,
-        variables.DEMO,
-        variables.NO_PIPELINE,
-        pipeline.MASTER_VARIABLE,
-        pipeline.ENGINE_URL_VARIABLE,
-        pipeline.READ_FROM_VARIABLE,
-        pipeline.ARCHIVE_REPLAYED_VARIABLE,
+        *(option.variable for option in (*CONSOLE_OPTIONS, *SWITCHES)),
+        *variables.HELP,
+        *pipeline.HELP,
     ]
 )
 

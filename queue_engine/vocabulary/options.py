@@ -56,6 +56,21 @@ def _option(
     return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
 
 
+# A field of Options → what it and the fields up to the next one here are about.
+GROUPS = {
+    "tcp_address": "addresses, directory, log lines",
+    "storage": "the log and its readers",
+    "worker_nice": "the pipeline's worker",
+    "set_aside_segment": "repairs at a start",
+    "samples_interval_ms": "samples of the server's stats",
+    "http_token": "access and stopping",
+    "mem_queue_size": "disk queues",
+    "msg_timeout_ms": "messages",
+    "max_heartbeat_interval_ms": "clients",
+    "queue_scan_interval_ms": "deadlines",
+    "max_topics": "limits against exhaustion",
+}
+
 # What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and at most 67 in a record.
 LOG_BYTES_PER_BODY_BYTE_MAX = 16
 # What a message costs in an MPUB's body beside its own bytes.

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import ipaddress
+import itertools
 import logging
 import os
 import signal
@@ -42,10 +43,9 @@ from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.command import PlainCommand
 from admin_console.management.stop_report import StopReport
-from admin_console.options import CONSOLE_OPTIONS
+from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from admin_console.pacing.pace import PACE
 from admin_console.views.notices import notices
-from admin_console.vocabulary import variables
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
@@ -54,11 +54,11 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import OptionsError, PenstockError
+from queue_engine.vocabulary.option_texts import engine_option_texts
 from queue_engine.vocabulary.options import (
     Options,
     environment_name_of,
     flag_of,
-    format_duration,
     parse_bool,
     parse_option,
 )
@@ -75,44 +75,41 @@ EXIT_TIMEOUT_S = 1.0
 
 
 class Command(PlainCommand):
-    help = "Start the queue engine and its console. Ctrl-C stops both and loses nothing."
+    help = (
+        "Start the queue engine and its console. Ctrl-C stops both and loses nothing. Each option can also come from "
+        "the environment: --msg-timeout 30s is PENSTOCK_MSG_TIMEOUT=30s, --demo is PENSTOCK_DEMO=true. A DURATION is "
+        "written as 250ms, 30s or 1m30s; BYTES are a whole number."
+    )
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         return super().create_parser(prog_name, subcommand, formatter_class=_Formatter, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        engine = parser.add_argument_group("engine", "each also from the environment: PENSTOCK_TCP_ADDRESS and so on")
-        for spec in dataclasses.fields(Options):
-            is_list = isinstance(spec.default, tuple)
-            engine.add_argument(
-                flag_of(spec.name),
-                dest=spec.name,
-                action="append" if is_list else "store",
-                metavar=_metavar(spec.name, spec.default),
-                help=_help(spec.metadata["help"], _shown(spec.name, spec.default)),
-            )
+        parser.usage = "%(prog)s [OPTION …]"
+        for group, texts in itertools.groupby(engine_option_texts(), key=lambda text: text.group):
+            options = parser.add_argument_group(group)
+            for text in texts:
+                options.add_argument(
+                    text.flag,
+                    dest=text.field_name,
+                    action="append" if text.is_list else "store",
+                    metavar=text.value,
+                    help=_help(text.help, text.default),
+                )
         console = parser.add_argument_group("console")
         for option in CONSOLE_OPTIONS:
             console.add_argument(
                 option.flag,
                 action="append" if option.is_list else "store",
-                metavar=_metavar(option.flag, option.default),
+                metavar=option.value,
                 help=_help(option.help, option.default),
             )
-        parser.add_argument(
-            "--demo",
-            action="store_true",
-            help=f"add traffic, so that there is something to watch ({variables.DEMO}=true)",
-        )
-        parser.add_argument(
-            "--no-pipeline",
-            action="store_true",
-            help=f"never start the data pipeline's worker: no archive, no history ({variables.NO_PIPELINE}=true)",
-        )
+        for option in SWITCHES:
+            console.add_argument(option.flag, action="store_true", help=option.help)
 
     def handle(self, **given: Any) -> None:
-        with_demo = given["demo"] or _is_switched_on(variables.DEMO)
-        with_pipeline = not (given["no_pipeline"] or _is_switched_on(variables.NO_PIPELINE))
+        with_demo = given["demo"] or _is_switched_on(DEMO.variable)
+        with_pipeline = not (given["no_pipeline"] or _is_switched_on(NO_PIPELINE.variable))
         status = Serving(_read_options(given), self._print, with_demo=with_demo, with_pipeline=with_pipeline).run()
         for stream in (sys.stdout, sys.stderr):
             _flush_or_drop(stream)
@@ -473,26 +470,6 @@ def _joined(host: str, port: int) -> str:
 
 def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host).is_loopback
-
-
-def _metavar(name: str, default: Any) -> str:
-    if name.endswith(("_address", "-address")):
-        return "HOST" if "broadcast" in name else "HOST:PORT"
-    if name.endswith(("_ms", "-timeout")):
-        return "DURATION"
-    if isinstance(default, bool):
-        return "true|false"
-    if isinstance(default, int) or name.startswith("--console-max"):
-        return "N"
-    return "ORIGIN" if "origin" in name else "PATH" if "path" in name else "TEXT"
-
-
-def _shown(name: str, default: Any) -> str:
-    if default == () or default == "" or (name == "node_id" and default == -1):
-        return ""
-    if name.endswith("_ms"):
-        return format_duration(default)
-    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _help(text: str, default: str) -> str:

@@ -189,18 +189,6 @@ def test_every_bad_option_is_named_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def test_every_option_is_in_the_help() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "serve", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for flag in ("--tcp-address", "--max-msg-size", "--msg-timeout", "--console-origin", "--trusted-proxy"):
-        assert flag in done.stdout
-
-
 def test_pages_are_served_and_static_files_cached(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     server.start()

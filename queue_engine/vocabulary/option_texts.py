@@ -1,0 +1,89 @@
+"""How options are shown to people: in `serve --help`, and in the tables of READMEs.
+
+A value is shown as a user writes it, with the unit in words where it is a long number of bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, fields
+from typing import Any
+
+from queue_engine.vocabulary.options import GROUPS, Options, environment_name_of, flag_of, format_duration
+
+_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+@dataclass(frozen=True, slots=True)
+class OptionText:
+    """One option. group: of which options it is one. value: what to write behind the flag, its unit in capitals.
+    default, limits: "" for none. is_list: may be given several times."""
+
+    field_name: str
+    group: str
+    flag: str
+    variable: str
+    value: str
+    default: str
+    limits: str
+    help: str
+    is_list: bool
+
+
+def engine_option_texts() -> Iterator[OptionText]:
+    """All options of the engine, in their order."""
+    group = ""
+    for spec in fields(Options):
+        group = GROUPS.get(spec.name, group)
+        yield OptionText(
+            spec.name,
+            group,
+            flag_of(spec.name),
+            environment_name_of(spec.name),
+            _value(spec),
+            "" if spec.default in ("", (), -1) else _shown(spec, spec.default),
+            _limits(spec),
+            spec.metadata["help"],
+            isinstance(spec.default, tuple),
+        )
+
+
+def _is_bytes(spec: Field[Any]) -> bool:
+    return "bytes" in spec.name or spec.name in ("max_msg_size", "max_body_size", "max_output_buffer_size")
+
+
+def _value(spec: Field[Any]) -> str:
+    if spec.metadata["choices"]:
+        return "|".join(spec.metadata["choices"])
+    if spec.name.endswith("_address"):
+        return "HOST" if spec.name == "broadcast_address" else "HOST:PORT"
+    if spec.name.endswith("_ms"):
+        return "DURATION"
+    if isinstance(spec.default, bool):
+        return "true|false"
+    if isinstance(spec.default, int):
+        return "BYTES" if _is_bytes(spec) else "PERCENT" if spec.name.endswith("_percent") else "N"
+    return {"data_path": "DIR", "allowed_host": "HOST", "http_token": "TOKEN"}.get(spec.name, "TEXT")
+
+
+def _limits(spec: Field[Any]) -> str:
+    if spec.metadata["choices"]:
+        return ", ".join(spec.metadata["choices"])
+    if isinstance(spec.default, bool):
+        return "true, false"
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    if low is None:
+        return ""
+    if spec.default == low == -1:
+        low = 0  # -1 stands for an option that is not given
+    return f"{_shown(spec, low)} or more" if high is None else f"{_shown(spec, low)} to {_shown(spec, high)}"
+
+
+def _shown(spec: Field[Any], value: Any) -> str:
+    if spec.name.endswith("_ms"):
+        return format_duration(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if _is_bytes(spec):
+        for size, unit in _UNITS:
+            if value and value % size == 0:
+                return f"{value} = {value // size} {unit}"
+    return str(value)
