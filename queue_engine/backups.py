@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from queue_engine.catalog import Catalog
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.backup_files import DIRECTORY, Staging, remove_left
 from queue_engine.disk_queue.backup import QueueCopy
 from queue_engine.disk_queue.store import DiskQueueStore
@@ -144,7 +145,7 @@ class Backups:
         for log in self._logs().values():
             log.retention.is_frozen = True
         for background in self._backgrounds:
-            background.submit(gate.hold, lambda error: None)
+            BackgroundJob(gate.hold).start(background)
 
     def _touched(self, name: str) -> int | None:
         try:

@@ -1,7 +1,10 @@
 """The segment that the commit log needs next: the worker makes it ahead, or the engine's thread when it can't wait."""
 
+from collections.abc import Callable
+
 from queue_engine.commit_log.open_segment import OpenSegment
 from queue_engine.commit_log.segment import LogSegments, SegmentInfo
+from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 
 
@@ -27,6 +30,11 @@ class NextSegment:
         self.job.run()
         assert self.made is not None
         return self.made
+
+    def start(self, worker: Background, then: Callable[[Exception | None], None]) -> None:
+        """Have the worker make it; `then` is called on the engine's thread."""
+        self.job = BackgroundJob(self._make, then=then)
+        self.job.start(worker)
 
     def try_again(self) -> None:
         self.job = BackgroundJob(self._make)

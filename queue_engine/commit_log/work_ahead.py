@@ -119,7 +119,7 @@ class WorkAhead:
         wants_segment = is_last and self._making is None and is_quarter_full
         if wants_segment and self._clock.monotonic_ns() >= self._again_ns:
             maker = self.making(current.stop)
-            self._worker.submit(maker.job.run, lambda error: self.take(maker, error))
+            maker.start(self._worker, lambda error: self.take(maker, error))
         if self._filling is not None or self.is_stopped:
             return
         room = self._wants_room(current, end)

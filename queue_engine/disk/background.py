@@ -13,7 +13,7 @@ class Background(Protocol):
         """Run `job` later on the background's thread; then `done(error or None)` on the engine's thread.
 
         Jobs run in the order of `submit`. A job touches only its own objects and those guarded by a lock; `done` may
-        touch anything of the engine's.
+        touch anything of the engine's. `BackgroundJob.start` alone calls this.
         """
         ...
 

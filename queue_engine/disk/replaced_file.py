@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files, NameNotSyncedError
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.ticket import DONE, Ticket
@@ -100,4 +101,4 @@ class ReplacedFile:
             for ticket in failed:
                 ticket.reject(refusal)
 
-        self._worker.submit(lambda: self._files.replace(self.path, content), done)
+        BackgroundJob(lambda: self._files.replace(self.path, content), then=done).start(self._worker)

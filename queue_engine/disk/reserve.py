@@ -8,6 +8,7 @@ import errno
 import os
 
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 
 
@@ -40,7 +41,7 @@ class Reserve:
             self._is_making = False
             self._is_there = error is None
 
-        self._worker.submit(self._make, done)
+        BackgroundJob(self._make, then=done).start(self._worker)
 
     def _make(self) -> None:
         # A try that fails would take the last room from all other writers for a moment.

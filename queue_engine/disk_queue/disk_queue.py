@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 
 from queue_engine.disk.background import Background
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.counts import FileCounts
 from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
@@ -298,7 +299,7 @@ class DiskQueue:
         the disk has everything."""
         job = self.begin_sync()
         if job is not None:
-            self._background.submit(job.run, lambda error: self.sync_ended(job, error))
+            BackgroundJob(job.run, then=lambda error: self.sync_ended(job, error)).start(self._background)
 
     def begin_sync(self) -> SyncJob | None:
         """The job that makes the present state durable; the caller runs it on any thread and then calls `sync_ended`.
@@ -469,7 +470,7 @@ class DiskQueue:
             else:
                 removal.resolve()
 
-        self._background.submit(lambda: self._files.sync_directory(self._directory), synced)
+        BackgroundJob(lambda: self._files.sync_directory(self._directory), then=synced).start(self._background)
 
     def let_go(self) -> None:
         """Close, and change nothing on the disk: the files stay as after a kill, for another object to open."""

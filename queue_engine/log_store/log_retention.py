@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, tell_first_position
 from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.segment import SegmentInfo
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_settings import LogSettings
@@ -76,7 +77,7 @@ class LogRetention:
         directory, first_position = self._directory, end
         oldest_offsets = {number: topic.oldest_offset for number, topic in self._topics.items()}
 
-        def job() -> None:
+        def remove() -> None:
             # First: a start that finds them missing must know why.
             untold = tell_first_position(self._files, directory, first_position, oldest_offsets)
             for segment in removed:
@@ -93,7 +94,7 @@ class LogRetention:
                 # The next start finds them again, and removes them again.
                 logger.warning("segments not removed count=%d error=%s", len(removed), error)
 
-        self._worker.submit(job, done)
+        BackgroundJob(remove, then=done).start(self._worker)
         return len(removed)
 
     def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:

@@ -488,7 +488,7 @@ class ProgressJournal:
                 self._old_journals[old.number] = old.at
                 for ticket in awaiting:
                     ticket.resolve()
-                self._worker.submit(merge.run, lambda error: self._merged(merge, error))
+                BackgroundJob(merge.run, then=lambda error: self._merged(merge, error)).start(self._worker)
                 return
             if job.steps_done and isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
                 self._merged(merge, error)
@@ -549,7 +549,7 @@ class ProgressJournal:
         if file is not None:
             self._old_journals[file.number] = file.synced_upto
             # Behind the sync that may be under way.
-            self._sync_worker.submit(lambda: self._files.close_quietly(file.fd), lambda error: None)
+            BackgroundJob(lambda: self._files.close_quietly(file.fd)).start(self._sync_worker)
 
     def _renew_when_due(self, now_ns: int) -> None:
         is_busy = self._is_renewing or self._is_syncing or self._is_merging
@@ -575,7 +575,9 @@ class ProgressJournal:
             self._old_journals[number] = 0
             self._renew_failed(error)
 
-        worker.submit(lambda: begun.append(JournalFile.begin_with(directory, number, channels, self._files)), done)
+        BackgroundJob(
+            lambda: begun.append(JournalFile.begin_with(directory, number, channels, self._files)), then=done
+        ).start(worker)
 
     def _renew_now(self) -> None:
         """The same in this thread: the process is about to end."""

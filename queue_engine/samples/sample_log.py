@@ -30,6 +30,7 @@ from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background, Backgrounds
+from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
 from queue_engine.fetch.log_reader import LogReader
@@ -284,7 +285,7 @@ class SamplesLog:
                 logger.warning("identity of the samples not written error=%s", error)
                 self._is_reserving_due = True
 
-        self._background.submit(lambda: self._files.replace(self._identity_path, content), done)
+        BackgroundJob(lambda: self._files.replace(self._identity_path, content), then=done).start(self._background)
 
 
 def encode_identity(identity: Identity) -> bytes:

@@ -263,7 +263,7 @@ class ChangeLog:
             self._go_on()
 
         # Nothing is appended meanwhile, so the state that the job reads does not change.
-        self._background.submit(self._merge_files, done)
+        BackgroundJob(self._merge_files, then=done).start(self._background)
 
     def _merge_files(self) -> None:
         """Raises OSError."""
