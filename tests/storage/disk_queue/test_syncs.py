@@ -1,5 +1,6 @@
 """DiskQueue's syncs, away from the engine's thread: when they are due, their order, and what overtakes them."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.disk_queue import QueueFolder, put, take_all
+from tests.support.stores.worker_thread import WorkerThread
 
 
 @pytest.fixture
@@ -189,3 +191,46 @@ def test_what_is_made_durable_while_nothing_changes_is_durable_with_the_sync_und
     assert not any(ticket.done for ticket in tickets)
     worker_of(held).finish()
     assert [(ticket.done, ticket.error) for ticket in tickets] == [(True, None)] * 2
+
+
+def test_two_threads_agree(tmp_path: Path) -> None:
+    # The engine's thread puts, takes, empties and reopens while a real worker syncs.
+    chance = random.Random(11)
+    worker = WorkerThread()
+    files = FaultyFiles()
+    folder = QueueFolder(tmp_path, files=files, background=worker, options={"max_bytes_per_file": 400, "sync_every": 7})
+    queue = folder.open()
+    expected: list[bytes] = []
+    try:
+        for number in range(3000):
+            act = chance.random()
+            if act < 0.45:
+                messages = [b"%06d.%d" % (number, index) for index in range(chance.randrange(1, 9))]
+                put(queue, *messages)
+                expected += messages
+            elif act < 0.9:
+                taken = queue.take(chance.randrange(1, 12), 1000)
+                assert taken == expected[: len(taken)]
+                assert bool(taken) == bool(expected)
+                del expected[: len(taken)]
+            elif act < 0.93:
+                assert queue.empty() == len(expected)
+                expected = []
+            elif act < 0.95:
+                queue.close()
+                queue = folder.open()
+            elif act < 0.96:
+                queue.delete()
+                expected = []
+                queue = folder.open()
+            else:
+                queue.release_descriptors()
+            assert queue.depth == len(expected)
+            folder.sync_when_due(queue)
+            worker.answer()
+            assert queue.sync_error is None
+        queue.close()
+    finally:
+        worker.stop()
+    assert files.open_fds == set()
+    assert take_all(folder.open()) == expected

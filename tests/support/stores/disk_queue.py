@@ -10,6 +10,7 @@ from queue_engine.disk.files import Files
 from queue_engine.disk_queue.disk_queue import DiskQueue
 from queue_engine.disk_queue.options import DiskQueueOptions
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles
 
 
 def records_of(messages: Sequence[bytes]) -> tuple[bytes, list[int]]:
@@ -86,3 +87,15 @@ class QueueFolder:
     def bad_names(self) -> list[str]:
         """Of damaged files; the queue's next sync gives them these names."""
         return [name for name in self.names if name.endswith(".bad")]
+
+
+def faults_of(folder: QueueFolder) -> FaultyFiles:
+    assert isinstance(folder.files, FaultyFiles)
+    return folder.files
+
+
+def restarted(folder: QueueFolder) -> DiskQueue:
+    """The queue as the next process opens it after this one was killed."""
+    faults_of(folder).abandon()
+    folder.files = FaultyFiles()
+    return folder.open()
