@@ -1,19 +1,17 @@
 """Records as the log has them: what readers that decode them themselves get, and what is left out."""
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.commit_log.record import Record, decode_record
 from queue_engine.fetch import record_reader
 from queue_engine.fetch.record_reader import RecordReader, Records
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from tests.storage.log_store.test_hole_punching import SlowBeside
-from tests.support.stores.log_store import WRONG_UNITS, Bench
+from tests.support.stores.log_store import WRONG_UNITS, Bench, records_in
 
 EVERYTHING = 1 << 30
 
@@ -33,20 +31,10 @@ def read(topic: LogTopicStore, offset: int, bytes_max: int = EVERYTHING) -> Reco
     return RecordReader(topic).read(offset, bytes_max)
 
 
-def decoded(data: bytes) -> Iterator[Record]:
-    at = 0
-    while at < len(data):
-        position, salt, size = struct.unpack_from(">QQI", data, at)
-        at += 20
-        yield decode_record(data[at : at + size], position=position, salt=salt)
-        at += size
-    assert at == len(data)
-
-
 def messages(data: bytes) -> list[tuple[int, bytes]]:
     return [
         (record.header.first_offset + index, record.body_at(index))
-        for record in decoded(data)
+        for record in records_in(data)
         for index in range(record.header.count)
     ]
 
@@ -75,7 +63,7 @@ def test_all_of_interleaved_topics_comes_as_it_was_published(
             assert answer.first_offset == at
             assert answer.count == 1 or len(answer.records) <= bytes_max
             assert answer.synced_offset == topic.end_offset
-            for record in decoded(answer.records):
+            for record in records_in(answer.records):
                 place = topic.queue.locate(record.header.first_offset)
                 assert place == (record.position, record.header.size)
             got += messages(answer.records)
@@ -195,7 +183,7 @@ def test_a_damaged_record_is_handed_out_as_it_is(bench: Bench) -> None:
     damage(bench, 2, 0, 80)  # its header; the trailer tells the same
     damage(bench, 2, 80 + 16 + 34 + 2, 3)  # the first body
     answer = read(bench.topic, 0)
-    assert [record.damaged for record in decoded(answer.records)] == [frozenset(), frozenset([0]), frozenset()]
+    assert [record.damaged for record in records_in(answer.records)] == [frozenset(), frozenset([0]), frozenset()]
     assert [body for _, body in messages(answer.records)][3:] == [b"damaged", b"after", b"after"]
 
 

@@ -1,9 +1,11 @@
 """A log store on a test's disk, started, killed and started again, and what its channels hand out."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.commit_log.record import Record, decode_record
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_settings import LogSettings
@@ -120,3 +122,14 @@ def everything(backlog: LogBacklog, count_max: int = 7) -> Iterator[bytes]:
         run = take(backlog, count_max)
         yield from bodies(run)
         backlog.settle(run.ids)
+
+
+def records_in(data: bytes) -> Iterator[Record]:
+    """The records in an answer of `RecordReader`."""
+    at = 0
+    while at < len(data):
+        position, salt, size = struct.unpack_from(">QQI", data, at)
+        at += 20
+        yield decode_record(data[at : at + size], position=position, salt=salt)
+        at += size
+    assert at == len(data)
