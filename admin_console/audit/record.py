@@ -15,6 +15,7 @@ from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, trouble_of
 
 FOREIGN_REQUEST = "foreign_request"
+_NO_ROOM = "the disk refuses the audit list, and memory keeps no more rows for it"
 
 
 class NotAuditedError(DatabaseError):
@@ -32,6 +33,9 @@ class RowBuffer(Protocol):
 
     @property
     def waiting_count(self) -> int: ...
+
+    @property
+    def has_room_for_acts(self) -> bool: ...
 
     def keep(self, row: AuditRow) -> bool: ...
 
@@ -75,7 +79,7 @@ def _add(row: AuditRow) -> None:
 
 def _keep(buffer: RowBuffer, row: AuditRow) -> None:
     if not buffer.keep(row):
-        raise NotAuditedError("the disk refuses the audit list, and memory keeps no more rows for it")
+        raise NotAuditedError(_NO_ROOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,33 @@ def begin_act(
     row.reason = reason[:200]
     _add(row)
     return ActInProgress(row)
+
+
+def require_room() -> None:
+    """Raises NotAuditedError where memory would keep no more rows while the disk refuses them."""
+    if _row_buffer is not None and not _row_buffer.has_room_for_acts:
+        raise NotAuditedError(_NO_ROOM)
+
+
+def record_look(
+    request: HttpRequest,
+    action: str,
+    *,
+    topic: str,
+    channel: str = "",
+    detail: str = "",
+    verdict: Verdict = Verdict.DONE,
+    message: str = "",
+    counts: Mapping[str, int] | None = None,
+) -> None:
+    """Write that somebody looked at something, before it is shown; repeated looks are counted (repeated_acts.py).
+
+    Raises DatabaseError where no row can be kept: then nothing must be shown.
+    """
+    require_room()
+    row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
+    row.phase, row.verdict, row.message, row.counts = Phase.EVENT, verdict, message[:500], dict(counts or {})
+    _add(row)
 
 
 def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", why: str = "") -> None:

@@ -1,15 +1,21 @@
 """Counts repeated acts of one source: a flood of them becomes a few rows, not a row for each.
 
-Two kinds are counted. Failures (a wrong password, a missing token, a missing topic, a foreign page): five from
+Three kinds are counted. Failures (a wrong password, a missing token, a missing topic, a foreign page): five from
 an address are rows at once; those that follow within a minute are counted, and become one row when the minute is over.
 Looks and moves of readers, and creations of topics that exist: the first is a row at once, further ones within ten
-minutes become one row. Each act that a person does, and each change over the HTTP API, is a row of its own. Open counts
+minutes become one row. Looks of a user of the console at messages of one topic or channel: the first is a row at once,
+further ones become one row a minute for as long as the user goes on; after a minute without a look the next one is a
+row at once again. Each act that a person does, and each change over the HTTP API, is a row of its own. Open counts
 are in memory: a kill loses them.
+
+A row of counted looks has in `counts`: times, messages, first_ms and last_ms (Unix milliseconds of the first and the
+last look that it counts) and, for looks in the console, first_offset and last_offset (least and greatest offset shown).
 """
 
 import ipaddress
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase, Verdict
@@ -25,6 +31,7 @@ class Kind:
 
     windows_max: sources that are counted on their own; further sources are counted together, by action.
     rows_at_once_max: rows at once of all sources together in the time of a window.
+    goes_on: a window that counted something is followed by the next one, whose acts are all counted.
     """
 
     rows_at_once: int
@@ -32,15 +39,18 @@ class Kind:
     windows_max: int
     window_s: float
     words: str  # "{} more …"
+    goes_on: bool = False
 
 
 # Guesses that come from a thousand addresses add some 160 rows a minute, and not one for each.
 FAILURE = Kind(5, 60, 100, 60.0, "failed within a minute")
 ROUTINE = Kind(1, 1_000, 1_000, 600.0, "within ten minutes")
+LOOK = Kind(1, 1_000, 1_000, 60.0, "within a minute", goes_on=True)
+LOOK_ACTION = "read_messages"
 # Readers repeat these all the time.
-ROUTINE_ACTIONS = frozenset({"read_messages", "move_cursor", "release_lease"})
+ROUTINE_ACTIONS = frozenset({LOOK_ACTION, "move_cursor", "release_lease"})
 
-_Key = tuple[str, str, str, str, str]
+_Key = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -49,11 +59,44 @@ class _Window:
     began_s: float
     seen: int = 0
     counted: int = 0
-    message_count: int = 0
+    looks: "_Looks | None" = None
     last: HttpAct | AuditRow | None = None
     names: dict[str, None] = field(default_factory=dict)  # users, topics and channels that were tried
     actors: dict[str, None] = field(default_factory=dict)
     is_one_source: bool = True
+
+
+@dataclass(slots=True)
+class _Looks:
+    """What the counted looks of a window showed."""
+
+    first_ms: int
+    last_ms: int = 0
+    message_count: int = 0
+    first_offset: int | None = None
+    last_offset: int = -1
+    details: dict[str, None] = field(default_factory=dict)
+
+    def add(self, act: HttpAct | AuditRow) -> None:
+        self.last_ms = act.at_ms
+        # The engine counts messages that an act is about as `depth`.
+        self.message_count += act.counts.get("messages", act.counts.get("depth", 0))
+        if (first := act.counts.get("first_offset")) is not None:
+            self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
+            self.last_offset = max(self.last_offset, act.counts["last_offset"])
+        if isinstance(act, AuditRow) and act.detail and len(self.details) <= NAMES_SHOWN:
+            self.details[act.detail] = None
+
+    def counts(self) -> dict[str, int]:
+        found = {"messages": self.message_count, "first_ms": self.first_ms, "last_ms": self.last_ms}
+        if self.first_offset is not None:
+            found |= {"first_offset": self.first_offset, "last_offset": self.last_offset}
+        return found
+
+    def times(self) -> str:
+        """For a sentence: when the first and the last look were."""
+        first, last = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (self.first_ms, self.last_ms))
+        return f"{first:%H:%M:%S} to {last:%H:%M:%S} UTC"
 
 
 class RepeatedActs:
@@ -69,11 +112,12 @@ class RepeatedActs:
         kind = kind_of(act)
         if kind is None:
             return False
-        place = (act.topic, act.channel) if kind is ROUTINE else ("", "")
-        key = (act.via, source_of(act.address), act.action, *place)
+        who = (act.actor,) if kind is LOOK and isinstance(act, AuditRow) else ()
+        place = ("", "") if kind is FAILURE else (act.topic, act.channel)
+        key: _Key = (act.via, source_of(act.address), act.action, *place, *who)
         window = self._windows.get(key)
         if window is None and self._open_counts[kind] >= kind.windows_max:
-            key = (act.via, SEVERAL, act.action, "", "")
+            key = (act.via, SEVERAL, act.action, "", "", *who)
             window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = _Window(kind, now_s, is_one_source=key[1] != SEVERAL)
@@ -83,8 +127,10 @@ class RepeatedActs:
             return False
         window.counted += 1
         window.last = act
-        if act.action == "read_messages":
-            window.message_count += act.counts.get("depth", 0)
+        if act.action == LOOK_ACTION and kind is not FAILURE:
+            if window.looks is None:
+                window.looks = _Looks(act.at_ms)
+            window.looks.add(act)
         name = _name_of(act)
         if name and len(window.names) <= NAMES_SHOWN:
             window.names[name] = None
@@ -102,16 +148,25 @@ class RepeatedActs:
     def close_windows(self, now_s: float, *, is_last: bool = False) -> list[AuditRow]:
         """Close the windows that are over, all with is_last; their rows."""
         over = [key for key, one in self._windows.items() if is_last or now_s - one.began_s >= one.kind.window_s]
-        windows = [self._windows.pop(key) for key in over]
-        self._open_counts.subtract(one.kind for one in windows)
-        return [_row_of(one) for one in windows if one.counted]
+        rows = []
+        for key in over:
+            one = self._windows.pop(key)
+            if one.counted:
+                rows.append(_row_of(one))
+            if one.counted and one.kind.goes_on:
+                seen = one.kind.rows_at_once
+                self._windows[key] = _Window(one.kind, now_s, seen=seen, is_one_source=one.is_one_source)
+            else:
+                self._open_counts[one.kind] -= 1
+        return rows
 
 
 def kind_of(act: HttpAct | AuditRow) -> Kind | None:
     """The kind by which an act is counted; None for acts that each get a row."""
     if isinstance(act, AuditRow):
-        is_failure = act.phase == Phase.REFUSED or (act.phase == Phase.EVENT and act.verdict == Verdict.FAILED)
-        return FAILURE if is_failure else None
+        if act.phase == Phase.REFUSED or (act.phase == Phase.EVENT and act.verdict == Verdict.FAILED):
+            return FAILURE
+        return LOOK if act.phase == Phase.EVENT and act.action == LOOK_ACTION else None
     if act.act_id:
         return None  # one of an act's two rows
     if not act.is_done:
@@ -147,6 +202,8 @@ def _row_of(window: _Window) -> AuditRow:
     assert last is not None
     row = last if isinstance(last, AuditRow) else last.row()
     message = f"{window.counted:,} more {window.kind.words}"
+    if window.looks is not None:
+        message += f", {window.looks.times()}"
     names = list(window.names)
     if window.kind is FAILURE and names:
         message += f", for {_some(names)}"
@@ -155,8 +212,10 @@ def _row_of(window: _Window) -> AuditRow:
         message += f", by {_some(list(window.actors))}"
     message += f". The last: {row.message}" if row.message else "."
     counts = {"times": window.counted}
-    if window.message_count:
-        counts["messages"] = window.message_count
+    detail = row.detail
+    if window.looks is not None:
+        counts |= window.looks.counts()
+        detail = _some(list(window.looks.details))[:200]
     is_one_name = len(names) <= 1
     return AuditRow(
         act_id=row.act_id,
@@ -169,7 +228,7 @@ def _row_of(window: _Window) -> AuditRow:
         action=row.action,
         topic=row.topic if is_one_name else "",
         channel=row.channel if is_one_name else "",
-        detail=row.detail if is_one_name else "",
+        detail=detail if is_one_name else "",
         verdict=row.verdict,
         message=message[:500],
         counts=counts,

@@ -64,6 +64,11 @@ class AuditWriter:
         """Whether a row about an act over the HTTP API would be kept."""
         return len(self._rows) < HTTP_ROWS_MAX
 
+    @property
+    def has_room_for_acts(self) -> bool:
+        """Whether a row about an act or a look in the console would be kept."""
+        return len(self._rows) < INTENT_ROWS_MAX
+
     def begin(self, act: HttpAct, then: Callable[[bool], None]) -> None:
         """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
         refuses it. Beyond 9,000 unwritten rows it is not kept. `then` runs in here or in the writer's thread."""
@@ -88,7 +93,7 @@ class AuditWriter:
     def keep(self, row: AuditRow) -> bool:
         """Take a row of the console that the disk refused. False for an intent beyond 9,500 unwritten rows: the act is
         not to be done. Other rows beyond 10,000 are counted as lost."""
-        if row.phase == Phase.INTENT and len(self._rows) >= INTENT_ROWS_MAX:
+        if row.phase == Phase.INTENT and not self.has_room_for_acts:
             return False
         self._put(row, ROWS_MAX)
         return True

@@ -33,6 +33,8 @@ _FURTHER_ACTIONS = (
 )
 # Older rows keep the old name of an act: rows are never changed.
 _NEW_NAMES = {"seek_channel": "rewind_channel"}
+# Counts that are no numbers of things.
+_PLACES = ("first_offset", "last_offset")
 # Shown for an intent without a result: the process ended in between.
 _WITHOUT_RESULT = "no result"
 
@@ -135,5 +137,8 @@ def _moment(at_ms: object) -> datetime | None:
 def _counts(counts: object) -> str:
     if not isinstance(counts, dict):
         return ""
-    known = [(name, number) for name, number in sorted(counts.items()) if isinstance(number, int)]
-    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in known)
+    # Times are in the sentence.
+    known = [(name, n) for name, n in sorted(counts.items()) if isinstance(n, int) and not name.endswith("_ms")]
+    return ", ".join(
+        f"{name.replace('_', ' ')} {n:,}" if name in _PLACES else f"{n:,} {name.replace('_', ' ')}" for name, n in known
+    )

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import refusal
 from admin_console.audit.models import Verdict
-from admin_console.audit.record import NotAuditedError, begin_act
+from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target, get_gateway
 from admin_console.gateway.sentences import counted
 
@@ -82,23 +83,24 @@ def time_ns_of(text: str) -> int:
 
 
 def _answer(request: HttpRequest, topic: str, channel: str, target: Target | None, complaint: str) -> HttpResponse:
-    gateway = get_gateway()
+    # The look is in the audit list before any message is shown.
+    record = partial(
+        record_look, request, "read_messages", topic=topic, channel=channel, detail=request.GET.urlencode()[:120]
+    )
     try:
-        act = begin_act(request, "read_messages", topic=topic, channel=channel, detail=request.GET.urlencode()[:120])
+        require_room()
+        try:
+            page = _page_of(topic, channel, target)
+        except ReadRefusedError as exc:
+            record(verdict=Verdict.FAILED, message=str(exc))
+            return refusal(request, str(exc), status=409)
+        offsets = [message.offset for message in page.messages]
+        counts = {"messages": len(offsets)}
+        if offsets:
+            counts |= {"first_offset": min(offsets), "last_offset": max(offsets)}
+        record(message=f"Looked at {counted(len(offsets), 'message')} of {_name(topic, channel)}.", counts=counts)
     except NotAuditedError as exc:
         return refusal(request, f"No message was shown: {exc}. Free space on its disk and try again.", status=503)
-    try:
-        if channel:
-            page = gateway.messages(topic, channel, None, PAGE_MESSAGES)
-        elif target is None:
-            end = gateway.messages(topic, "", Target(word="end"), PAGE_MESSAGES)
-            page = gateway.messages(topic, "", Target(offset=end.earlier_offset), PAGE_MESSAGES)
-        else:
-            page = gateway.messages(topic, "", target, PAGE_MESSAGES)
-    except ReadRefusedError as exc:
-        act.finish(Verdict.FAILED, str(exc))
-        return refusal(request, str(exc), status=409)
-    act.finish(Verdict.DONE, f"Looked at {counted(len(page.messages), 'message')} of {_name(topic, channel)}.")
     form = request.GET.get("form", "auto")
     form = form if form in FORMS else "auto"
     context = {
@@ -113,6 +115,17 @@ def _answer(request: HttpRequest, topic: str, channel: str, target: Target | Non
         **_links(topic, channel, page, form),
     }
     return render(request, "pages/messages.html", context, status=400 if complaint else 200)
+
+
+def _page_of(topic: str, channel: str, target: Target | None) -> MessagePage:
+    """target: where a topic's page begins; None for its newest messages. Raises ReadRefusedError."""
+    gateway = get_gateway()
+    if channel:
+        return gateway.messages(topic, channel, None, PAGE_MESSAGES)
+    if target is None:
+        end = gateway.messages(topic, "", Target(word="end"), PAGE_MESSAGES)
+        target = Target(offset=end.earlier_offset)
+    return gateway.messages(topic, "", target, PAGE_MESSAGES)
 
 
 def _name(topic: str, channel: str) -> str:

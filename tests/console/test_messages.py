@@ -64,9 +64,11 @@ def test_the_newest_messages_are_shown_and_stay(engine: EngineRunner, client: Cl
     assert "&quot;order&quot;: 10\n" in older
     assert f"{PAGE}?offset=30" in older
     assert depth(engine) == 50
-    intent, result = AuditRow.objects.order_by("id")[:2]
-    assert (intent.action, intent.phase, result.verdict) == ("read_messages", "intent", "done")
-    assert result.message == "Looked at 20 messages of orders."
+    newest, older_look = AuditRow.objects.order_by("id")
+    assert (newest.action, newest.phase, newest.verdict) == ("read_messages", "event", "done")
+    assert newest.message == "Looked at 20 messages of orders."
+    assert newest.counts == {"messages": 20, "first_offset": 30, "last_offset": 49}
+    assert (older_look.detail, older_look.counts["first_offset"]) == ("offset=10", 10)
 
 
 def test_pages_count_messages_across_offsets_that_a_kill_left_unused(engine: EngineRunner, tmp_path: Path) -> None:

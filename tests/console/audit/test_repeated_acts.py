@@ -21,7 +21,9 @@ def failure(number: int = 0, *, address: str = "192.0.2.9:5", action: str = "emp
 
 def look(topic: str = "orders", count: int = 20) -> HttpAct:
     message = f"Looked at {count} messages of {topic}."
-    return HttpAct("read_messages", topic, "", "127.0.0.1:50000", True, message, {"depth": count})
+    return HttpAct(
+        "read_messages", topic, "", "127.0.0.1:50000", True, message, {"depth": count}, at_ms=1_700_000_000_000
+    )
 
 
 def log_in(name: str, address: str = "203.0.113.9") -> AuditRow:
@@ -114,8 +116,11 @@ def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
     assert not acts.take(look("clicks"), 1.0)
     assert acts.close_windows(600.9) == []
     [told] = acts.close_windows(601.0)
-    assert (told.topic, told.verdict, told.counts) == ("orders", "done", {"times": 3, "messages": 60})
-    assert told.message == "3 more within ten minutes. The last: Looked at 20 messages of orders."
+    moments = {"first_ms": 1_700_000_000_000, "last_ms": 1_700_000_000_000}
+    assert (told.topic, told.verdict, told.counts) == ("orders", "done", {"times": 3, "messages": 60} | moments)
+    assert told.message == (
+        "3 more within ten minutes, 22:13:20 to 22:13:20 UTC. The last: Looked at 20 messages of orders."
+    )
 
 
 @pytest.mark.parametrize(
