@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Generator
+from functools import partial
 
 import orjson
 
@@ -137,20 +138,15 @@ class HttpApi:
             return refusal
         if head.path == "/pub":
             limit = self._options.max_msg_size
-            return BodyLimit(limit, self._too_big("MSG_TOO_BIG", "message", head, limit))
+            return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
-        return BodyLimit(limit, self._too_big("BODY_TOO_BIG", "body", head, limit))
+        return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         try:
             self._handlers[head.path](head, body, answer)
         except Refusal as refusal:
             answer(refusal.response())
-
-    @staticmethod
-    def _too_big(word: str, thing: str, head: RequestHead, limit: int) -> Response:
-        size = "more" if head.content_length is None else f"{head.content_length} bytes"
-        return error_response(413, word, f"the {thing} has {size} and the most is {limit} bytes")
 
     # The server itself.
 
@@ -233,3 +229,8 @@ class HttpApi:
             answer(response)
 
         step()
+
+
+def _too_big(word: str, thing: str, head: RequestHead, limit: int) -> Response:
+    size = "more" if head.content_length is None else f"{head.content_length} bytes"
+    return error_response(413, word, f"the {thing} has {size} and the most is {limit} bytes")

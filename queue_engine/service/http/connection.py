@@ -71,10 +71,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class BodyLimit:
-    """The largest body that a request may have, and the answer to a larger one."""
+    """The largest body that a request may have. too_big: makes the answer to a larger one."""
 
     bytes_max: int
-    too_big: Response
+    too_big: Callable[[], Response]
 
 
 # Answers a request: called once, at once or later, on the loop's thread.
@@ -312,7 +312,7 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()
         begun = self._handler.begin(head)
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
-            begun = begun.too_big
+            begun = begun.too_big()
         here_bytes = len(self._http.trailing_data[0])
         is_here = head.content_length is not None and head.content_length <= here_bytes
         if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
@@ -397,7 +397,7 @@ class HttpConnection(asyncio.Protocol):
         assert self._body_limit is not None
         self._body += data
         if len(self._body) > self._body_limit.bytes_max:
-            self._refuse_connection(self._body_limit.too_big)
+            self._refuse_connection(self._body_limit.too_big())
 
     def _end(self) -> None:
         self._enter(_Phase.NONE)
