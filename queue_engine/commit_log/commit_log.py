@@ -522,7 +522,12 @@ class CommitLog:
         self, work: Callable[[], None], done: Callable[[Exception | None], None], *, is_inline: bool = False
     ) -> None:
         if is_inline or self._is_closing:
-            self._job_ended(done, BackgroundJob(work).finish())
+            error: Exception | None = None
+            try:
+                work()
+            except Exception as exc:
+                error = exc
+            self._job_ended(done, error)
         else:
             self._job = BackgroundJob(work, then=lambda error: self._job_ended(done, error))
             self._job.start(self._sync_background)

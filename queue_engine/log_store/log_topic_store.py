@@ -228,7 +228,7 @@ class LogTopicStore(LogTopic):
         """Take a batch; visible and done after the turn's end, by the sync policy. Returns its record's position and
         size. Raises StorageError."""
         first, count = self.next_offset, len(batch.ids)
-        if self.reservation.is_low(first):
+        if first > self.reservation.enough_upto:
             self._reserve_for(count)
         position, size = self._log.append(
             self.number, first, batch, flags=flags, batch_key=batch_key, dues_ns=dues_ns, keys=keys

@@ -36,6 +36,7 @@ class EngineTurns:
         self._is_due = False
         self._was_shared = False  # the last turn had PUBs of several clients
         self._backoff = Backoff()
+        self._has_failed = False  # the last turn
 
     def drive(self, engine: Engine) -> None:
         """Run this engine's turns from now on; `soon` is the engine's `on_work`."""
@@ -64,13 +65,13 @@ class EngineTurns:
         An error for which no topic or channel can be fenced is noted, and another turn follows a while later."""
         self._is_due = True  # a call of `soon` meanwhile needs no turn of its own
         engine = self._engine
-        has_failed = False
+        has_failed, self._has_failed = self._has_failed, False
         if engine is not None:
             try:
                 self._was_shared = self.pubs.publish() > 1
                 engine.turn()
             except Exception as exc:
-                has_failed = True
+                self._has_failed = True
                 engine.faults.note("a turn of the engine", exc)
         while self._unflushed:
             unflushed, self._unflushed = self._unflushed, {}
@@ -83,10 +84,10 @@ class EngineTurns:
         self._is_due = False
         if engine is None:
             return
-        if has_failed:
+        if self._has_failed:
             self._loop.call_later(self._backoff.take_s(), self.soon)
             return
-        if engine.faults.error is not None:
+        if has_failed:
             engine.faults.ended("a turn of the engine")
             self._backoff.reset()
         if engine.has_work:

@@ -104,7 +104,7 @@ class PubGroups:
             self._hand_over(group)
 
     def _hand_over(self, group: PubGroup) -> None:
-        missing = self.creations.missing(group.topic)
+        missing = () if group.topic in self._engine.topics else self.creations.missing(group.topic)
         try:
             ticket = self._engine.publish_turn(group.topic, group.bodies)
         except PenstockError as exc:

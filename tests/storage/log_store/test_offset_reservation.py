@@ -15,14 +15,14 @@ def new_topic() -> OffsetReservation:
 def test_a_quiet_topic_asks_for_the_least_when_a_quarter_is_gone() -> None:
     reservation = new_topic()
     quarter = OFFSETS_MIN // 4
-    assert not reservation.is_low(quarter)
-    assert reservation.is_low(quarter + 1)
+    assert quarter <= reservation.enough_upto
+    assert quarter + 1 > reservation.enough_upto
     assert reservation.ask(quarter + 1, 3600 * NS_PER_S)
     assert reservation.wanted_offset == quarter + 1 + OFFSETS_MIN
     assert not reservation.ask(quarter + 2, 3601 * NS_PER_S), "one promise is on its way"
     reservation.promised(reservation.wanted_offset)
     assert not reservation.is_asked
-    assert not reservation.is_low(quarter + 2)
+    assert quarter + 2 <= reservation.enough_upto
 
 
 @pytest.mark.parametrize("rate_per_s", [10_000, 200_000, 1_000_000, 2_000_000])
@@ -36,7 +36,7 @@ def test_a_topic_that_publishes_fast_has_enough_for_seconds_of_a_stalled_disk(ra
         if due_ms is not None and now_ms >= due_ms:
             reservation.promised(reservation.wanted_offset)
             due_ms = None
-        if reservation.is_low(next_offset) and reservation.ask(next_offset, now_ms * NS_PER_MS):
+        if next_offset > reservation.enough_upto and reservation.ask(next_offset, now_ms * NS_PER_MS):
             asked.append(now_ms)
             due_ms = now_ms + (50 if len(asked) <= 2 else STALL_S * 1000)
         assert next_offset <= reservation.reserved_offset, f"nothing is left after {now_ms} ms"
@@ -50,9 +50,9 @@ def test_a_topic_that_became_quiet_asks_for_less_again() -> None:
     reservation.promised(reservation.wanted_offset)
     assert reservation.reserved_offset == 11_000_000
     assert not reservation.ask(4_000_000, 3600 * NS_PER_S), "there is more than it would ask for"
-    assert not reservation.is_low(4_000_001)
+    assert reservation.enough_upto >= 4_000_001
     next_offset = 11_000_000 - OFFSETS_MIN * 3 // 4 + 1
-    assert reservation.is_low(next_offset)
+    assert next_offset > reservation.enough_upto
     assert reservation.ask(next_offset, 7200 * NS_PER_S)
     assert reservation.wanted_offset == next_offset + OFFSETS_MIN
 
