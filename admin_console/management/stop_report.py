@@ -16,11 +16,12 @@ INTERVAL_S = 1.0
 class StopReport:
     """Logs from a thread of its own: the main thread may be busy with the console or wait for the engine.
 
-    how_far: a sentence; called on this thread.
+    how_far: a sentence. tell: gets it each second, before a line of the log does. Both are called on this thread.
     """
 
-    def __init__(self, how_far: Callable[[], str]) -> None:
+    def __init__(self, how_far: Callable[[], str], tell: Callable[[str], None]) -> None:
         self._how_far = how_far
+        self._tell = tell
         # A signal's handler may run in the midst of anything, a put included: this queue allows that.
         self._signals: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._number = itertools.count()
@@ -47,12 +48,15 @@ class StopReport:
             return
         logger.info("%s: stopping", signal.Signals(first).name)
         began_s = time.monotonic()
+        self._tell(self._how_far())
         while True:
             try:
                 number = self._signals.get(timeout=INTERVAL_S)
             except queue.Empty:
+                how_far = self._how_far()
+                self._tell(how_far)
                 # The time makes each line another one: the log leaves out what repeats.
-                logger.info("stopping: %s (%.0f s)", self._how_far(), time.monotonic() - began_s)
+                logger.info("stopping: %s (%.0f s)", how_far, time.monotonic() - began_s)
                 continue
             if number is None:
                 return

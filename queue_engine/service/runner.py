@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_INTERVAL_S = 1.0
 # With many topics snapshots are made less often: they take at most this share of the engine's time.
 SNAPSHOT_SHARE_MAX = 0.25
-START_TIMEOUT_S = 600.0  # enough to open many large queues
 CLOSE_SESSIONS_TIMEOUT_S = 2.0
 # When the disk refuses at the stop, it is tried again after this long.
 STOP_RETRY_S = 0.5
@@ -68,6 +67,8 @@ class EngineRunner:
         self.on_act: Callable[[ActRecord], None] | None = None
         self.act_gate: ActGate | None = None  # set before the start
         self.on_death: Callable[[], None] | None = None
+        self.on_beat: Callable[[], None] = lambda: None  # on the engine's thread, while its loop goes round
+        self.beat_every_s = 0.0  # 0: never; set before the start
         self.notices: Callable[[], list[str]] = list  # what /readyz says of the console; on the engine's thread
         self.error: BaseException | None = None
         self._watched: dict[tuple[str, str], float] = {}  # until when, time.monotonic
@@ -84,10 +85,13 @@ class EngineRunner:
     # From any thread.
 
     def start(self) -> None:
-        """Start the thread; returns once both sockets listen. Raises the start's error, with all closed again."""
+        """Start the thread; returns once both sockets listen, however long the engine reads its files before.
+
+        Raises the start's error, with all closed again.
+        """
         self._thread = threading.Thread(target=self._run, name="penstock-engine", daemon=True)
         self._thread.start()
-        self._started.wait(START_TIMEOUT_S)
+        self._started.wait()
         if self.error is not None:
             self._thread.join()
             raise self.error
@@ -282,6 +286,8 @@ class EngineRunner:
                 ("the queue scan", partial(scan_once, engine)),
                 ("making the stats", partial(self._snapshot_once, engine)),
             ]
+            if self.beat_every_s:
+                loops.append(("feeding the watchdog", self._beat_once))
             freed = freed_memory.of_this_process()
             if freed is not None:
                 loops.append(("giving back freed memory", freed.look_once))
@@ -299,6 +305,10 @@ class EngineRunner:
             engine.begin_closing()
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
+
+    async def _beat_once(self) -> None:
+        self.on_beat()
+        await asyncio.sleep(self.beat_every_s)
 
     async def _snapshot_once(self, engine: Engine) -> None:
         """Wait for the next second, make a frozen snapshot, in slices, and hand it out."""

@@ -8,6 +8,7 @@ how far the stop is.
 import asyncio
 import contextlib
 import dataclasses
+import faulthandler
 import importlib
 import ipaddress
 import itertools
@@ -42,6 +43,8 @@ from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.command import PlainCommand
+from admin_console.management.service_manager import ServiceManager, stop_limit_s
+from admin_console.management.start_report import StartReport
 from admin_console.management.stop_report import StopReport
 from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from admin_console.pacing.pace import PACE
@@ -154,7 +157,8 @@ class Serving:
             companion=head_file.path_of(settings.DATA_PATH),
         )
         self._is_told_to_stop = False
-        self._stop_report = StopReport(self._how_far)
+        self._manager = ServiceManager(os.environ)
+        self._stop_report = StopReport(self._how_far, self._tell_of_stop)
         self._doing = "the start is finished first"
         self._engine_died = False
         self._console_ended = False
@@ -163,6 +167,8 @@ class Serving:
     def run(self) -> int:
         """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
         logger.info("penstock %s starts pid=%d data_path=%s", VERSION, os.getpid(), settings.DATA_PATH)
+        # A watchdog ends a process that hangs by SIGABRT: the log then has where each thread was.
+        faulthandler.enable()
         self._stop_report.start()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
@@ -172,14 +178,19 @@ class Serving:
         self._runner.act_gate = _Gate(self._audit_writer)
         self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death
+        # From the engine's loop: a console that answers beside an engine that hangs must not count.
+        self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._runner.notices = lambda: [f"console: {notice.title} {notice.text}" for notice in notices()]
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
+        self._manager.starting("Starting: the engine reads its files")
         try:
-            self._runner.start()
+            with StartReport(self._manager, self._runner.cpu_s):
+                self._runner.start()
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
+        self._manager.starting("Starting: the console opens its database")
         self._tell_of_upgrade(is_new)
         self._doing = "the console finishes what it has begun"
         failure = ""
@@ -192,6 +203,7 @@ class Serving:
                 failure = self._serve_console()
         finally:
             self._console_ended = True
+            self._tell_of_stop(self._how_far())
             set_gateway(None)
             if self._demo is not None:
                 self._demo.stop()
@@ -296,9 +308,14 @@ class Serving:
         get_hub().attach(self._runner, asyncio.get_event_loop())
 
     def _on_console_listening(self, host: str, port: int) -> None:
-        self._print(f"TCP: listening on {_joined(*self._runner.tcp_address)}")
-        self._print(f"HTTP: listening on {_joined(*self._runner.http_address)}")
-        self._print(f"Console: listening on http://{_joined(host, port)}")
+        addresses = {
+            "TCP": _joined(*self._runner.tcp_address),
+            "HTTP": _joined(*self._runner.http_address),
+            "Console": f"http://{_joined(host, port)}",
+        }
+        for name, address in addresses.items():
+            self._print(f"{name}: listening on {address}")
+        self._manager.ready("Listening: " + ", ".join(f"{name} {address}" for name, address in addresses.items()))
         if not settings.CONSOLE.is_https and not _is_loopback(host):
             logger.warning(
                 "the console can be reached from other machines over plain http: passwords travel readable; "
@@ -327,6 +344,9 @@ class Serving:
     def _how_far(self) -> str:
         progress = self._runner.stop_progress
         return self._doing if progress is None else progress.sentence()
+
+    def _tell_of_stop(self, how_far: str) -> None:
+        self._manager.stopping(how_far, stop_limit_s(self._options.stop_timeout_ms))
 
     def _on_signal(self, number: int, _: Any) -> None:
         self._is_told_to_stop = True

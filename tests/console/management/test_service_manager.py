@@ -1,0 +1,218 @@
+"""What the server reports to systemd: on real sockets, from a real server."""
+
+import http.client
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from admin_console.management.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
+from admin_console.management.start_report import StartReport
+from queue_engine.service.runner import EngineRunner
+from tests.support.processes.notify_socket import NotifySocket
+from tests.support.processes.server import ServerProcess
+from tests.support.storage_kinds import engine_options
+from tests.support.waiting import wait_for
+
+
+def manager_of(notified: NotifySocket) -> ServiceManager:
+    return ServiceManager({"NOTIFY_SOCKET": notified.address})
+
+
+def test_a_path_and_an_abstract_socket_get_the_same(tmp_path: Path) -> None:
+    for address in (str(tmp_path / "notify"), f"@penstock-test-{os.getpid()}"):
+        with NotifySocket(address) as notified:
+            manager = manager_of(notified)
+            manager.starting("Starting")
+            manager.ready("Listening: here\nand there")
+            manager.feed()
+            assert [one.values for one in notified.notifications] == [
+                {"STATUS": "Starting", "EXTEND_TIMEOUT_USEC": str(START_LIMIT_S * 1_000_000)},
+                {"READY": "1", "STATUS": "Listening: here and there"},
+                {"WATCHDOG": "1"},
+            ]
+
+
+def test_a_stop_gets_more_time_only_while_it_advances(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        manager = manager_of(notified)
+        for how_far in ("2 messages are left", "2 messages are left", "1 message is left"):
+            manager.stopping(how_far, stop_limit_s(60_000))
+        assert notified.values("STOPPING") == ["1", "1"]
+        assert notified.values("STATUS") == ["Stopping: 2 messages are left", "Stopping: 1 message is left"]
+        assert notified.values("EXTEND_TIMEOUT_USEC") == ["120000000", "120000000"]
+
+
+def test_a_start_gets_more_time_only_while_the_engine_works(tmp_path: Path) -> None:
+    used_s = [0.0, 1.0, 1.0, 1.0, 2.0]
+    looked = threading.Event()
+
+    def cpu_s() -> float:
+        if len(used_s) == 1:
+            looked.set()
+            return used_s[0]
+        return used_s.pop(0)
+
+    with NotifySocket(tmp_path / "notify") as notified:
+        with StartReport(manager_of(notified), cpu_s, interval_s=0.001):
+            assert looked.wait(60)
+        assert len(notified.values("EXTEND_TIMEOUT_USEC")) == 2
+
+
+def test_the_watchdog_is_fed_four_times_in_its_time_and_no_child_inherits_the_variables() -> None:
+    environment = {"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": "120000000", "WATCHDOG_PID": "1", "PATH": "/bin"}
+    assert ServiceManager(environment).feed_every_s == 30.0
+    assert environment == {"PATH": "/bin"}
+    assert ServiceManager({"NOTIFY_SOCKET": "/run/none"}).feed_every_s == 0.0
+    assert ServiceManager({"WATCHDOG_USEC": "120000000"}).feed_every_s == 0.0
+
+
+def test_a_manager_that_is_not_there_costs_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    manager.ready("Listening")
+    manager.feed()
+    assert [record.message for record in caplog.records] == [
+        "the service manager can't be reached: No such file or directory message=READY=1"
+    ]
+    with NotifySocket(tmp_path / "gone") as notified:
+        manager.feed()
+        assert notified.values("WATCHDOG") == ["1"]
+
+
+def test_an_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"}).ready("Listening")
+    assert ["'vsock:2:1234'" in record.message for record in caplog.records] == [True]
+
+
+def test_a_manager_that_reads_nothing_does_not_hold_the_engine(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        manager = manager_of(notified)
+        # More than a socket holds.
+        for _ in range(10_000):
+            manager.feed()
+        assert 0 < len(notified.notifications) < 10_000
+
+
+def test_a_loop_that_hangs_beats_no_more(tmp_path: Path) -> None:
+    beats: list[float] = []
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 3:
+            hangs.set()
+            goes_on.wait(60)
+
+    runner = EngineRunner(
+        engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(tmp_path))
+    )
+    runner.on_beat, runner.beat_every_s = beat, 0.001
+    runner.start()
+    try:
+        assert hangs.wait(60)
+        act = runner.submit("stats.now", include_clients=False)
+        with pytest.raises(TimeoutError):
+            act.result(0.05)
+        assert len(beats) == 3
+        goes_on.set()
+        wait_for("the next beat", lambda: len(beats) > 3, timeout_s=60)
+        act.result(60)
+    finally:
+        goes_on.set()
+        runner.stop()
+
+
+# A server whose engine's loop hangs from SIGUSR1 on, in a call that does not return.
+HANGING_ENGINE = """
+import signal, sys, threading
+from queue_engine.engine import Engine
+
+asked = []
+def hang_on_purpose(self):
+    if asked:
+        print("the engine's loop hangs", file=sys.stderr, flush=True)
+        threading.Event().wait()
+    return scan_pass(self)
+
+scan_pass = Engine.scan_pass
+Engine.scan_pass = hang_on_purpose
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+sys.argv[0] = "manage.py"
+import manage
+manage.main()
+"""
+
+
+class ServerThatMayHang(ServerProcess):
+    def _command(self) -> list[str]:
+        return ["-c", HANGING_ENGINE, *super()._command()[1:]]
+
+
+def page_status(server: ServerProcess) -> int:
+    """The status of the console's log-in page."""
+    console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=60)
+    try:
+        console.request("GET", "/login/")
+        return console.getresponse().status
+    finally:
+        console.close()
+
+
+@pytest.mark.slow(reason="starts a real server and its demo")
+def test_a_server_is_ready_once_all_listen_and_says_how_it_stops(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        environment = {"NOTIFY_SOCKET": notified.address}
+        server = ServerProcess(tmp_path / "data", options=["--demo", "--no-pipeline"], environment=environment)
+        with server:
+            notified.wait_for("READY", "1")
+            pid = server.pid
+            # Not after the fact: who is told connects at once.
+            assert page_status(server) == 200
+            assert server.http("GET", "/livez") == b"OK"
+            demo = wait_for("the demo", lambda: re.search(r"Demo: process (\d+)", server.log), timeout_s=60)
+            child = Path(f"/proc/{demo[1]}/environ").read_bytes().split(b"\0")
+            assert b"PYTHONUNBUFFERED=1" in child
+            assert not any(variable.startswith((b"NOTIFY_", b"WATCHDOG_")) for variable in child)
+        values = [one.values for one in notified.notifications]
+        assert {one.pid for one in notified.notifications} == {pid}
+        ready = next(place for place, one in enumerate(values) if "READY" in one)
+        assert values[ready]["STATUS"] == (
+            f"Listening: TCP 127.0.0.1:{server.tcp_port}, HTTP 127.0.0.1:{server.http_port}, "
+            f"Console http://127.0.0.1:{server.console_port}"
+        )
+        assert values[0]["STATUS"] == "Starting: the engine reads its files"
+        assert all("EXTEND_TIMEOUT_USEC" in one for one in values[:ready])
+        stop = values[ready + 1 :]
+        assert stop[0]["STATUS"] == "Stopping: the console finishes what it has begun"
+        assert {one["EXTEND_TIMEOUT_USEC"] for one in stop} == {str(stop_limit_s(60_000) * 1_000_000)}
+        # None watches, so nothing feeds.
+        assert notified.values("WATCHDOG") == []
+
+
+@pytest.mark.slow(reason="starts a real server")
+def test_the_console_alone_does_not_feed_the_watchdog(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        environment = {"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "400000"}
+        server = ServerThatMayHang(tmp_path / "data", options=["--no-pipeline"], environment=environment)
+        server.start()
+        try:
+            fed = len(notified.values("WATCHDOG"))
+            wait_for("feeding", lambda: len(notified.values("WATCHDOG")) > fed + 3, timeout_s=60)
+            os.kill(server.pid, signal.SIGUSR1)
+            wait_for("the hang", lambda: "the engine's loop hangs" in server.log, timeout_s=60)
+            fed = len(notified.values("WATCHDOG"))
+            # The console answers meanwhile, for three times as long as the manager allows.
+            until_s = time.monotonic() + 1.2
+            while time.monotonic() < until_s:
+                assert page_status(server) == 200
+            assert len(notified.values("WATCHDOG")) == fed
+            # What systemd sends then: the log says where the engine was.
+            assert server.signalled(signal.SIGABRT) == -signal.SIGABRT
+        finally:
+            server.kill9()
+        assert "Fatal Python error: Aborted" in server.log
+        assert "hang_on_purpose" in server.log
