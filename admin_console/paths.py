@@ -21,6 +21,8 @@ from admin_console.vocabulary.private_files import (
 DATA_PATH_VARIABLE = "PENSTOCK_DATA_PATH"
 DATA_PATH_DEFAULT = ".penstock"
 SECRET_KEY_LENGTH_MIN = 50
+# Made by the first start, and there as long as the data is.
+_TELLING_FILES = ("topology.json", "console.sqlite3", "secret-key")
 _SECRET_KEY_BYTES_MAX = 4096
 
 
@@ -43,11 +45,34 @@ def make_data_directory(path: Path) -> None:
         make_private_directory(path)
         readable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
     except FileExistsError as exc:
-        raise OSError(_complaint(path, "it is a file, not a directory")) from exc
+        raise OSError(_complaint(path, _what_is_there(path))) from exc
     except OSError as exc:
         raise OSError(_complaint(path, f"it can't be made: {exc.strerror} ({exc.filename})")) from exc
     if not readable:
-        raise OSError(_complaint(path, f"the account {_account()} may not write it, or its disk is read-only"))
+        raise OSError(
+            _complaint(path, f"the account {account_name(os.geteuid())} may not write it, or its disk is read-only")
+        )
+
+
+def check_account(path: Path) -> None:
+    """One account owns the data: a second one could not read it, and what it writes the first could not. Raises OSError
+    with a sentence when `path`, or what a server has made in it, belongs to another account than this process's."""
+    me = os.geteuid()
+    for one in (path, *(path / name for name in _TELLING_FILES)):
+        try:
+            owner = one.lstat().st_uid if one != path else path.stat().st_uid
+        except OSError:
+            continue
+        # Some systems give a service a directory of root's that its group may write: only files tell.
+        if owner == me or (one == path and me != 0):
+            continue
+        what = "it" if one == path else f"{one.name} in it"
+        told = f"{what} belongs to the account {account_name(owner)}, and this command runs as {account_name(me)}. "
+        if me and path.stat().st_uid == me:
+            remedy = f"Give everything in it to one account: `chown -R {account_name(me)} {path}`"
+        else:
+            remedy = f"Run the command as {account_name(owner)}"
+        raise OSError(_complaint(path, told + remedy))
 
 
 def check_data_directory(path: Path) -> None:
@@ -55,21 +80,28 @@ def check_data_directory(path: Path) -> None:
     if not os.path.lexists(path):
         raise OSError(_complaint(path, "it does not exist. `penstock serve` makes it"))
     if not path.is_dir():
-        raise OSError(_complaint(path, "it is a file, not a directory"))
+        raise OSError(_complaint(path, _what_is_there(path)))
     if not os.access(path, os.R_OK | os.X_OK):
-        raise OSError(_complaint(path, f"the account {_account()} may not read it"))
+        raise OSError(_complaint(path, f"the account {account_name(os.geteuid())} may not read it"))
 
 
 def _complaint(path: Path, reason: str) -> str:
     return f"the data directory {path} can't be used: {reason}. --data-path or {DATA_PATH_VARIABLE} names another one."
 
 
-def _account() -> str:
-    """The account of the operating system that this process runs as."""
+def _what_is_there(path: Path) -> str:
+    """For a path that should be a directory."""
+    if path.is_symlink() and not path.exists():
+        return f"it is a symbolic link to {os.readlink(path)}, which does not exist"
+    return "it is a file, not a directory"
+
+
+def account_name(uid: int) -> str:
+    """The operating system's name of an account; "uid 1000" where it has none."""
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {os.geteuid()}"
+        return f"uid {uid}"
 
 
 _made_key: SecretKey | None = None

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from admin_console.options import ConsoleOptions, take_early_flags
 from queue_engine.vocabulary.version import VERSION
 
 MISTAKE = 2
+HELP = ("help", "--help", "-h")
 # Each is a module of management/commands.
 COMMANDS = {
     "audit": "check that the audit list is as it was written",
@@ -31,10 +33,6 @@ COMMANDS = {
 }
 # `pipeline run` may work on another server's messages, and makes its own files.
 WITHOUT_DATA_DIRECTORY = ("pipeline",)
-
-
-def main() -> None:
-    sys.exit(run(sys.argv))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,30 +49,61 @@ def run(arguments: Sequence[str]) -> int:
         if name in ("--version", "version"):
             print(f"penstock {VERSION}")
             return 0
-        if name in ("help", "--help", "-h") and not rest:
+        if name in HELP and (not rest or rest[0] in HELP):
             print(_list_of_commands(program))
             return 0
-        if name == "help":
+        if name in HELP:
             name, rest = rest[0], ["--help"]
         if name not in COMMANDS:
             raise ValueError(_unknown(name, program))
         is_help = not {"-h", "--help"}.isdisjoint(rest)
         ConsoleOptions.from_environment(os.environ)
         if not is_help:
-            _prepare(name)
+            _prepare(program, name, rest)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as exc:
         return _refuse(str(exc))
     return _run_command(program, name, rest)
 
 
-def _prepare(name: str) -> None:
-    """Make the data directory for the server; for the other commands it has to be there. Raises OSError."""
+def _prepare(program: str, name: str, arguments: list[str]) -> None:
+    """Make the data directory for the server; for the other commands it has to be there. Raises ValueError or OSError;
+    then nothing was made."""
     path = paths.data_path()
     if name == "serve":
+        _check_options_of_serve(program, arguments)
+        paths.check_account(path)
         paths.make_data_directory(path)
         paths.make_secret_key(path)
-    elif name not in WITHOUT_DATA_DIRECTORY:
+        return
+    if name not in WITHOUT_DATA_DIRECTORY or os.path.lexists(path):
         paths.check_data_directory(path)
+    paths.check_account(path)
+
+
+def _check_options_of_serve(program: str, arguments: list[str]) -> None:
+    """Raises ValueError for what `serve` would refuse, before anything is made."""
+    from django.core.management.base import CommandError
+
+    from admin_console.management.serve_options import ServeOptions, ServeParser
+
+    try:
+        ServeOptions.of(_parsed(ServeParser(), program, "serve", arguments))
+    except CommandError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def _parsed(command: Any, program: str, name: str, arguments: list[str]) -> dict[str, Any]:
+    """The options by name. Raises ValueError with the complaint and the nearest flag."""
+    from django.core.management.base import CommandError
+
+    parser = command.create_parser(program, name)
+    try:
+        return dict(vars(parser.parse_args(arguments)))
+    except CommandError as exc:
+        complaint = str(exc).removeprefix("Error: ")
+        raise ValueError(_about_arguments(complaint, parser.format_help(), f"{program} {name}")) from exc
 
 
 def _run_command(program: str, name: str, arguments: list[str]) -> int:
@@ -87,13 +116,18 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
 
     django.setup()
     command: Any = importlib.import_module(f"admin_console.management.commands.{name}").Command()
-    parser = command.create_parser(program, name)
     try:
-        options = vars(parser.parse_args(arguments))
-    except CommandError as exc:
-        return _refuse(_about_arguments(str(exc).removeprefix("Error: "), parser.format_help(), f"{program} {name}"))
-    try:
+        options = _parsed(command, program, name, arguments)
+        if name != "serve" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # Ctrl-C ends the command as an error does, so that it removes what it has begun. `serve` has its own way.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         command.execute(**options)
+    except ValueError as exc:
+        return _refuse(str(exc))
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        return _refuse(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc))
     except DamageFound as exc:
         _refuse(str(exc))
         return 1

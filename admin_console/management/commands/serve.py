@@ -7,18 +7,15 @@ how far the stop is.
 
 import asyncio
 import contextlib
-import dataclasses
 import faulthandler
 import importlib
 import ipaddress
-import itertools
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from argparse import ArgumentParser, HelpFormatter
 from collections.abc import Callable
 from typing import Any
 
@@ -42,11 +39,10 @@ from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
-from admin_console.management.command import PlainCommand
+from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.management.service_manager import ServiceManager, stop_limit_s
 from admin_console.management.start_report import StartReport
 from admin_console.management.stop_report import StopReport
-from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from admin_console.pacing.pace import PACE
 from admin_console.views.notices import notices
 from queue_engine.client.demo_process import DemoProcess
@@ -56,15 +52,8 @@ from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
-from queue_engine.vocabulary.errors import OptionsError, PenstockError
-from queue_engine.vocabulary.option_texts import engine_option_texts
-from queue_engine.vocabulary.options import (
-    Options,
-    environment_name_of,
-    flag_of,
-    parse_bool,
-    parse_option,
-)
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -77,43 +66,12 @@ THREAD_SWITCH_INTERVAL_S = 0.0002
 EXIT_TIMEOUT_S = 1.0
 
 
-class Command(PlainCommand):
-    help = (
-        "Start the queue engine and its console. Ctrl-C stops both and loses nothing. Each option can also come from "
-        "the environment: --msg-timeout 30s is PENSTOCK_MSG_TIMEOUT=30s, --demo is PENSTOCK_DEMO=true. A DURATION is "
-        "written as 250ms, 30s or 1m30s; BYTES are a whole number."
-    )
-
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
-        return super().create_parser(prog_name, subcommand, formatter_class=_Formatter, **kwargs)
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.usage = "%(prog)s [OPTION …]"
-        for group, texts in itertools.groupby(engine_option_texts(), key=lambda text: text.group):
-            options = parser.add_argument_group(group)
-            for text in texts:
-                options.add_argument(
-                    text.flag,
-                    dest=text.field_name,
-                    action="append" if text.is_list else "store",
-                    metavar=text.value,
-                    help=_help(text.help, text.default),
-                )
-        console = parser.add_argument_group("console")
-        for option in CONSOLE_OPTIONS:
-            console.add_argument(
-                option.flag,
-                action="append" if option.is_list else "store",
-                metavar=option.value,
-                help=_help(option.help, option.default),
-            )
-        for option in SWITCHES:
-            console.add_argument(option.flag, action="store_true", help=option.help)
-
+class Command(ServeParser):
     def handle(self, **given: Any) -> None:
-        with_demo = given["demo"] or _is_switched_on(DEMO.variable)
-        with_pipeline = not (given["no_pipeline"] or _is_switched_on(NO_PIPELINE.variable))
-        status = Serving(_read_options(given), self._print, with_demo=with_demo, with_pipeline=with_pipeline).run()
+        options = ServeOptions.of(given)
+        status = Serving(
+            options.engine, self._print, with_demo=options.with_demo, with_pipeline=options.with_pipeline
+        ).run()
         for stream in (sys.stdout, sys.stderr):
             _flush_or_drop(stream)
         if status:
@@ -387,49 +345,6 @@ class Serving:
             reactor.callFromThread(lambda: reactor.stop() if reactor.running else None)
 
 
-class _Formatter(HelpFormatter):
-    """Wide enough for the longest flag."""
-
-    def __init__(self, prog: str, **_: Any) -> None:
-        super().__init__(prog, max_help_position=38)
-
-
-def _read_options(given: dict[str, Any]) -> Options:
-    """The command line, else the environment, else the default. Raises CommandError with every complaint."""
-    values: dict[str, Any] = {}
-    complaints: list[str] = []
-    for spec in dataclasses.fields(Options):
-        text, source = given.get(spec.name), flag_of(spec.name)
-        if isinstance(text, list):
-            text = ",".join(text)
-        if text is None:
-            source = environment_name_of(spec.name)
-            text = os.environ.get(source)
-        if text is not None:
-            try:
-                values[spec.name] = parse_option(spec.name, text)
-            except ValueError as exc:
-                complaints.append(f"{source}: {exc}")
-    # One answer for both sides, absolute, wherever it came from.
-    values["data_path"] = str(settings.DATA_PATH)
-    try:
-        options = Options(**values)
-        options.validate()
-    except OptionsError as exc:
-        complaints.extend(exc.complaints)
-    if complaints:
-        raise CommandError("\n".join(complaints))
-    return options
-
-
-def _is_switched_on(variable: str) -> bool:
-    """Raises CommandError for what is neither true nor false."""
-    try:
-        return parse_bool(os.environ.get(variable) or "false")
-    except ValueError as exc:
-        raise CommandError(f"{variable}: {exc}") from exc
-
-
 def _is_read_by_a_person() -> bool:
     return sys.stdout.isatty() and not log_lines.is_json(os.environ)
 
@@ -490,7 +405,3 @@ def _joined(host: str, port: int) -> str:
 
 def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host).is_loopback
-
-
-def _help(text: str, default: str) -> str:
-    return (f"{text} (default: {default})" if default else text).replace("%", "%%")

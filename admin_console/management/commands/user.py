@@ -5,7 +5,6 @@ A change and its audit row are one transaction: neither is there without the oth
 
 import getpass
 import os
-import pwd
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -25,6 +24,7 @@ from admin_console.audit.record import record_command
 from admin_console.database.errors import Trouble, trouble_of
 from admin_console.database.version import complaint_about_version
 from admin_console.management.command import PlainCommand
+from admin_console.paths import account_name
 from admin_console.vocabulary.roles import Role
 
 
@@ -53,7 +53,13 @@ class Command(PlainCommand):
         verbs.add_parser("list", help="list all users")
 
     def handle(self, *, verb: str, **options: Any) -> None:
-        if complaint := complaint_about_version(Path(settings.DATABASES["default"]["NAME"])):
+        path = Path(settings.DATABASES["default"]["NAME"])
+        if not os.path.lexists(path):
+            # SQLite would make an empty one.
+            raise CommandError(
+                f"{path} is not there: there are no users yet. The first `penstock serve` makes an admin."
+            )
+        if complaint := complaint_about_version(path):
             raise CommandError(complaint)
         try:
             getattr(self, f"_{verb}")(**options)
@@ -74,7 +80,7 @@ class Command(PlainCommand):
         password = self._read_password(User(username=name), password_stdin)
         with transaction.atomic():
             User.objects.create_user(name, password, Role(role))
-            record_command(_account(), "add_user", detail=f"{name} as {role}")
+            record_command(account_name(os.getuid()), "add_user", detail=f"{name} as {role}")
         self.stdout.write(f"Added {name} as {role}.")
 
     def _role(self, *, name: str, role: str, **_: Any) -> None:
@@ -86,7 +92,7 @@ class Command(PlainCommand):
         before, user.role = user.role, role
         with transaction.atomic():
             user.save(update_fields=["role"])
-            record_command(_account(), "change_role", detail=f"{name} from {before} to {role}")
+            record_command(account_name(os.getuid()), "change_role", detail=f"{name} from {before} to {role}")
         self.stdout.write(f"{name} is {role} now, and was {before}.")
 
     def _password(self, *, name: str, password_stdin: bool, **_: Any) -> None:
@@ -94,7 +100,7 @@ class Command(PlainCommand):
         user.set_password(self._read_password(user, password_stdin))
         with transaction.atomic():
             user.save(update_fields=["password"])
-            record_command(_account(), "set_password", detail=name)
+            record_command(account_name(os.getuid()), "set_password", detail=name)
         removed = forget_password_file(settings.DATA_PATH, user)
         sentence = f"{name} has a new password, and no session any more."
         self.stdout.write(sentence + (" The file with the first one is removed." if removed else ""))
@@ -110,7 +116,7 @@ class Command(PlainCommand):
             for session in Session.objects.all().iterator():
                 if session.get_decoded().get("_auth_user_id") == str(user.pk):
                     session.delete()
-            record_command(_account(), "disable_user", detail=name)
+            record_command(account_name(os.getuid()), "disable_user", detail=name)
         self.stdout.write(f"{name} can't log in any more, and has no session any more.")
 
     def _enable(self, *, name: str, **_: Any) -> None:
@@ -120,7 +126,7 @@ class Command(PlainCommand):
         user.is_active = True
         with transaction.atomic():
             user.save(update_fields=["is_active"])
-            record_command(_account(), "enable_user", detail=name)
+            record_command(account_name(os.getuid()), "enable_user", detail=name)
         self.stdout.write(f"{name} can log in again.")
 
     def _list(self, **_: Any) -> None:
@@ -145,8 +151,12 @@ class Command(PlainCommand):
         if from_stdin:
             password = sys.stdin.readline().rstrip("\r\n")
         elif sys.stdin.isatty():
-            password = getpass.getpass(f"Password of {user.username}: ")
-            if getpass.getpass("Again: ") != password:
+            try:
+                password = getpass.getpass(f"Password of {user.username}: ")
+                again = getpass.getpass("Again: ")
+            except EOFError as exc:
+                raise CommandError("No password was given.") from exc
+            if again != password:
                 raise CommandError("The two passwords differ.")
         else:
             raise CommandError("There is no terminal to ask for the password: use --password-stdin.")
@@ -155,12 +165,3 @@ class Command(PlainCommand):
         except ValidationError as exc:
             raise CommandError(" ".join(exc.messages)) from exc
         return password
-
-
-def _account() -> str:
-    """The account of the operating system that this process runs as; LOGNAME can be set to any name."""
-    uid = os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

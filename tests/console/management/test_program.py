@@ -15,8 +15,8 @@ import pytest
 
 from admin_console.management import commands
 from admin_console.management.known_variables import KNOWN, complaints_about_variables
-from admin_console.management.program import COMMANDS
-from admin_console.paths import check_data_directory, make_data_directory
+from admin_console.management.program import COMMANDS, run
+from admin_console.paths import account_name, check_account, check_data_directory, make_data_directory
 from queue_engine.vocabulary.version import VERSION
 
 ROOT = Path(__file__).parents[3]
@@ -69,6 +69,14 @@ def test_each_command_has_help(tmp_path: Path, command: str) -> None:
     assert asked.stdout == told.stdout
     assert f"manage.py {command}" in asked.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("arguments", [("-h", "serve"), ("--help", "serve"), ("serve", "-h")])
+def test_help_of_a_command_is_reached_in_each_order(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = penstock(*arguments, directory=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "manage.py serve" in done.stdout
 
 
 @pytest.mark.slow(reason="starts processes")
@@ -148,6 +156,140 @@ def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path, command: str) -> 
     told = refusal(penstock(command, *arguments, f"--data-path={file}", directory=tmp_path))
     assert f"{file} can't be used: it is a file, not a directory" in told
     assert file.read_text() == "kept"
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize(
+    "arguments", [("serve",), ("user", "list"), ("pipeline", "status")], ids=lambda given: given[0]
+)
+def test_a_data_path_that_is_a_link_to_nothing_is_called_so(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    link, target = tmp_path / "link", tmp_path / "gone"
+    link.symlink_to(target)
+    told = refusal(penstock(*arguments, f"--data-path={link}", directory=tmp_path))
+    assert f"{link} can't be used: it is a symbolic link to {target}, which does not exist." in told
+    assert list(tmp_path.iterdir()) == [link]
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("user", "list"),
+        ("user", "add", "grace", "--role=viewer"),
+        ("audit", "verify"),
+        ("topology", "show"),
+        ("topology", "check"),
+        ("pipeline", "status"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_makes_no_file_where_no_server_has_started(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = penstock(*arguments, f"--data-path={tmp_path}", directory=tmp_path)
+    if arguments[0] in ("user", "audit"):
+        assert refusal(done).startswith(f"{tmp_path}/console.sqlite3 is not there: ")
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize(
+    "option",
+    ["--tcp-address=x", "--max-msg-size=0", "--no-such-option", "--console-address=x", "--audit-retention=1y"],
+)
+def test_a_refused_option_of_serve_leaves_no_data_directory(tmp_path: Path, option: str) -> None:
+    told = refusal(penstock("serve", option, f"--data-path={tmp_path}/data", directory=tmp_path))
+    assert option.partition("=")[0] in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("is_root", [True, False])
+def test_a_command_of_another_account_than_the_datas_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str, is_root: bool
+) -> None:
+    (tmp_path / "topology.json").write_text("{}")
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65533, -1)
+        os.chown(tmp_path / "topology.json", 65533, -1)
+    owner = account_name(tmp_path.stat().st_uid)
+    me = 0 if is_root else 65534
+    monkeypatch.setattr("os.geteuid", lambda: me)
+    monkeypatch.setenv("PENSTOCK_DATA_PATH", str(tmp_path))
+    before, umask = sorted(tmp_path.iterdir()), os.umask(0o077)
+    try:
+        assert run(["penstock", command]) == 2
+    finally:
+        os.umask(umask)
+    what = "it" if is_root else "topology.json in it"
+    assert capfd.readouterr().err == (
+        f"penstock: the data directory {tmp_path} can't be used: {what} belongs to the account {owner}, and this "
+        f"command runs as {account_name(me)}. Run the command as {owner}. --data-path or PENSTOCK_DATA_PATH names "
+        "another one.\n"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_directory_of_roots_that_a_group_may_write_serves_the_account_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "topology.json").write_text("{}")
+    me = os.geteuid() or 65533
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "topology.json", me, -1)
+    monkeypatch.setattr("os.geteuid", lambda: me)
+    check_account(tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: me + 1)
+    with pytest.raises(OSError, match=r"topology\.json in it belongs to the account"):
+        check_account(tmp_path)
+
+
+def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65533, -1)
+    me = tmp_path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: me)
+    # The root of the file system stands for a stray file of root's.
+    monkeypatch.setattr("admin_console.paths._TELLING_FILES", ("/",))
+    with pytest.raises(
+        OSError, match=f"Give everything in it to one account: `chown -R {account_name(me)} {tmp_path}`"
+    ):
+        check_account(tmp_path)
+
+
+def interrupted_while(module: str, tmp_path: Path) -> "tuple[int, str]":
+    """Status and output of `penstock serve` when SIGINT comes while it imports `module`."""
+    (tmp_path / "sitecustomize").with_suffix(".py").write_text(
+        f"""
+import builtins, os, signal, sys
+imported = builtins.__import__
+def heed(name, *rest):
+    if name == {module!r}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, *rest)
+builtins.__import__ = heed
+"""
+    )
+    done = penstock("serve", directory=tmp_path, PYTHONPATH=str(tmp_path))
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("module", ["admin_console.management.program", "django"])
+def test_an_interrupted_import_is_no_traceback(tmp_path: Path, module: str) -> None:
+    assert interrupted_while(module, tmp_path) == (130, "")
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_list_whose_reader_goes_ends_as_by_a_broken_pipe(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "help"], stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writer)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (141, "")
 
 
 @pytest.mark.slow(reason="starts processes")

@@ -75,6 +75,26 @@ def test_signal_ends_it_with_0_within_10_s(tmp_path: Path, number: signal.Signal
     assert "Warning" not in errors
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_it_serves_with_standard_descriptors_closed(tmp_path: Path, closed: str) -> None:
+    command = [sys.executable, str(ROOT / "manage.py"), "serve", *PORTS, f"--data-path={tmp_path}"]
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command], cwd=ROOT, env={"PATH": os.environ["PATH"]}
+    )
+    try:
+        wait_for("the first start to end", lambda: process.poll() is not None or (tmp_path / "static").is_dir())
+        assert process.poll() is None
+        for number in range(3):
+            if f"{number}>" in closed or f"{number}<" in closed:
+                assert os.readlink(f"/proc/{process.pid}/fd/{number}") == os.devnull
+        process.terminate()
+        assert process.wait(STOP_TIMEOUT_S) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 def test_the_first_password_goes_to_a_file_and_not_to_a_journal(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         first = read_until(process, "Console:")
