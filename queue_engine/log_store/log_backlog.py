@@ -25,14 +25,13 @@ from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
-from queue_engine.progress.oldest_offset import OldestOffset
-from queue_engine.storage.most_attempts import ATTEMPTS_MIN, MostAttempts
+from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
 from queue_engine.vocabulary.run import Run, SentRun, join_runs
-from queue_engine.vocabulary.ticket import DONE, Ticket
+from queue_engine.vocabulary.ticket import Ticket
 
 # While more messages than these were given back, the cursor hands out nothing. Each may cost an entry of its own.
 RETURNED_MAX = 65_536
@@ -55,7 +54,7 @@ class LogBacklog:
         self.damaged_count = 0  # messages passed over because their bodies are lost
         self.dropped_count = 0  # of an ephemeral channel that is too slow
         self._topic = topic
-        self._journal = journal
+        self._journaled = JournaledProgress(topic, number, progress, journal)
         self._needed = RecordPosition()
         self._cursor = ChannelCursor(topic, progress.floor)
         self._released_before = topic.released_count
@@ -65,8 +64,8 @@ class LogBacklog:
         self._due = DueOffsets(topic.deferred_budget)
         self._batch: LoggedBatch | None = None  # the batch at the cursor
         self._taken: tuple[Run, list[Range]] | None = None
-        self._ages = OldestOffset(topic, progress)
-        self._attempts: MostAttempts[int] = MostAttempts()
+        self._ages = self._journaled.ages
+        self._attempts = self._journaled.attempts
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._on_fault: Callable[[str, Exception], object] | None = None
         self._fault: tuple[str, Exception] | None = None  # until `watch` sets a listener
@@ -77,7 +76,7 @@ class LogBacklog:
         except Exception as exc:
             # `progress` has what the channel did, and the log keeps its messages.
             self._note_fault("sorting what it has", exc)
-        if journal is not None and (unread := journal.unread.reason(number)) is not None:
+        if (unread := self._journaled.unread) is not None:
             self._note_fault("reading its progress", unread)
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
@@ -93,8 +92,7 @@ class LogBacklog:
             self._on_fault(doing, error)
 
     def start_over(self) -> bool:
-        if self._journal is not None:
-            self._journal.read_unread(self.number, self.progress)
+        self._journaled.read_unread()
         self._forget_all()
         self._cursor.start_at(self.progress.floor)
         self._resume()
@@ -103,7 +101,7 @@ class LogBacklog:
 
     def detach(self) -> None:
         """The channel was deleted: write nothing more of it to the journal."""
-        self._journal = None
+        self._journaled.journal = None
 
     # Start.
 
@@ -189,20 +187,20 @@ class LogBacklog:
 
     @property
     def depth(self) -> int:
-        if self._journal is None:
+        if self._journaled.journal is None:
             self._drop_surplus()
         return self._cursor.ahead_count + self._unsent.count + self._returned.count
 
     @property
     def backend_depth(self) -> int:
-        return self.depth if self._journal is not None else 0
+        return self.depth if self._journaled.journal is not None else 0
 
     @property
     def deferred_count(self) -> int:
         return self._due.count
 
     def disk_bytes(self) -> int:
-        if self._journal is None:
+        if self._journaled.journal is None:
             return 0
         return self._needed.bytes_from(self._topic, self.needed_offset)
 
@@ -218,12 +216,12 @@ class LogBacklog:
     @property
     def needed_offset(self) -> int:
         """The first offset that this channel needs of the log."""
-        return self.progress.floor if self._journal is not None else self._topic.end_offset
+        return self.progress.floor if self._journaled.journal is not None else self._topic.end_offset
 
     # Handing out.
 
     def take(self, count_max: int, bytes_max: int) -> Run | None:
-        if self._journal is None:
+        if self._journaled.journal is None:
             self._drop_surplus()
         if self._unsent:
             run = self._take_line(self._unsent, count_max, bytes_max)
@@ -308,7 +306,7 @@ class LogBacklog:
         self.damaged_count += count
         self._topic.note_damaged(first, count)
         self._cursor.offset = max(self._cursor.offset, first + count)
-        self._settle_range(first, count)
+        self._journaled.settled(first, count)
 
     def _take_line(self, line: OffsetLine, count_max: int, bytes_max: int) -> Run | None:
         """Take from the front of a line. None when all of it is lost; then the line is empty."""
@@ -323,13 +321,13 @@ class LogBacklog:
                 if batch is not None or self._topic.next_present(first) == first:
                     self.damaged_count += 1
                     self._topic.note_damaged(first, 1)
-                self._settle_range(first, 1)
+                self._journaled.settled(first, 1)
                 continue
             count = min(count, batch.end - first, count_left)
             if batch.damaged:
                 count = min([count, *(offset - first for offset in batch.damaged if offset > first)])
             start = first - batch.first
-            made, count = self._alike(first, count)
+            made, count = self._journaled.alike(first, count)
             count = min(count, batch.run.count_within(start, bytes_left))
             if count == 0:
                 if runs:
@@ -345,15 +343,6 @@ class LogBacklog:
             bytes_left -= len(run.frames)
         return self._joined(runs, ranges)
 
-    def _alike(self, first: int, count: int) -> tuple[int, int]:
-        """Deliveries made of `first`, and how many offsets from there on, at most `count`, have the same number."""
-        made_at = self.progress.made_at
-        made = made_at(first)
-        alike = 1
-        while alike < count and made_at(first + alike) == made:
-            alike += 1
-        return made, alike
-
     def _joined(self, runs: list[Run], ranges: list[Range]) -> Run | None:
         if not runs:
             return None
@@ -367,24 +356,7 @@ class LogBacklog:
             ranges = taken[1]
         else:
             ranges = ranges_of(offsets_of(run.ids, self._topic.id_base))
-        journal = self._journal
-        progress = self.progress
-        for first, count in ranges:
-            while count:
-                made, alike = (0, count) if first >= progress.cursor else self._alike(first, count)
-                made = min(made + 1, ATTEMPTS_MAX)
-                if made >= ATTEMPTS_MIN:
-                    self._attempts.note(first, made)
-                if progress.deferred:
-                    self._ages.delivered(first, alike)
-                progress.delivered(first, alike, made)
-                if journal is not None:
-                    journal.deliver(self.number, first, alike, made)
-                first += alike
-                count -= alike
-        if journal is not None:
-            # Before the bytes leave: an attempt that a consumer saw is never forgotten by kill -9.
-            journal.flush()
+        self._journaled.delivered(ranges)
 
     def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         offsets = offsets_of(ids, self._topic.id_base)
@@ -404,46 +376,24 @@ class LogBacklog:
     def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
         ranges = ranges_of(offsets_of(ids, self._topic.id_base))
         if due_ns is not None:
+            due_time_ns = self._topic.time_of(due_ns)
             for first, count in ranges:
-                self._defer(first, count, due_ns)
+                self._due.put(first, count, due_ns)
+                self._journaled.deferred(first, count, due_time_ns)
         elif counted:
             for first, count in ranges:
                 self._return(first, count)
-                self.progress.requeued(first, count)
-                if self._journal is not None:
-                    self._journal.requeue(self.number, first, count)
+                self._journaled.requeued(first, count)
         else:
             for first, count in reversed(ranges):
                 self._unsent.prepend(first, count)
         self._topic.next_turn.request_log_work()
 
-    def _defer(self, first: int, count: int, due_ns: int) -> None:
-        self._due.put(first, count, due_ns)
-        if self._ages.since:
-            self._ages.forget(first, count)
-        due_time_ns = self._topic.time_of(due_ns)
-        while count:
-            made, alike = self._alike(first, count)
-            self.progress.deferred_until(first, alike, made, due_time_ns)
-            if self._journal is not None:
-                self._journal.defer(self.number, first, alike, made, due_time_ns)
-            first += alike
-            count -= alike
-
     def settle(self, ids: Sequence[bytes]) -> None:
         if ids:
             for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
-                self._settle_range(first, count)
+                self._journaled.settled(first, count)
             self._topic.next_turn.request_log_work()
-
-    def _settle_range(self, first: int, count: int) -> None:
-        self.progress.settled(first, count)
-        if self._ages.since:
-            self._ages.forget(first, count)
-        if self._attempts.made:
-            self._attempts.forget_range(first, first + count)
-        if self._journal is not None:
-            self._journal.ack(self.number, first, count)
 
     def _drop_surplus(self) -> None:
         """Drop messages that are too far behind, or gone from the log: an ephemeral channel keeps no segment."""
@@ -454,7 +404,7 @@ class LogBacklog:
                 continue
             first, stop = cursor.offset, cursor.stop_before(oldest)
             self.dropped_count += topic.count_between(first, stop)
-            self._settle_range(first, stop - first)
+            self._journaled.settled(first, stop - first)
             cursor.offset = stop
 
     # Time.
@@ -476,11 +426,7 @@ class LogBacklog:
         ranges = self._due.drain()
         now_ns = self._topic.time_ns()
         for first, count in ranges:
-            self._ages.released_early(first, count, now_ns)
-            # With the due time 0 a restart does not defer it again.
-            self.progress.deferred_until(first, count, self.progress.made_at(first), 0)
-            if self._journal is not None:
-                self._journal.defer(self.number, first, count, self.progress.made_at(first), 0)
+            self._journaled.released(first, count, now_ns)
         self._topic.next_turn.request_log_work()
         return self._return_all(ranges)
 
@@ -492,7 +438,7 @@ class LogBacklog:
         return total
 
     def oldest_ns(self) -> int | None:
-        if self._journal is None:
+        if self._journaled.journal is None:
             self._drop_surplus()
         due_ns = self._ages.oldest_due_ns()
         try:
@@ -537,9 +483,7 @@ class LogBacklog:
         upto = self._topic.released
         self._forget_all()
         self._cursor.start_at(max(self._cursor.offset, upto))
-        self.progress.emptied(upto)
-        if self._journal is not None:
-            self._journal.empty(self.number, upto)
+        self._journaled.emptied(upto)
         self._topic.next_turn.request_log_work()
         return dropped
 
@@ -551,35 +495,25 @@ class LogBacklog:
             cursor.offset = max(cursor.offset, offset)
         else:
             cursor.put_aside(first, offset - first)
-        self._settle_range(first, offset - first)
+        self._journaled.settled(first, offset - first)
         self._topic.next_turn.request_log_work()
 
     def prepare_empty(self) -> Ticket:
         """Done when the journal, durably, settles all that is released now; then `empty` does it in memory."""
-        if self._journal is None:
-            return DONE
-        return self._journal.prepare_empty([self.number], self._topic.released)
+        return self._journaled.prepare_empty(self._topic.released)
 
     def prepare_seek(self, offset: int) -> Ticket:
         """Done when the journal, durably, has the cursor at `offset`; then `seek` moves it in memory."""
-        if self._journal is None:
-            return DONE
-        return self._journal.prepare_seek(self.number, self._clamped(offset), self.progress.epoch + 1)
+        return self._journaled.prepare_seek(self._clamped(offset))
 
     def prepare_skip(self, offset: int) -> Ticket:
         """Done when the journal, durably, settles all before `offset`; then `skip_before` does it in memory."""
-        if self._journal is None:
-            return DONE
-        return self._journal.prepare_empty([self.number], self._clamped(offset))
+        return self._journaled.prepare_empty(self._clamped(offset))
 
     def skip_before(self, offset: int) -> None:
         """Settle all before `offset`; what is settled behind it stays settled. The caller has taken back what was in
         flight: it is delivered again."""
-        offset = self._clamped(offset)
-        self.progress.emptied(offset)
-        if self._journal is not None:
-            # Once more, behind the entries that were written since it was prepared.
-            self._journal.empty(self.number, offset)
+        self._journaled.emptied(self._clamped(offset))
         self.start_over()
 
     def _clamped(self, offset: int) -> int:
@@ -591,9 +525,7 @@ class LogBacklog:
         topic = self._topic
         self._forget_all()
         offset = self._clamped(offset)
-        self.progress.sought(offset, self.progress.epoch + 1)
-        if self._journal is not None:
-            self._journal.unread.forget(self.number)
+        self._journaled.sought(offset)
         self._cursor.start_at(offset)
         now_ns = topic.time_ns()
         for one, due_ns in topic.deferred_between(offset, topic.released):
@@ -601,9 +533,6 @@ class LogBacklog:
                 self._note_deferred(one, due_ns)
         self._ages.begin(now_ns)
         topic.next_turn.request_log_work()
-        if self._journal is not None:
-            # Once more, behind the entries that were written since it was prepared.
-            self._journal.seek(self.number, offset, self.progress.epoch)
 
     def _forget_all(self) -> None:
         self._unsent.clear()
