@@ -36,6 +36,10 @@ class ConsoleOption:
         return environment_variable(self.flag)
 
 
+# Below, the newest rows that always stay could take more.
+AUDIT_BYTES_MIN = 16 << 20
+AUDIT_BYTES_MAX = 1 << 50
+
 CONSOLE_OPTIONS = (
     ConsoleOption(
         "--console-address", "127.0.0.1:4171", "HOST:PORT", "HOST:PORT of the console (port 0 picks a free one)"
@@ -77,6 +81,13 @@ CONSOLE_OPTIONS = (
         "HOURS|DAYS",
         "how long audit rows are kept, in hours or days (36h, 400d); 0 for ever",
         limits="0, or 1h to 999999d",
+    ),
+    ConsoleOption(
+        "--audit-retention-bytes",
+        "1073741824",
+        "BYTES",
+        "most bytes of the audit list and the console's other tables; beyond, the oldest rows go (0: no limit)",
+        limits=f"0, or {AUDIT_BYTES_MIN} to {AUDIT_BYTES_MAX}",
     ),
 )
 
@@ -145,6 +156,7 @@ class ConsoleOptions:
     request_timeout_s: float
     idle_timeout_s: float
     audit_retention_ms: int  # 0 for ever
+    audit_bytes_max: int  # 0 for no limit
 
     @property
     def is_https(self) -> bool:
@@ -189,6 +201,11 @@ class ConsoleOptions:
             retention_ms = _retention_ms(texts["--audit-retention"])
         except ValueError as exc:
             complaints.append(f"--audit-retention: {exc}")
+        audit_bytes_max = 0
+        try:
+            audit_bytes_max = _audit_bytes_max(texts["--audit-retention-bytes"])
+        except ValueError as exc:
+            complaints.append(f"--audit-retention-bytes: {exc}")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -204,6 +221,7 @@ class ConsoleOptions:
             request_timeout_s=seconds["--console-request-timeout"],
             idle_timeout_s=seconds["--console-idle-timeout"],
             audit_retention_ms=retention_ms,
+            audit_bytes_max=audit_bytes_max,
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),
@@ -228,6 +246,15 @@ def _retention_ms(text: str) -> int:
     if text != "0" and (found is None or not int(found[1])):
         raise ValueError(f"{text!r} is neither hours nor days, such as 36h or 400d, nor 0 for ever")
     return int(found[1]) * {"h": 3_600_000, "d": 86_400_000}[found[2]] if found is not None else 0
+
+
+def _audit_bytes_max(text: str) -> int:
+    value = int(text) if re.fullmatch(r"[0-9]{1,16}", text) else -1
+    if value and not AUDIT_BYTES_MIN <= value <= AUDIT_BYTES_MAX:
+        raise ValueError(
+            f"{text!r} is neither a number of bytes from {AUDIT_BYTES_MIN} to {AUDIT_BYTES_MAX}, nor 0 for no limit"
+        )
+    return value
 
 
 def _split_address(text: str) -> tuple[str, int]:

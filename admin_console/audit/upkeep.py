@@ -1,7 +1,8 @@
 """The upkeep thread of the audit list: checks the chain of hashes, renews `audit-head`, removes old rows.
 
 Every second the thread checks up to 1,000 rows, and once a day it begins anew at the first. Every minute it writes the
-newest row's number and hash beside the database. Once a day it removes rows that are older than the retention.
+newest row's number and hash beside the database, and measures the list. Once a day it removes rows that are older than
+the retention. From a list that is larger than its limit it removes the oldest rows, 10,000 a second.
 """
 
 import logging
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from django.db import DatabaseError, connection
 
-from admin_console.audit.ageing import remove_old_rows
+from admin_console.audit.ageing import remove_old_rows, remove_rows_for_size
 from admin_console.audit.head_file import HeadFileError, path_of, read_head, write_head
 from admin_console.audit.record import now_ms
 from admin_console.audit.verification import (
@@ -33,7 +34,10 @@ logger = logging.getLogger(__name__)
 TICK_S = 1.0
 ROWS_A_TICK = 1_000  # about 12 ms
 HEAD_EVERY_MS = 60_000
+MEASURE_EVERY_MS = 60_000
 CHECK_ANEW_EVERY_MS = REMOVE_EVERY_MS = 24 * 3_600_000
+# Rows go until this share of the limit is left, so that they go in pieces and not one by one.
+SHARE_KEPT = 0.9
 _FIRST_ID = -(2**63)
 
 
@@ -52,7 +56,27 @@ class ChainState:
     faults: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ListSize:
+    """How large the list is.
+
+    bytes: of the console's database in use, nearly all of it the list. file_bytes: of its file, which keeps its size
+    when rows go. bytes_max: 0 for no limit. oldest_ms: when the oldest row was written, UTC, Unix milliseconds; 0
+    without rows.
+    """
+
+    bytes: int
+    file_bytes: int
+    bytes_max: int
+    oldest_ms: int
+
+
 _upkeep: "AuditUpkeep | None" = None
+
+
+def list_size() -> ListSize | None:
+    """None in a process that does not serve, and before the first measurement."""
+    return _upkeep.size if _upkeep is not None else None
 
 
 def chain_state() -> ChainState | None:
@@ -61,13 +85,15 @@ def chain_state() -> ChainState | None:
 
 
 class AuditUpkeep:
-    """Started once the database is open. `state` may be read by any thread."""
+    """Started once the database is open. `state` and `size` may be read by any thread."""
 
-    def __init__(self, data_path: Path, database_path: Path, *, retention_ms: int) -> None:
-        """retention_ms: rows that are older are removed; 0 to keep all."""
+    def __init__(self, data_path: Path, database_path: Path, *, retention_ms: int, bytes_max: int = 0) -> None:
+        """retention_ms: rows that are older are removed; 0 to keep all. bytes_max: of a larger list the oldest are
+        removed; 0 for no limit."""
         self._head_path = path_of(data_path)
         self._database_path = database_path
         self._retention_ms = retention_ms
+        self._bytes_max = bytes_max
         self._check = ChainCheck()
         self._after_id = _FIRST_ID
         self._is_caught_up = False  # the check has come to the newest row
@@ -78,12 +104,15 @@ class AuditUpkeep:
         self._row_faults: tuple[str, ...] = ()
         self._head_ms = 0
         self._removed_ms = 0
+        self._measured_ms = 0
+        self._is_too_large = False
         self._head_fault = ""
         self._head_trouble = ""  # why the file could not be written the last time
         self._logged_faults: tuple[str, ...] = ()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-upkeep", daemon=True)
         self.state = ChainState()
+        self.size: ListSize | None = None
 
     def start(self) -> None:
         global _upkeep
@@ -127,12 +156,43 @@ class AuditUpkeep:
             if is_last:
                 return
             self._check_some(database, at_ms)
+            if self._is_too_large or _is_due(self._measured_ms, MEASURE_EVERY_MS, at_ms):
+                self._measured_ms = at_ms
+                self._measure(database)
         # Rows go only after a complete check without faults, or the proof of a fault would go with them; and not in the
         # middle of a check, which has not read them yet.
         is_in_order = self.state.is_complete and self._is_caught_up and not self.state.faults
         if self._retention_ms and is_in_order and _is_due(self._removed_ms, REMOVE_EVERY_MS, at_ms):
             self._removed_ms = at_ms
             self._remove_old(at_ms)
+        if self._is_too_large and is_in_order:
+            self._remove_for_size(at_ms)
+
+    def _measure(self, database: sqlite3.Connection) -> None:
+        page_count, free_count, page_bytes = (
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        oldest = database.execute("SELECT at_ms FROM admin_console_auditrow ORDER BY id LIMIT 1").fetchone()
+        used = (page_count - free_count) * page_bytes
+        # A row that was written past Penstock may have any time.
+        oldest_ms = oldest[0] if oldest is not None and isinstance(oldest[0], int) else 0
+        self.size = ListSize(used, page_count * page_bytes, self._bytes_max, oldest_ms)
+        # Once too large, rows go until there is some room.
+        share = SHARE_KEPT if self._is_too_large else 1.0
+        self._is_too_large = 0 < self._bytes_max * share < used
+
+    def _remove_for_size(self, at_ms: int) -> None:
+        assert self.size is not None, "a list that is too large was measured"
+        removed = remove_rows_for_size(self.size.bytes, int(self._bytes_max * SHARE_KEPT), at_ms)
+        if removed:
+            logger.info(
+                "audit rows removed for their size count=%d bytes=%d limit=%d",
+                removed,
+                self.size.bytes,
+                self._bytes_max,
+            )
+        else:
+            self._is_too_large = False  # all that may go is gone; the next measurement tries again
 
     def _check_some(self, database: sqlite3.Connection, at_ms: int) -> None:
         if (number := os.stat(self._database_path).st_ino) != self._file_number:

@@ -18,7 +18,7 @@ from admin_console.audit.models import VIA_SERVER
 from admin_console.database.inspection import has_journal, read_only_name
 
 FAULTS_MAX = 1_000  # changed rows, and runs; further ones are counted
-AGEING = "remove_old_rows"  # the action of the row that says which rows were removed for their age
+AGEING = "remove_old_rows"  # the action of the row that says which rows were removed for their age or size
 PAGE_ROWS = 1_000
 LOOKUPS_MAX = 50  # of a hash among all rows, which have no index of it
 
@@ -61,7 +61,7 @@ class ChainCheck:
         self._runs: list[_Run] = []
         self._changed: dict[int, str] = {}
         self._left_out_count = 0
-        self._removed_upto: dict[str, int] = {}  # the hash of the last row that was removed for its age → its id
+        self._removed_upto: dict[str, int] = {}  # the hash of a last row that was removed → its id
         self.row_count = 0
 
     @property
@@ -150,7 +150,7 @@ class ChainCheck:
                 return ""
             if first <= 1:
                 return f"Row {first} is not the first one that was written: rows in front of it were removed."
-            return f"{_rows(1, first - 1).capitalize()} {_were(1, first - 1)} removed, and not for their age."
+            return f"{_rows(1, first - 1).capitalize()} {_were(1, first - 1)} removed, and not by Penstock."
         if first > run.before_id + 1:
             gap = (run.before_id + 1, first - 1)
             return f"{_rows(*gap).capitalize()} {_were(*gap)} removed."

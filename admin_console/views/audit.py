@@ -12,10 +12,11 @@ from django.views.decorators.http import require_safe
 
 from admin_console.audit.chain import COLUMNS
 from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.audit.upkeep import ChainState, chain_state
+from admin_console.audit.upkeep import ChainState, ListSize, chain_state, list_size
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
 from admin_console.gateway.act_table import ACTS
 from admin_console.views.notices import waiting_rows
+from admin_console.vocabulary.units import byte_count
 
 PAGE_ROWS = 50
 
@@ -68,6 +69,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "is_filtered": bool(filters),
         "rows_wait": waiting_rows() is not None,
         "chain": _chain_sentence(chain_state()),
+        "size": _size_sentence(list_size(), chain_state()),
         "older_url": f"{base}?{urlencode({**filters, 'before': page[-1].pk})}" if len(rows) > PAGE_ROWS else "",
         "newest_url": f"{base}?{urlencode(filters)}" if before else "",
     }
@@ -101,6 +103,19 @@ def _chain_sentence(state: ChainState | None) -> str:
         return f"The chain of hashes is being checked: {rows} so far, all as they were written."
     at = datetime.fromtimestamp(state.checked_ms / 1000, UTC)
     return f"The chain of hashes holds: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
+
+
+def _size_sentence(size: ListSize | None, state: ChainState | None) -> str:
+    """How large the list is, how large it may become, and where it begins; "" before it was measured."""
+    if size is None:
+        return ""
+    limit = f"of at most {byte_count(size.bytes_max)}" if size.bytes_max else "without a limit"
+    sentence = f"The list takes {byte_count(size.bytes)} {limit}"
+    if oldest := _moment(size.oldest_ms) if size.oldest_ms else None:
+        sentence += f"; its oldest row is of {oldest:%Y-%m-%d}"
+    if size.bytes_max and size.bytes > size.bytes_max and state is not None and state.faults:
+        return f"{sentence}. No row is removed while it is not as it was written."
+    return f"{sentence}."
 
 
 _TONES: dict[str, str] = {

@@ -57,6 +57,20 @@ def test_console_options_have_loopback_defaults() -> None:
     assert options.trusted_proxies == ()
 
 
+@pytest.mark.parametrize(("text", "bytes_max"), [("0", 0), ("16777216", 16 << 20), ("1073741824", 1 << 30)])
+def test_the_audit_lists_limit_is_in_bytes(text: str, bytes_max: int) -> None:
+    options = ConsoleOptions.from_environment({"PENSTOCK_AUDIT_RETENTION_BYTES": text})
+    assert options.audit_bytes_max == bytes_max
+
+
+@pytest.mark.parametrize("text", ["16777215", "1GiB", "-1", "", "9999999999999999", "²"])
+def test_another_limit_of_the_audit_list_is_refused(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"--audit-retention-bytes: '{text}' is neither a number of bytes from 16777216"
+    ):
+        ConsoleOptions.from_environment({"PENSTOCK_AUDIT_RETENTION_BYTES": text})
+
+
 def test_console_options_name_every_fault_at_once() -> None:
     with pytest.raises(ValueError) as caught:
         ConsoleOptions.from_environment(

@@ -105,6 +105,7 @@ class Serving:
             settings.DATA_PATH,
             settings.DATABASES["default"]["NAME"],
             retention_ms=settings.CONSOLE.audit_retention_ms,
+            bytes_max=settings.CONSOLE.audit_bytes_max,
         )
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],

@@ -162,7 +162,7 @@ def test_a_list_that_nobody_touched_holds(verify: Callable[[], str], data_path: 
         ),
         (["DELETE FROM T WHERE id = 4"], ["Row 4 was removed."]),
         (["DELETE FROM T WHERE id IN (4, 5, 8)"], ["Rows 4 to 5 were removed.", "Row 8 was removed."]),
-        (["DELETE FROM T WHERE id <= 3"], ["Rows 1 to 3 were removed, and not for their age."]),
+        (["DELETE FROM T WHERE id <= 3"], ["Rows 1 to 3 were removed, and not by Penstock."]),
         (
             ["DELETE FROM T WHERE id > 7"],
             ["Rows 8 to 10 were removed: the file beside the database names row 10."],

@@ -8,20 +8,23 @@ from pathlib import Path
 from shutil import copyfile
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test import Client
 
 from admin_console.audit import upkeep as upkeep_module
-from admin_console.audit.ageing import remove_old_rows
+from admin_console.audit.ageing import remove_old_rows, remove_rows_for_size
 from admin_console.audit.chain import append
 from admin_console.audit.models import AuditRow
-from admin_console.audit.upkeep import AuditUpkeep, ChainState
+from admin_console.audit.record import now_ms
+from admin_console.audit.upkeep import AuditUpkeep, ChainState, ListSize
 from admin_console.audit.verification import ChainCheck, all_rows
 from admin_console.views.notices import notices
 from admin_console.vocabulary.roles import Role
 from tests.console.audit.test_audit import row
-from tests.console.audit.test_chain import DATABASE, TABLE, add_rows, insert, migrated, tampered, values_of
+from tests.console.audit.test_chain import DATABASE, TABLE, add_rows, insert, manage, migrated, tampered, values_of
 from tests.support.pages.console import client_of, make_user
+from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
 
 __all__ = ["migrated"]
 START_MS = 1_800_000_000_000
@@ -219,7 +222,7 @@ def test_rows_go_in_pieces_and_the_row_about_it_is_no_reason_for_another(monkeyp
 def test_a_beginning_that_was_removed_without_a_row_is_named() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {TABLE} WHERE id <= 3")
-    assert check() == ["Rows 1 to 3 were removed, and not for their age."]
+    assert check() == ["Rows 1 to 3 were removed, and not by Penstock."]
 
 
 def test_the_upkeep_removes_once_a_day_and_never_from_a_list_with_faults(
@@ -259,7 +262,109 @@ def test_the_database_lets_nothing_be_removed_behind_what_the_row_names(data_pat
             database.execute(f"DELETE FROM {TABLE} WHERE id <= 5")
 
 
+# The size of the list.
+
+
+@pytest.fixture
+def few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.audit.ageing.ROWS_KEPT_MIN", 2)
+
+
+@pytest.mark.usefixtures("rows", "few_stay")
+def test_the_oldest_rows_go_for_the_size_and_the_chain_stays_whole() -> None:
+    last_hash = AuditRow.objects.get(id=4).hash
+    assert remove_rows_for_size(1_000, 700, START_MS + 20 * DAY_MS) == 4
+    assert AuditRow.objects.order_by("id").values_list("id", flat=True)[0] == 5
+    told = AuditRow.objects.get(id=11)
+    assert (told.action, told.detail, told.counts) == ("remove_old_rows", f"4 {last_hash}", {"rows": 4})
+    assert told.message == "Removed rows 1 to 4 of this list, up to 2027-01-19, since the list took 1,000 bytes."
+    assert check() == []
+
+
+@pytest.mark.usefixtures("rows", "few_stay")
+def test_the_newest_rows_stay_whatever_the_database_takes() -> None:
+    assert remove_rows_for_size(1_000_000, 1, START_MS + 20 * DAY_MS) == 8
+    assert remove_rows_for_size(1_000_000, 1, START_MS + 20 * DAY_MS) == 1
+    assert remove_rows_for_size(1_000_000, 1, START_MS + 20 * DAY_MS) == 1
+    assert AuditRow.objects.count() == 3
+    assert check() == []
+
+
+@pytest.mark.usefixtures("rows", "few_stay")
+def test_a_removal_that_fails_leaves_the_list_as_it_was() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TRIGGER full BEFORE DELETE ON {TABLE} WHEN OLD.id = 3 BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+    with pytest.raises(DatabaseError, match="disk full"):
+        remove_rows_for_size(1_000, 500, START_MS + 20 * DAY_MS)
+    assert list(AuditRow.objects.order_by("id").values_list("id", flat=True)) == list(range(1, 11))
+    assert check() == []
+
+
+def test_the_upkeep_removes_rows_while_the_list_is_too_large_and_has_no_faults(
+    data_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        upkeep_module, "remove_rows_for_size", lambda used, bytes_max, _: removed.append((used, bytes_max)) or 1
+    )
+    size = (data_path / DATABASE).stat().st_size
+    large = AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0, bytes_max=size)
+    large.run_once(START_MS)
+    assert removed == []
+    assert large.size == ListSize(size, size, size, 1_700_000_000_001)
+    small = AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0, bytes_max=size - 1)
+    for second in range(3):
+        small.run_once(START_MS + second * 1_000)  # each second, until enough are gone
+    assert removed == [(size, int((size - 1) * 0.9))] * 3
+    tampered(data_path, "UPDATE T SET actor = 'eve' WHERE id = 3")
+    for second in range(3):
+        small.run_once(START_MS + DAY_MS + second * 1_000)
+    assert small.state.faults
+    assert len(removed) == 3
+
+
+@pytest.mark.slow(reason="a real server removes rows")
+def test_a_server_cuts_a_list_that_is_too_large_and_the_rest_holds(migrated: Path, tmp_path: Path) -> None:
+    copyfile(migrated / DATABASE, tmp_path / DATABASE)
+    add_rows(tmp_path, 1, 11_000, message="x" * 2_000, at_ms=now_ms())
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
+        count, first = f"SELECT count(*) FROM {TABLE}", f"SELECT min(id) FROM {TABLE}"
+        with ServerProcess(tmp_path, options=["--no-pipeline", "--audit-retention-bytes", str(16 << 20)]):
+            wait_for("a shorter list", lambda: database.execute(first).fetchone()[0] > 1, timeout_s=120)
+        assert 10_000 <= database.execute(count).fetchone()[0] < 11_000
+    verified = manage(tmp_path, "audit", "verify")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
 # The page.
+
+
+@pytest.mark.parametrize(
+    ("size", "faults", "sentence"),
+    [
+        (
+            ListSize(5 << 20, 6 << 20, 1 << 30, 1_700_000_000_000),
+            (),
+            "The list takes 5.0 MiB of at most 1.0 GiB; its oldest row is of 2023-11-14.",
+        ),
+        (ListSize(5 << 20, 6 << 20, 0, 0), (), "The list takes 5.0 MiB without a limit."),
+        (
+            ListSize(2 << 30, 2 << 30, 1 << 30, 0),
+            ("Row 4 was removed.",),
+            "The list takes 2.0 GiB of at most 1.0 GiB. No row is removed while it is not as it was written.",
+        ),
+    ],
+)
+def test_the_page_says_how_large_the_list_is(
+    db: None, monkeypatch: pytest.MonkeyPatch, size: ListSize, faults: tuple[str, ...], sentence: str
+) -> None:
+    upkeep = AuditUpkeep(Path("unused"), Path("unused"), retention_ms=0)
+    upkeep.size = size
+    upkeep.state = ChainState(9, 9, 1_700_000_000_000, is_complete=True, faults=faults)
+    monkeypatch.setattr(upkeep_module, "_upkeep", upkeep)
+    assert sentence in client_of(make_user("reader", Role.OPERATOR)).get("/audit/").content.decode()
 
 
 @pytest.mark.parametrize(
