@@ -165,15 +165,14 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {
         "database": {"()": "admin_console.database.refused_write_filter.RefusedWriteFilter"},
-        "repeats": {"()": log_lines.WithoutRepeats},
         "refused": {"()": "admin_console.security.suspicious_request_filter.SuspiciousRequestFilter"},
     },
     "formatters": {"line": {"()": log_lines.formatter_of, "environment": os.environ}},
     "handlers": {
         "stderr": {
-            "class": "logging.StreamHandler",
+            "()": log_lines.LineHandler,
             "formatter": "line",
-            "filters": ["database", "refused", "repeats"],
+            "filters": ["database", "refused"],
         }
     },
     "root": {"handlers": ["stderr"], "level": log_lines.level_of(os.environ)},

@@ -3,14 +3,21 @@
     text   2026-11-22T18:42:03.120Z INFO queue_engine.service.runner: listening tcp=127.0.0.1:4150 …
     json   {"time":"2026-11-22T18:42:03.120Z","level":"INFO","logger":"queue_engine.service.runner","message":"…"}
 
-Times are in UTC. A traceback follows a text line, and is `traceback` of a JSON one.
+Times are in UTC. A traceback follows a text line, indented, and is `traceback` of a JSON one.
 """
 
+import contextlib
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TextIO
 
 import orjson
 
@@ -22,8 +29,12 @@ LEVEL_VARIABLE = "PENSTOCK_LOG_LEVEL"
 FORMAT_VARIABLE = "PENSTOCK_LOG_FORMAT"
 
 REPEATED_EVERY_S = 60.0
+# How long after its minute a line may come again and bring its count with it.
+PATIENCE_S = 5.0
 # Different lines that are remembered to be recognized: about 300 KB.
 REMEMBERED_MAX = 1_000
+# Control characters, and others that some terminals or editors take for the end of a line or turn text around with.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def level_of(environment: Mapping[str, str]) -> str:
@@ -43,9 +54,8 @@ def is_json(environment: Mapping[str, str]) -> bool:
 
 def configure(environment: Mapping[str, str]) -> None:
     """For processes that have no Django: lines to standard error."""
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(formatter_of(environment))
-    handler.addFilter(WithoutRepeats())
     logging.basicConfig(level=level_of(environment), handlers=[handler])
 
 
@@ -55,13 +65,15 @@ def line_of(logger: logging.Logger, message: str) -> str:
 
 
 class TextLines(logging.Formatter):
-    """A line for people."""
+    """A line for people. What is in a name or an error can't look like a line of its own: control characters of the
+    message are escaped, a traceback is indented."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return _time_of(record)
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time_of(record)} {record.levelname} {record.name}: "
+        lines = [head + _escaped(record.getMessage())]
+        if record.exc_info:
+            lines += ["    " + _escaped(line) for line in self.formatException(record.exc_info).split("\n")]
+        return "\n".join(lines)
 
 
 class JsonLines(logging.Formatter):
@@ -81,35 +93,126 @@ class JsonLines(logging.Formatter):
         return orjson.dumps(fields).decode()
 
 
-class WithoutRepeats(logging.Filter):
-    """Passes the same line at most once a minute; the next one that passes says how many were left out before it."""
+def _start_timer(delay_s: float, then: Callable[[], None]) -> None:
+    timer = threading.Timer(delay_s, then)
+    timer.daemon = True
+    with contextlib.suppress(RuntimeError):  # the process ends, and `close` is called
+        timer.start()
 
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
+
+@dataclass(slots=True)
+class _Written:
+    """A line that was written. until_s: it is left out before that time."""
+
+    until_s: float
+    left_out: int = 0
+
+
+# Logger, level, message, and what was raised where: two errors with the same message are two lines.
+_Line = tuple[str, int, str, tuple[str, ...]]
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to standard error, the same one at most once a minute. How often it was left out stands behind it
+    the next time, or in a line of its own: when it does not come again for some seconds, and when the log is closed.
+
+    monotonic_s, start_timer: the time, and what calls a function on a thread of its own after a delay in seconds.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        start_timer: Callable[[float, Callable[[], None]], None] = _start_timer,
+    ) -> None:
+        super().__init__(stream)
         self._monotonic_s = monotonic_s
-        self._mutex = threading.Lock()
-        # Line → when it last passed, and how many were left out since. The oldest first.
-        self._passed: dict[tuple[str, int, str], tuple[float, int]] = {}
+        self._start_timer = start_timer
+        self._written: dict[_Line, _Written] = {}  # the one that came last at the end
+        self._is_timer_set = False
 
-    def filter(self, record: logging.LogRecord) -> bool:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called with the handler's lock held."""
         try:
-            text = record.getMessage()
+            line = (record.name, record.levelno, record.getMessage(), _error_of(record))
         except Exception:
-            return True  # the handler reports a call whose arguments don't fit
-        line = (record.name, record.levelno, text)
+            super().emit(record)  # which reports a call whose arguments don't fit
+            return
         now_s = self._monotonic_s()
-        with self._mutex:
-            passed_s, left_out = self._passed.get(line, (-REPEATED_EVERY_S, 0))
-            if now_s - passed_s < REPEATED_EVERY_S:
-                self._passed[line] = (passed_s, left_out + 1)
-                return False
-            self._passed.pop(line, None)
-            self._passed[line] = (now_s, 0)
-            if len(self._passed) > REMEMBERED_MAX:
-                del self._passed[next(iter(self._passed))]
-        if left_out:
-            record.msg, record.args = f"{text} (the same line {left_out:,} times more since it was last written)", None
-        return True
+        known = self._written.pop(line, None)
+        if known is not None and now_s < known.until_s:
+            known.left_out += 1
+            self._written[line] = known
+            self._set_timer(known.until_s - now_s)
+            return
+        self._written[line] = _Written(now_s + REPEATED_EVERY_S)
+        if known is not None and known.left_out:
+            record = copy(record)
+            record.msg, record.args = _with_count(line, known), None
+        super().emit(record)
+        if len(self._written) > REMEMBERED_MAX:
+            oldest = next(iter(self._written))
+            self._write_count(oldest, self._written.pop(oldest))
+
+    def close(self) -> None:
+        """Write the counts of what was left out."""
+        with self._locked():
+            for line, known in self._written.items():
+                self._write_count(line, known)
+            self._written.clear()
+        super().close()
+
+    def _set_timer(self, delay_s: float) -> None:
+        if not self._is_timer_set:
+            self._is_timer_set = True
+            self._start_timer(delay_s + PATIENCE_S, self._write_counts)
+
+    def _write_counts(self) -> None:
+        """On the timer's thread: write the counts of lines that have not come again since their minute ended."""
+        with self._locked():
+            self._is_timer_set = False
+            now_s = self._monotonic_s()
+            for line, known in list(self._written.items()):
+                if known.until_s <= now_s:
+                    del self._written[line]
+                    self._write_count(line, known)
+            waiting = [known.until_s for known in self._written.values() if known.left_out]
+            if waiting:
+                self._set_timer(min(waiting) - now_s)
+
+    def _write_count(self, line: _Line, known: _Written) -> None:
+        if known.left_out:
+            name, level, *_ = line
+            super().emit(logging.LogRecord(name, level, "", 0, _with_count(line, known), None, None))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+
+def _with_count(line: _Line, known: _Written) -> str:
+    times = "time" if known.left_out == 1 else "times"
+    return f"{line[2]} (the same line {known.left_out:,} {times} more since it was last written)"
+
+
+def _error_of(record: logging.LogRecord) -> tuple[str, ...]:
+    """What tells one error from another, in text: the errors themselves would hold all that their frames hold."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return ()
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return (type(error).__name__, str(error), place)
+
+
+def _escaped(text: str) -> str:
+    """The text with each character that ends a line or moves the cursor written as in Python."""
+    return text if text.isprintable() else _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _time_of(record: logging.LogRecord) -> str:
