@@ -29,7 +29,7 @@ from queue_engine.pipeline.archive.manifest import (
     with_gaps_to,
     write_archive,
 )
-from queue_engine.pipeline.archive.staging import StagedFile, StagedTopic, staged_topics
+from queue_engine.pipeline.archive.staging import StagedTopic, staged_topics
 from queue_engine.pipeline.archive.step import write_step
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
@@ -354,20 +354,9 @@ class _Run:
             replayed_skipped=manifest.replayed_skipped + topic.replayed_skipped,
         )
 
-    def _archived_file(self, one: StagedFile, number: int) -> ArchivedFile:
+    def _archived_file(self, one: ArchivedFile, number: int) -> ArchivedFile:
         name = self._context.lake.data_name(f"{one.first_offset}-{one.next_offset}-{number:03d}.parquet")
-        return ArchivedFile(
-            path=f"date={one.date}/hour={one.hour}/{name}",
-            date=one.date,
-            hour=one.hour,
-            first_offset=one.first_offset,
-            next_offset=one.next_offset,
-            rows=one.rows,
-            bytes=one.bytes,
-            first_time_ms=one.first_time_ms,
-            last_time_ms=one.last_time_ms,
-            replayed_rows=one.replayed_rows,
-        )
+        return replace(one, path=f"date={one.date}/hour={one.hour}/{name}")
 
     def _write(self, manifest: ArchiveManifest) -> ArchiveManifest:
         manifest = replace(manifest, step=manifest.step + 1, updated_ms=self._now_ms())

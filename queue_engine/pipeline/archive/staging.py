@@ -20,6 +20,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from queue_engine.disk.no_follow import read_no_follow, refuse_link
+from queue_engine.pipeline.archive.manifest import ArchivedFile
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import ArchiveMismatchError
 
@@ -30,35 +31,12 @@ PART_TOPIC, PART_KEPT, PART_HOUR = "part_topic", "part_kept", "part_hour"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """path: absolute. hours: since 1970 UTC, of its rows' publish times."""
-
-    path: str
-    hours: int
-    first_offset: int
-    next_offset: int
-    rows: int
-    bytes: int
-    first_time_ms: int
-    last_time_ms: int
-    replayed_rows: int
-
-    @property
-    def date(self) -> str:
-        return (_EPOCH + timedelta(hours=self.hours)).strftime("%Y-%m-%d")
-
-    @property
-    def hour(self) -> str:
-        return f"{self.hours % 24:02d}"
-
-
 @dataclass(slots=True)
 class StagedTopic:
-    """One range of one topic. missing: (first offset, next offset, reason)."""
+    """One range of one topic. files: with absolute paths. missing: (first offset, next offset, reason)."""
 
     wanted: WantedRange
-    files: list[StagedFile] = field(default_factory=list)
+    files: list[ArchivedFile] = field(default_factory=list)
     missing: list[tuple[int, int, str]] = field(default_factory=list)
     replayed_skipped: int = 0
 
@@ -132,16 +110,17 @@ def _parquet_files(root: Path) -> Iterator[tuple[int, bool, int, Path]]:
                 yield int(values[PART_TOPIC]), values[PART_KEPT] == "true", int(values[PART_HOUR]), path
 
 
-def _staged_file(path: Path, hours: int) -> tuple[StagedFile, Any]:
-    """A file, and its offsets."""
+def _staged_file(path: Path, hours: int) -> tuple[ArchivedFile, Any]:
+    """A file, and its offsets. hours: since 1970 UTC, of its rows' publish times."""
     refuse_link(path)
     with pq.ParquetFile(path) as file:
         table = file.read(columns=["offset", "published_at", "replayed"])
     offsets = table.column("offset").to_numpy()
     times = table.column("published_at").to_numpy().astype("datetime64[ms]").astype(np.int64)
-    staged = StagedFile(
+    staged = ArchivedFile(
         path=str(path),
-        hours=hours,
+        date=(_EPOCH + timedelta(hours=hours)).strftime("%Y-%m-%d"),
+        hour=f"{hours % 24:02d}",
         first_offset=int(offsets[0]),
         next_offset=int(offsets[-1]) + 1,
         rows=len(offsets),
