@@ -101,18 +101,8 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
                 Line("finished", "finished by all channels", 2, key, "finished"),
             ),
         ),
-        GraphPlan(
-            "in_flight",
-            "In flight and deferred",
-            "messages",
-            (Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")),
-        ),
-        GraphPlan(
-            "trouble",
-            "Timeouts and requeues, messages/s",
-            "per second",
-            (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
-        ),
+        _in_flight_plan(key),
+        _trouble_plan(key),
     )
 
 
@@ -120,25 +110,25 @@ def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
     key = (topic, channel)
     return (
         GraphPlan("depth", "Depth", "messages", (Line("depth", "depth", 1, key, "depth"),)),
-        GraphPlan(
-            "in_flight",
-            "In flight and deferred",
-            "messages",
-            (Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")),
-        ),
+        _in_flight_plan(key),
         GraphPlan(
             "rates",
             "Received and finished, messages/s",
             "per second",
             (Line("received", "received", 1, key, "messages"), Line("finished", "finished", 2, key, "finished")),
         ),
-        GraphPlan(
-            "trouble",
-            "Timeouts and requeues, messages/s",
-            "per second",
-            (Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")),
-        ),
+        _trouble_plan(key),
     )
+
+
+def _in_flight_plan(key: Key) -> GraphPlan:
+    lines = Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")
+    return GraphPlan("in_flight", "In flight and deferred", "messages", lines)
+
+
+def _trouble_plan(key: Key) -> GraphPlan:
+    lines = Line("timeouts", "timed out", 2, key, "timeouts"), Line("requeued", "requeued", 4, key, "requeued")
+    return GraphPlan("trouble", "Timeouts and requeues, messages/s", "per second", lines)
 
 
 def value_now(live: LiveState | None, line: Line) -> float | None:

@@ -105,12 +105,7 @@ def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
             f"{units.share(worst.vitals.timeouts_min, timeouts)} on {name}", tone=worst.tone_of(TIMING_OUT)
         )
     return (
-        Stat(
-            "waiting",
-            "Depth",
-            Cell(units.number(depth), units.exact(depth)),
-            depth_note(rings, "waiting", depth),
-        ),
+        depth_stat(rings, depth),
         Stat(
             "published",
             "Published",
@@ -132,6 +127,11 @@ def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
         Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
         _oldest_stat(live, urgent),
     )
+
+
+def depth_stat(rings: Rings | None, depth: int | None) -> Stat:
+    """The depth of a topic with its channels, or of all topics."""
+    return Stat("waiting", "Depth", Cell(units.number(depth), units.exact(depth)), depth_note(rings, "waiting", depth))
 
 
 def depth_note(rings: Rings | None, gauge: str, depth: float | None) -> Cell:

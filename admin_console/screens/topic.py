@@ -11,7 +11,7 @@ from admin_console.screens.channel_rows import chips_of, diagnosis_of, spark_lev
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell
-from admin_console.screens.overview import depth_note, growth_cell
+from admin_console.screens.overview import depth_stat, growth_cell
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -113,12 +113,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
     disk_bytes = sum(known) if len(known) == len(parts) else None
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
-        Stat(
-            "waiting",
-            "Depth",
-            Cell(units.number(depth), units.exact(depth)),
-            depth_note(rings, "waiting", depth),
-        ),
+        depth_stat(rings, depth),
         Stat(
             "depth",
             "At the topic itself",
