@@ -18,7 +18,7 @@ from queue_engine.disk_queue.disk_queue_recovery import DiskQueueRecovery, Recov
 from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
 from queue_engine.disk_queue.options import DiskQueueOptions
 from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
-from queue_engine.disk_queue.sync import QueueGeneration, SyncJob, WrittenFile
+from queue_engine.disk_queue.sync import QueueGeneration, SyncJob, WrittenFile, remove_file
 from queue_engine.disk_queue.writer import DiskQueueWriter
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import ClosedError, StorageError
@@ -446,12 +446,7 @@ class DiskQueue:
         """Remove a file, or rename it to .bad; whether the name is free now."""
         path = os.path.join(self._directory, name)
         try:
-            if is_kept:
-                self._files.rename(path, f"{path}.bad")
-            else:
-                self._files.unlink(path)
-        except FileNotFoundError:
-            pass
+            remove_file(self._files, path, is_kept=is_kept)
         except OSError as exc:
             logger.error("disk queue file not removed path=%s error=%s", path, exc)
             return False

@@ -190,15 +190,21 @@ class SyncJob:
                 if self.is_outdated:
                     return
                 try:
-                    if name in self._set_aside:
-                        self._files.rename(path, f"{path}.bad")
-                    else:
-                        self._files.unlink(path)
-                except FileNotFoundError:
-                    pass
+                    remove_file(self._files, path, is_kept=name in self._set_aside)
                 except OSError as exc:
                     error = error or exc
                     continue
             self.removed.add(name)
         if error is not None:
             raise error
+
+
+def remove_file(files: Files, path: str, *, is_kept: bool) -> None:
+    """Remove a file, or rename it to .bad; nothing when there is none. Raises OSError."""
+    try:
+        if is_kept:
+            files.rename(path, f"{path}.bad")
+        else:
+            files.unlink(path)
+    except FileNotFoundError:
+        pass
