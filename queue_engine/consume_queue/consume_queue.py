@@ -396,15 +396,7 @@ class ConsumeQueue:
         last = self.last_unit()
         if last is None or last[1] < position:
             return True
-        first, end = self.oldest_offset, self.end_offset
-        while first < end:
-            middle = (first + end) // 2
-            present = self.next_present(middle)
-            place = None if present is None else self.locate(present)
-            if present is None or place is None or place[0] >= position:
-                end = middle
-            else:
-                first = present + 1
+        first = self.first_offset_at(position)
         place = self.locate(first)
         if place is not None and not confirms(first, place):
             return False
@@ -414,6 +406,21 @@ class ConsumeQueue:
                 return False
         self.truncate(first)
         return True
+
+    def first_offset_at(self, position: int, first: int | None = None, end: int | None = None) -> int:
+        """The first of the offsets from `first` up to `end` (by default all) whose record is not before `position` of
+        the log; `end` when none is. Raises StorageError."""
+        first = self.oldest_offset if first is None else first
+        end = self.end_offset if end is None else end
+        while first < end:
+            middle = (first + end) // 2
+            present = self.next_present(middle)
+            place = None if present is None or present >= end else self.locate(present)
+            if present is None or place is None or place[0] >= position:
+                end = middle
+            else:
+                first = present + 1
+        return first
 
     def last_unit(self) -> tuple[int, int, int] | None:
         """(offset, position, size) of the last message, to compare with the log; None when there is none.

@@ -82,8 +82,8 @@ class LogLosses:
         queue = self.known.get(number)
         if queue is not None:
             known_end = queue.end_offset
-            first = first_offset_at(queue, start)
-            after = first_offset_at(queue, end)
+            first = queue.first_offset_at(start)
+            after = queue.first_offset_at(end)
             count = queue.count_between(first, after)
             if count > 0:
                 losses.append(LostMessages(number, first, after, count))
@@ -103,17 +103,3 @@ class LogLosses:
     def _named(damage: Damage, names: Mapping[int, str]) -> Damage:
         losses = tuple(replace(one, topic=names.get(one.topic_number, "")) for one in damage.losses)
         return replace(damage, losses=losses)
-
-
-def first_offset_at(queue: ConsumeQueue, position: int) -> int:
-    """The first offset whose record is not before `position` of the log; the end when none is. Raises StorageError."""
-    first, end = queue.oldest_offset, queue.end_offset
-    while first < end:
-        middle = (first + end) // 2
-        present = queue.next_present(middle)
-        place = None if present is None else queue.locate(present)
-        if present is None or place is None or place[0] >= position:
-            end = middle
-        else:
-            first = present + 1
-    return first

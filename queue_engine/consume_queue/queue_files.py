@@ -110,21 +110,14 @@ class QueueFiles:
 
     def remove_tree(self, directory: str, keep: Container[str] = ()) -> None:
         """Remove the directories of all queues but those named in `keep`."""
-        try:
-            names = self._files.listdir(directory)
-        except FileNotFoundError:
-            return
-        for name in names:
+        for name in self._names(directory):
             if name not in keep:
                 self.remove_all(os.path.join(directory, name))
 
     def set_aside(self, directory: str) -> None:
         """Keep the files of units in a queue's directory under other names, and remove the rest of it. Doing it again
         after a crash gives the same: a file that was set aside is not replaced by one that was made since."""
-        try:
-            names = self._files.listdir(directory)
-        except FileNotFoundError:
-            return
+        names = self._names(directory)
         rest: list[str] = []
         for name in names:
             path = os.path.join(directory, name)
@@ -144,20 +137,19 @@ class QueueFiles:
 
     def has_aside(self, directory: str) -> bool:
         """Whether something was set aside in a queue's directory. Raises OSError."""
-        try:
-            return any(name.endswith(ASIDE_SUFFIX) for name in self._files.listdir(directory))
-        except FileNotFoundError:
-            return False
+        return any(name.endswith(ASIDE_SUFFIX) for name in self._names(directory))
 
     def remove_aside(self, directory: str) -> None:
         """Remove what was set aside in a queue's directory."""
-        try:
-            names = self._files.listdir(directory)
-        except FileNotFoundError:
-            return
-        for name in names:
+        for name in self._names(directory):
             if name.endswith(ASIDE_SUFFIX):
                 self.remove(os.path.join(directory, name))
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            return self._files.listdir(directory)
+        except FileNotFoundError:
+            return []
 
     # Syncing.
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from queue_engine.commit_log.checkpoint import Checkpoint, read_checkpoint
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.consume_queue.losses import first_offset_at
 from queue_engine.consume_queue.queue_files import QueueFiles
 from queue_engine.disk.files import Files
 from queue_engine.vocabulary.errors import StorageError
@@ -102,7 +101,7 @@ def _losses(
             try:
                 if (missing := queue.first_missing()) is not None:
                     raise StorageError(f"its consume queue ends at offset {missing}")
-                first, last = first_offset_at(queue, position), first_offset_at(queue, end)
+                first, last = queue.first_offset_at(position), queue.first_offset_at(end)
             except StorageError as exc:
                 unknown.append(f"{names[number]}: the number of messages is unknown, since {exc}")
                 continue

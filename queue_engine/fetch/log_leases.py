@@ -40,7 +40,7 @@ def leased_segments(topic: LogTopic, offset: int, count_max: int) -> list[Segmen
         segment = topic.sealed_segment_of(place[0])
         if segment is None:
             break
-        next_offset = topic.first_offset_at(segment.next_position, present, topic.end_offset)
+        next_offset = topic.queue.first_offset_at(segment.next_position, present, topic.end_offset)
         end = _end_of_last(topic, present, next_offset)
         start = segment.position
         found.append(

@@ -74,7 +74,7 @@ class HolePuncher:
         for topic in topics:
             if topic.needs_nothing_before(segment.next_position):
                 continue
-            first = topic.first_offset_at(segment.position, topic.needed_offset, topic.end_offset)
+            first = topic.queue.first_offset_at(segment.position, topic.needed_offset, topic.end_offset)
             if first > topic.needed_offset:
                 # The consume queue says where the topic goes on in this segment. The log must confirm that the message
                 # before it lies before the segment.

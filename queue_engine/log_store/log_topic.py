@@ -106,20 +106,6 @@ class LogTopic:
                 return place[0], header
         return None
 
-    def first_offset_at(self, position: int, first: int, end: int) -> int:
-        """The first of the offsets from `first` up to `end` whose record is not before `position`; `end` when none
-        is. Raises StorageError."""
-        queue = self.queue
-        while first < end:
-            middle = (first + end) // 2
-            present = queue.next_present(middle)
-            place = None if present is None or present >= end else queue.locate(present)
-            if present is None or place is None or place[0] >= position:
-                end = middle
-            else:
-                first = present + 1
-        return first
-
     def sealed_segment_of(self, position: int) -> SegmentInfo | None:
         """The segment that `position` lies in, if it is complete and all of it is known to be on the disk."""
         segment = self.segments.segment_of(position)

@@ -123,7 +123,7 @@ class LogTopicStore(LogTopic):
     def forget_before(self, position: int) -> None:
         """Forget the messages before `position`, before the log is removed up to there. Raises StorageError."""
         queue = self.queue
-        first = self.first_offset_at(position, queue.oldest_offset, self.needed_offset)
+        first = queue.first_offset_at(position, queue.oldest_offset, self.needed_offset)
         try:
             queue.trim(first)
         except OSError as exc:

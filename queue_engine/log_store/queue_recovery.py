@@ -14,7 +14,7 @@ from queue_engine.commit_log.log_recovery import RecoveredLog, recover_log
 from queue_engine.commit_log.missing_ranges import missing_ranges
 from queue_engine.commit_log.record import HAS_BATCH_KEY, RecordHeader, RecordLostError
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.consume_queue.losses import LogLosses, OffsetJump, first_offset_at
+from queue_engine.consume_queue.losses import LogLosses, OffsetJump
 from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, KeyedRecord, digest_of
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.storage.recovery_report import Damage
@@ -213,7 +213,7 @@ class QueueRecovery:
             missing = []
         for start, end in missing:
             for number, queue in queues.items():
-                if first_offset_at(queue, start) < first_offset_at(queue, end):
+                if queue.first_offset_at(start) < queue.first_offset_at(end):
                     logger.warning("the log lacks messages topic=%s from=%d to=%d", names[number], start, end)
                     return False
         self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, queues)))
