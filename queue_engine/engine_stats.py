@@ -36,8 +36,8 @@ class Client(Protocol):
 class EngineStats:
     """Makes snapshots of one engine.
 
-    clients: those that are connected, by key; the engine adds and removes them. refused_connections: the listeners
-    count into it, by their names and the reason.
+    clients: those that are connected, by key; the engine adds and removes them. refused_connections,
+    refused_publishes: the listeners count into them, by their names and the reason, and by the reason.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class EngineStats:
         self._started_at_ns = started_at_ns
         self._sequence = 0
         self.refused_connections: Counter[tuple[str, str]] = Counter()
+        self.refused_publishes: Counter[str] = Counter()
 
     @property
     def health(self) -> str:
@@ -129,6 +130,7 @@ class EngineStats:
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
             log=self._log_stats(),
             refused_connections=dict(self.refused_connections),
+            refused_publishes=dict(self.refused_publishes),
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

@@ -34,10 +34,14 @@ MAY_IMPORT = {
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
+    "service.monitoring": "vocabulary storage delivery service.admission",
     "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
-    "service.http": "vocabulary protocol wire storage readers fetch delivery engine service.admission",
+    "service.http": (
+        "vocabulary protocol wire storage readers fetch delivery engine service.admission service.monitoring"
+    ),
     "service": (
-        "vocabulary disk commit_log disk_queue delivery engine service.admission service.loop service.tcp service.http"
+        "vocabulary disk commit_log disk_queue delivery engine service.admission service.loop service.monitoring "
+        "service.tcp service.http"
     ),
     "client": "vocabulary protocol",
     "pipeline.spark": "vocabulary",
@@ -77,8 +81,8 @@ CONSOLE_MAY_IMPORT = {
     "api": "gateway answers rings hub screens history",
     "views": "vocabulary database pacing graphs accounts audit gateway answers hub permissions screens history",
     "console": "vocabulary accounts audit permissions security live views",
-    "management": "vocabulary console",
-    "management.commands": "vocabulary database pacing graphs accounts audit gateway hub views console management",
+    "management": "vocabulary accounts gateway views console",
+    "management.commands": "vocabulary database pacing graphs accounts audit gateway hub console management",
 }
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}

@@ -35,6 +35,7 @@ from queue_engine.pipeline.replay.listing import (
 )
 from queue_engine.pipeline.spark.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker.pending_work import PendingWork
+from queue_engine.pipeline.worker.process import STATES as WORKER_STATES
 from queue_engine.pipeline.worker.process import WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
@@ -44,6 +45,7 @@ from queue_engine.vocabulary.names import is_valid_name
 __all__ = [
     "JOB_SENTENCES",
     "STATES",
+    "WORKER_STATES",
     "ArchivedTopic",
     "JobState",
     "LakeHolder",

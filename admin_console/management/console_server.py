@@ -32,6 +32,7 @@ class ConsoleServer(Server):
         on_listening: Callable[[str, int], None],
     ) -> None:
         self._limits = limits
+        self._guarded: GuardedConnections | None = None  # made by `run`
         super().__init__(
             application,
             endpoints=build_endpoint_description_strings(host=host, port=port),
@@ -49,13 +50,18 @@ class ConsoleServer(Server):
         self._ports: list[Any] = []
 
     @property
-    def http_factory(self) -> GuardedConnections:
-        """What Daphne listens with."""
+    def http_factory(self) -> GuardedConnections | None:
+        """What Daphne listens with; None before `run`."""
         return self._guarded
 
     @http_factory.setter
     def http_factory(self, factory: Any) -> None:
         self._guarded = GuardedConnections(factory, self._limits)
+
+    @property
+    def refused_connection_count(self) -> int:
+        """Since the start."""
+        return 0 if self._guarded is None else self._guarded.refused_total
 
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)

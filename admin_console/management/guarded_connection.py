@@ -172,7 +172,8 @@ class GuardedConnections(WrappingFactory):
         wrapped.timeOut = None
         self.limits = limits
         self.refusals: set[Protocol] = set()
-        self._refused_count = 0
+        self.refused_total = 0  # connections, since the start
+        self._refused_count = 0  # since the last line
         self._next_line_s = 0.0
 
     def buildProtocol(self, address: Any) -> Any:
@@ -186,6 +187,7 @@ class GuardedConnections(WrappingFactory):
         return connection
 
     def _note_refusal(self) -> None:
+        self.refused_total += 1
         self._refused_count += 1
         now_s = time.monotonic()
         if now_s >= self._next_line_s:

@@ -15,6 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from admin_console.accounts import known_browser, session_age
+from admin_console.accounts.failed_log_ins import FAILED_LOG_INS, Reason
 from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.hashing_queue import TooBusyError, hashing
 from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
@@ -62,6 +63,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         return _login_page(request, name=name, error="Enter your name and your password.", status=400)
     address, browser = _address(request), known_browser.browser_of(request, name)
     if wait_s := throttle.begin(name, address, browser):
+        FAILED_LOG_INS.note(Reason.THROTTLED)
         response = _login_page(request, name=name, error=_wait_sentence(wait_s), status=429)
         response["Retry-After"] = str(wait_s)
         return response
@@ -70,8 +72,10 @@ def log_in(request: HttpRequest) -> HttpResponse:
             user = authenticate(request, username=name, password=password)
     except TooBusyError:
         throttle.not_checked(name, address, browser)
+        FAILED_LOG_INS.note(Reason.BUSY)
         return _login_page(request, name=name, error=_BUSY, status=503)
     if user is None:
+        FAILED_LOG_INS.note(Reason.PASSWORD)
         record_event(request, "log_in", actor=name, detail=name, verdict=Verdict.FAILED)
         return _login_page(request, name=name, error=_WRONG, status=400)
     throttle.succeeded(name, address, browser)

@@ -111,6 +111,7 @@ class EngineSnapshot:
     log: LogStats | None = None  # of the log that topics of that kind share; None where there is none
     refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
+    refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
 
 
 @dataclass(frozen=True, slots=True)

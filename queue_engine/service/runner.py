@@ -29,6 +29,7 @@ from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
 from queue_engine.service.loop.worker import BackgroundThread
+from queue_engine.service.monitoring.console_figures import Console
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
@@ -69,7 +70,7 @@ class EngineRunner:
         self.on_death: Callable[[], None] | None = None
         self.on_beat: Callable[[], None] = lambda: None  # on the engine's thread, while its loop goes round
         self.beat_every_s = 0.0  # 0: never; set before the start
-        self.notices: Callable[[], list[str]] = list  # what /readyz says of the console; on the engine's thread
+        self.console: Console | None = None  # for /readyz and /metrics; set before the start
         self.error: BaseException | None = None
         self._watched: dict[tuple[str, str], float] = {}  # until when, time.monotonic
         self._snapshot_at = 0.0  # time of the loop
@@ -263,7 +264,7 @@ class EngineRunner:
             engine,
             addresses=lambda: (self.tcp_address[1], self.http_address[1]),
             audit=HttpAudit(self._tell_act, GateOnLoop(self.act_gate) if self.act_gate is not None else None),
-            notices=lambda: self.notices(),
+            console=self.console,
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
             bodies=bodies,
             creations=turns.pubs.creations,

@@ -39,12 +39,12 @@ from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
+from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.management.service_manager import ServiceManager, stop_limit_s
 from admin_console.management.start_report import StartReport
 from admin_console.management.stop_report import StopReport
 from admin_console.pacing.pace import PACE
-from admin_console.views.notices import notices
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import ActRecord
@@ -100,6 +100,7 @@ class Serving:
         self._pipeline: Pipeline | None = None
         raise_limit()  # before the runner shares what there is
         self._runner = EngineRunner(options)
+        self._report = ConsoleReport()
         self._audit_writer = AuditWriter()
         self._audit_upkeep = AuditUpkeep(
             settings.DATA_PATH,
@@ -139,7 +140,7 @@ class Serving:
         self._runner.on_death = self._on_engine_death
         # From the engine's loop: a console that answers beside an engine that hangs must not count.
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
-        self._runner.notices = lambda: [f"console: {notice.title} {notice.text}" for notice in notices()]
+        self._runner.console = self._report
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
@@ -230,6 +231,7 @@ class Serving:
         set_gateway(EmbeddedGateway(self._runner, self._options))
         self._pipeline = self._make_pipeline()
         set_pipeline(self._pipeline)
+        self._report.pipeline = self._pipeline
         server = ConsoleServer(
             application,
             settings.CONSOLE.host,
@@ -241,6 +243,7 @@ class Serving:
             ),
             on_listening=self._on_console_listening,
         )
+        self._report.server = server
         if self._is_told_to_stop or self._engine_died:
             return ""
         reactor.callWhenRunning(self._attach_hub)

@@ -39,6 +39,7 @@ IDLE = "idle"  # nothing to do, none started
 RUNNING = "running"
 WAITING = "waiting"  # died, and is started again after a while
 BLOCKED = "blocked"  # something is missing on this machine
+STATES = (IDLE, RUNNING, WAITING, BLOCKED)
 
 _ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,6 +8,7 @@ server itself; `publish.py`, `acts.py` and `reads.py` handle the others.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -18,8 +19,10 @@ from queue_engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.http.access import HostCheck
 from queue_engine.service.http.acts import ActRoutes
+from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import (
     JSON,
@@ -33,14 +36,15 @@ from queue_engine.service.http.connection import (
     error_response,
     internal_error,
 )
-from queue_engine.service.http.metrics import CONTENT_TYPE as METRICS
-from queue_engine.service.http.metrics import metrics_text
 from queue_engine.service.http.publish import PublishRoutes
 from queue_engine.service.http.query import BOOLEANS, parse_query
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
+from queue_engine.service.monitoring.console_figures import Console, NoConsole
+from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
+from queue_engine.service.monitoring.metrics import metrics_text, surroundings_of
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.version import VERSION
 
@@ -61,13 +65,13 @@ class HttpApi:
         addresses: Callable[[], tuple[int, int]],
         audit: HttpAudit,
         limits: ConnectionLimits | None = None,
-        notices: Callable[[], list[str]] = list,
+        console: Console | None = None,
         refused: RefusedConnections | None = None,
         bodies: PendingBodies | None = None,
         creations: Creations | None = None,
     ) -> None:
-        """addresses: the real TCP and HTTP ports. audit: gets every act, failures included. notices: the console's
-        lines for /readyz.
+        """addresses: the real TCP and HTTP ports. audit: gets every act, failures included. console: the one beside the
+        engine, for /readyz and /metrics; None for none.
 
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
@@ -76,7 +80,8 @@ class HttpApi:
         self._engine = engine
         options = self._options = engine.options
         self._addresses = addresses
-        self._notices = notices
+        self.console = console or NoConsole()
+        self._answers = AnswerThread()
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
         self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
@@ -88,6 +93,7 @@ class HttpApi:
         )
         self._audit = audit
         self._token_check = TokenCheck(options.http_address, options.http_token, audit)
+        self._publishing = PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers
         self._handlers: dict[str, Handler] = {
             "/ping": self._ping,
             "/livez": self._live,
@@ -95,7 +101,7 @@ class HttpApi:
             "/info": self._info,
             "/stats": self._stats,
             "/metrics": self._metrics,
-            **PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers,
+            **self._publishing,
             **ReadRoutes(engine, audit).handlers,
             **ActRoutes(engine, audit).handlers,
         }
@@ -118,6 +124,7 @@ class HttpApi:
         """Close every connection: now, or after its pending answer."""
         for connection in list(self._connections):
             connection.close_when_idle()
+        self._answers.close()
 
     # RequestHandler: called by connections.
 
@@ -127,6 +134,7 @@ class HttpApi:
             topic, channel = names_of(head)
             error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
             self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
+            self._count_refused(head, Reason.FORBIDDEN)
             return foreign.response()
         path = PATHS.get(head.path)
         if path is None:
@@ -135,12 +143,20 @@ class HttpApi:
             return error_response(405, "METHOD_NOT_ALLOWED")
         refusal = self._token_check.refusal(head)
         if refusal is not None:
+            self._count_refused(head, Reason.FORBIDDEN)
             return refusal
         if head.path == "/pub":
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
         return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
+
+    def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
+        self._count_refused(head, Reason.BUSY if is_crowded else Reason.INVALID)
+
+    def _count_refused(self, head: RequestHead, reason: Reason) -> None:
+        if head.path in self._publishing:
+            self._engine.stats.refused_publishes[reason.value] += 1
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         try:
@@ -165,7 +181,7 @@ class HttpApi:
             answer(Response(503, b"STOPPING", nsq_version=False))
             return
         health = self._engine.stats.health
-        lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self._notices()]
+        lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self.console.notices()]
         answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
 
     def _info(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -200,17 +216,29 @@ class HttpApi:
             return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
 
         self._answer_snapshot(
-            self._engine.stats.in_slices(lambda t, c: include_clients, topic=topic, channel=channel), encode, answer
+            self._engine.stats.in_slices(lambda t, c: include_clients, topic=topic, channel=channel),
+            lambda snapshot: self._answers.compress(head, encode(snapshot), answer),
+            answer,
         )
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        slices = self._engine.stats.in_slices(lambda topic, channel: False)
-        self._answer_snapshot(slices, lambda found: Response(200, metrics_text(found), METRICS), answer)
+        engine_cpu_s = time.thread_time()
+
+        def made(snapshot: EngineSnapshot) -> Response:
+            around = surroundings_of(self._options.data_path, self.console)
+            return Response(200, metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s), METRICS)
+
+        self._answer_snapshot(
+            self._engine.stats.in_slices(lambda topic, channel: False),
+            lambda snapshot: self._answers.make(head, lambda: made(snapshot), answer),
+            answer,
+        )
 
     @staticmethod
     def _answer_snapshot(
-        slices: Generator[None, None, EngineSnapshot], encode: Callable[[EngineSnapshot], Response], answer: Answer
+        slices: Generator[None, None, EngineSnapshot], then: Callable[[EngineSnapshot], None], answer: Answer
     ) -> None:
+        """Make a snapshot and hand it to `then`, which answers."""
         loop = asyncio.get_running_loop()
 
         def step() -> None:
@@ -219,14 +247,12 @@ class HttpApi:
                 try:
                     next(slices)
                 except StopIteration as stop:
-                    response = encode(stop.value)
+                    then(stop.value)
                 else:
                     loop.call_soon(step)
-                    return
             except Exception:
                 logger.exception("stats not made")
-                response = internal_error()
-            answer(response)
+                answer(internal_error())
 
         step()
 

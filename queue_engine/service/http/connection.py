@@ -84,10 +84,14 @@ Handler = Callable[[RequestHead, bytes, Answer], None]
 
 
 class RequestHandler(Protocol):
-    """Handles a connection's requests. Both methods run on the loop and return at once."""
+    """Handles a connection's requests. The methods run on the loop and return at once."""
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
         """The limit of the request's body, or a refusal before the body is read."""
+        ...
+
+    def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
+        """The connection refuses the body: it is too large, or, if `is_crowded`, unfinished bodies leave no room."""
         ...
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -313,10 +317,12 @@ class HttpConnection(asyncio.Protocol):
         begun = self._handler.begin(head)
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
             begun = begun.too_big()
+            self._handler.body_refused(head, is_crowded=False)
         here_bytes = len(self._http.trailing_data[0])
         is_here = head.content_length is not None and head.content_length <= here_bytes
         if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
             begun = _CROWDED
+            self._handler.body_refused(head, is_crowded=True)
         is_continue_awaited = self._http.they_are_waiting_for_100_continue
         if isinstance(begun, BodyLimit):
             self._body_limit = begun
@@ -397,6 +403,8 @@ class HttpConnection(asyncio.Protocol):
         assert self._body_limit is not None
         self._body += data
         if len(self._body) > self._body_limit.bytes_max:
+            assert self._head is not None
+            self._handler.body_refused(self._head, is_crowded=False)
             self._refuse_connection(self._body_limit.too_big())
 
     def _end(self) -> None:

@@ -14,6 +14,7 @@ from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
 from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
+from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
 from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
@@ -33,11 +34,32 @@ class PublishRoutes:
         self._engine = engine
         self._options = engine.options
         self._creations = creations
+        self._refused = engine.stats.refused_publishes
         self.handlers: dict[str, Handler] = {
-            "/pub": self._pub,
-            "/mpub": self._mpub,
-            "/log/write": self._write,
+            "/pub": self._counting(self._pub),
+            "/mpub": self._counting(self._mpub),
+            "/log/write": self._counting(self._write),
         }
+
+    def _counting(self, handle: Handler) -> Handler:
+        """The handler, with its refusals counted. `_refused_by` counts those that come after it has returned."""
+
+        def counting(head: RequestHead, body: bytes, answer: Answer) -> None:
+            try:
+                handle(head, body, answer)
+            except Refusal as refusal:
+                cause = refusal.__cause__
+                self._refused[reason_of(cause if isinstance(cause, PenstockError) else None).value] += 1
+                raise
+            except Exception as exc:
+                self._refused[reason_of(exc).value] += 1
+                raise
+
+        return counting
+
+    def _refused_by(self, error: Exception) -> Response:
+        self._refused[reason_of(error).value] += 1
+        return publish_refusal(error).response()
 
     def _pub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         if not body:
@@ -49,7 +71,7 @@ class PublishRoutes:
             defer_ms = defer_ms_of(query["defer"], self._options.max_req_timeout_ms)
         key = log_queries.message_key_of(query)
         if key is not None:
-            self._answer_published(lambda: (_OK, self._publish_keyed(head, topic, body, key)), answer)
+            self._answer_ok(lambda: self._publish_keyed(head, topic, body, key), answer)
         else:
             self._publish(head, topic, [body], defer_ms, answer)
 
@@ -98,17 +120,9 @@ class PublishRoutes:
             # A body of empty lines has no message, and still creates the topic, as in nsqd.
             return engine.publish(topic, bodies, defer_ms=defer_ms) if bodies else engine.acts.create_topic(topic)[1]
 
-        try:
-            if is_reserved(topic):
-                raise ReservedTopicError(topic)
-            ticket = self._noted(head, topic, publish)
-        except PenstockError as exc:
-            raise publish_refusal(exc) from exc
-
-        def settled(done: Ticket) -> None:
-            answer(_OK if done.error is None else publish_refusal(done.error).response())
-
-        ticket.when_done(settled)
+        if is_reserved(topic):
+            raise publish_refusal(ReservedTopicError(topic))
+        self._answer_ok(lambda: self._noted(head, topic, publish), answer)
 
     def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         query = parse_query(head.raw_query)
@@ -132,12 +146,14 @@ class PublishRoutes:
 
         def ready(done: Ticket) -> None:
             if done.error is not None:
-                answer(publish_refusal(done.error).response())
+                answer(self._refused_by(done.error))
                 return
             try:
-                self._answer_published(write, answer)
-            except Refusal as refusal:
-                answer(refusal.response())
+                response, ticket = write()
+            except PenstockError as exc:
+                answer(self._refused_by(exc))
+                return
+            ticket.when_done(lambda done: answer(response if done.error is None else self._refused_by(done.error)))
 
         try:
             is_there = DONE
@@ -147,14 +163,10 @@ class PublishRoutes:
             raise publish_refusal(exc) from exc
         is_there.when_done(ready)
 
-    @staticmethod
-    def _answer_published(publish: Callable[[], tuple[Response, Ticket]], answer: Answer) -> None:
+    def _answer_ok(self, publish: Callable[[], Ticket], answer: Answer) -> None:
+        """Publish, and answer once the ticket is done. Raises Refusal."""
         try:
-            response, ticket = publish()
+            ticket = publish()
         except PenstockError as exc:
             raise publish_refusal(exc) from exc
-
-        def settled(done: Ticket) -> None:
-            answer(response if done.error is None else publish_refusal(done.error).response())
-
-        ticket.when_done(settled)
+        ticket.when_done(lambda done: answer(_OK if done.error is None else self._refused_by(done.error)))

@@ -21,16 +21,18 @@ class Answers:
     """The answers of one connection. ready: those that can leave now. waiting: those that wait for a ticket, and those
     behind them, in order.
 
-    on_settled: called when waiting answers have become ready, errors included.
+    on_settled: called when waiting answers have become ready, errors included. on_refused: called with each error that
+    answers a command whose ticket failed.
     """
 
-    def __init__(self, on_settled: Callable[[], None]) -> None:
+    def __init__(self, on_settled: Callable[[], None], on_refused: Callable[[ProtocolError], None]) -> None:
         self.ready: list[bytes] = []
         self.unsettled_bytes = 0  # of bodies that wait for their OK, and of the answers themselves
         self.has_failed = False  # the last answer is an error that ends the connection
         self.waiting: deque[_Waiting] = deque()
         self._awaited: Ticket | None = None
         self._on_settled = on_settled
+        self._on_refused = on_refused
 
     def add(self, frame: bytes) -> None:
         """Answer, behind the answers to earlier commands."""
@@ -64,7 +66,9 @@ class Answers:
                 if then is not None:
                     then()
                 continue
-            self.ready.append(frames.error_frame(failed_command(verb, ticket.error).payload))
+            error = failed_command(verb, ticket.error)
+            self._on_refused(error)
+            self.ready.append(frames.error_frame(error.payload))
             waiting.clear()
             self.unsettled_bytes = 0
             self.has_failed = True
@@ -72,5 +76,7 @@ class Answers:
 
 
 def failed_command(verb: str, error: Exception) -> ProtocolError:
-    """The error frame's error for a command that failed; fatal, as with nsqd."""
-    return ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")
+    """The error frame's error for a command that failed; fatal, as with nsqd. Its cause is `error`."""
+    failure = ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")
+    failure.__cause__ = error
+    return failure

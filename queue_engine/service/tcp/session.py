@@ -14,6 +14,7 @@ from queue_engine.protocol import frames
 from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.admission.refused_publishes import reason_of_answer
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.output_buffer import OutputBuffer
@@ -82,7 +83,8 @@ class Session(asyncio.Protocol):
         self._whole_pub = self._parser.whole_pub
         self._now_ns = clock.monotonic_ns
         self._magic: bytes | None = b""  # the part that has come; None once it was right
-        self.answers = Answers(self._answers_settled)
+        self._refused_publishes = engine.stats.refused_publishes
+        self.answers = Answers(self._answers_settled, self._count_refusal)
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
         self._client = ConnectedClient(engine, clock, owner.pubs.creations, self)
         self._parser.admit = self._client.admit
@@ -310,12 +312,18 @@ class Session(asyncio.Protocol):
 
     def refuse(self, error: ProtocolError) -> None:
         """Answer an error; a fatal one ends the connection behind the answers that are still due."""
+        self._count_refusal(error)
         self.answers.add(frames.error_frame(error.payload))
         if error.fatal:
             logger.info("client refused remote=%s error=%s", self._client.remote_address, error)
             self._ends_after_waiting = True
             self._command_began_ns = None
             self._leave_body()
+
+    def _count_refusal(self, error: ProtocolError) -> None:
+        reason = reason_of_answer(error)
+        if reason is not None:
+            self._refused_publishes[reason.value] += 1
 
     def write_replies(self) -> None:
         """Send the answers that are ready; end the connection if the last of them was fatal."""

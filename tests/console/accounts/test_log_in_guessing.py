@@ -14,6 +14,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.test import Client
 
 from admin_console.accounts import hashers, hashing_queue
+from admin_console.accounts.failed_log_ins import FAILED_LOG_INS
 from admin_console.accounts.hashing_queue import WAITING_MAX, HashingQueue, TooBusyError
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
 from admin_console.security.proxy import TrustedProxies
@@ -347,3 +348,19 @@ def test_attempt_that_was_not_checked_changes_no_wait(browser: str) -> None:
         throttle.not_checked("ada", "192.0.2.1", browser)
     assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 0
     assert begin_at_once(throttle, "ada", "192.0.2.1", browser) == 2
+
+
+@pytest.mark.django_db
+def test_failed_log_ins_are_counted_by_reason(seconds: Seconds, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_user()
+    before = FAILED_LOG_INS.counts()
+    for _ in range(NAME_AT_ADDRESS.free):
+        log_in(Client(), password="not it")
+    assert log_in(Client()).status_code == 429
+    seconds.now_s += 1
+    assert log_in(Client()).status_code == 302
+    monkeypatch.setattr(hashing_queue, "WAITING_MAX", 0)
+    assert log_in(Client()).status_code == 503
+    after = FAILED_LOG_INS.counts()
+    grown = {reason: count - before[reason] for reason, count in after.items()}
+    assert grown == {"password": NAME_AT_ADDRESS.free, "throttled": 1, "busy": 1}

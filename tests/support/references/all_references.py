@@ -1,11 +1,12 @@
 """Every part of a Markdown file that is made from the code."""
 
-from tests.support.references import options
+from tests.support.references import metrics, options
 from tests.support.references.generated import Reference
 
 REFERENCES = (
     Reference("engine options", "queue_engine/vocabulary/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
+    Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
 )

@@ -1,0 +1,60 @@
+"""What the console hands the engine for probes and metrics, as one object."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Protocol
+
+from admin_console.accounts.failed_log_ins import FAILED_LOG_INS
+from admin_console.gateway.pipeline import JOB_SENTENCES, STATES, WORKER_STATES, Pipeline, PipelineView
+from admin_console.views.notices import notices
+from queue_engine.service.monitoring.console_figures import ConsoleFigures, JobFigures
+
+OFF = "off"  # no worker is ever started: --no-pipeline
+
+
+class RefusingServer(Protocol):
+    """The console's server, as far as the figures go: `console_server.py` needs Twisted's reactor."""
+
+    @property
+    def refused_connection_count(self) -> int: ...
+
+
+class ConsoleReport:
+    """Implements the engine's `Console`. pipeline, server: set by `serve` once there are any."""
+
+    def __init__(self) -> None:
+        self.pipeline: Pipeline | None = None
+        self.server: RefusingServer | None = None
+
+    def notices(self) -> list[str]:
+        return [f"console: {notice.title} {notice.text}" for notice in notices()]
+
+    def figures(self) -> ConsoleFigures:
+        refused = {} if self.server is None else {"too_many": self.server.refused_connection_count}
+        figures = ConsoleFigures(FAILED_LOG_INS.counts(), refused, len(notices()))
+        if self.pipeline is None:
+            return figures
+        view = self.pipeline.view()
+        return replace(
+            figures,
+            worker=OFF if view.process is None else view.process.word,
+            worker_states=(*WORKER_STATES, OFF),
+            worker_restart_count=0 if view.process is None else view.process.restart_count,
+            jobs={name: _job(name, view) for name in JOB_SENTENCES if name in view.jobs},
+            job_states=STATES,
+            replays={
+                **dict.fromkeys(STATES, 0),
+                **Counter(_state(name, view) for name in view.jobs if name not in JOB_SENTENCES),
+            },
+        )
+
+
+def _job(name: str, view: PipelineView) -> JobFigures:
+    job = view.jobs[name]
+    return JobFigures(_state(name, view), job.is_in_trouble, job.lag)
+
+
+def _state(name: str, view: PipelineView) -> str:
+    """A job's state. Where no worker runs, none of its jobs does, whatever its file says."""
+    state = view.jobs[name].state
+    return "waiting" if state == "running" and view.holder is None else state

@@ -1,0 +1,58 @@
+"""Why a publish is refused, in a word: for the count of refused publishes by reason."""
+
+from enum import StrEnum
+
+from queue_engine.vocabulary.errors import (
+    BatchKeyConflictError,
+    ClosedError,
+    FencedError,
+    LimitError,
+    NoRoomError,
+    PenstockError,
+    ProtocolError,
+    StorageError,
+    TopicChangedError,
+)
+
+
+class Reason(StrEnum):
+    """Why a publish is refused."""
+
+    INVALID = "invalid"  # a name, a size or a count is wrong, or a body is too large
+    FORBIDDEN = "forbidden"  # no token, or a web page of another origin
+    BUSY = "busy"  # unfinished bodies leave no room: --max-pending-body-bytes
+    LIMIT = "limit"  # too many topics, or too much deferred
+    CONFLICT = "conflict"  # another batch has the key, or another topic the name
+    FENCED = "fenced"  # a fault has stopped the topic
+    DISK_FULL = "disk_full"
+    DISK = "disk"  # the disk refuses for another reason
+    STOPPING = "stopping"
+    FAULT = "fault"  # an unexpected error; the server's log has it
+
+
+_REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Reason], ...] = (
+    (ClosedError, Reason.STOPPING),
+    (NoRoomError, Reason.DISK_FULL),
+    (StorageError, Reason.DISK),
+    (LimitError, Reason.LIMIT),
+    (FencedError, Reason.FENCED),
+    ((TopicChangedError, BatchKeyConflictError), Reason.CONFLICT),
+    (PenstockError, Reason.INVALID),
+)
+_FAILED = ("E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED")
+_VERBS = frozenset({"PUB", "MPUB", "DPUB"})
+
+
+def reason_of(error: BaseException | None) -> Reason:
+    """error: what made the publish fail; None where the request itself was wrong."""
+    if error is None:
+        return Reason.INVALID
+    return next((reason for kinds, reason in _REASONS if isinstance(error, kinds)), Reason.FAULT)
+
+
+def reason_of_answer(error: ProtocolError) -> Reason | None:
+    """Why an error over TCP refuses a publish; None for an answer to another command."""
+    if error.code in _FAILED:
+        return reason_of(error.__cause__)
+    is_publish = not _VERBS.isdisjoint(error.description.split(maxsplit=2)[:2])
+    return Reason.INVALID if is_publish else None

@@ -1,0 +1,1 @@
+"""What a monitoring system reads of a server: metrics for Prometheus, a dashboard, alert rules."""

@@ -1,0 +1,55 @@
+"""What the console hands in for probes and metrics: one object, since the engine knows no console."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """A job of the pipeline. lag: how far it is behind its source; None: unknown."""
+
+    state: str
+    is_in_trouble: bool
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleFigures:
+    """The console and the pipeline at one moment. Counts are since the process started.
+
+    failed_log_ins, refused_connections: by reason. worker: the state of the pipeline's worker, of `worker_states`.
+    jobs: the services of the pipeline, by name. replays: jobs of replays, by state.
+    """
+
+    failed_log_ins: Mapping[str, int] = field(default_factory=dict)
+    refused_connections: Mapping[str, int] = field(default_factory=dict)
+    notice_count: int = 0
+    worker: str = ""
+    worker_states: tuple[str, ...] = ()
+    worker_restart_count: int = 0
+    jobs: Mapping[str, JobFigures] = field(default_factory=dict)
+    job_states: tuple[str, ...] = ()
+    replays: Mapping[str, int] = field(default_factory=dict)
+
+
+class Console(Protocol):
+    """A console beside the engine."""
+
+    def notices(self) -> list[str]:
+        """Its lines for /readyz. Called on the engine's thread: reads no file."""
+        ...
+
+    def figures(self) -> ConsoleFigures:
+        """Called on a thread of the HTTP API; may read files."""
+        ...
+
+
+class NoConsole:
+    """Where the engine runs without one."""
+
+    def notices(self) -> list[str]:
+        return []
+
+    def figures(self) -> ConsoleFigures:
+        return ConsoleFigures()

@@ -1,0 +1,115 @@
+"""The samples of a snapshot of the engine: topics, channels, cursors, the log."""
+
+from collections.abc import Iterable
+
+from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
+from queue_engine.service.admission.refused_publishes import Reason
+from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
+from queue_engine.storage.log_stats import LogStats
+from queue_engine.vocabulary.clock import NS_PER_S
+
+# The family and the field of the stats that it shows.
+_TOPIC = {
+    "penstock_topic_depth": "depth",
+    "penstock_topic_messages_total": "message_count",
+    "penstock_topic_body_bytes_total": "message_bytes",
+    "penstock_topic_dropped_total": "dropped_count",
+    "penstock_topic_disk_bytes": "disk_bytes",
+    "penstock_topic_paused": "paused",
+    "penstock_topic_fenced": "fenced",
+    "penstock_topic_unreadable": "unreadable",
+}
+_CHANNEL = {
+    "penstock_channel_depth": "depth",
+    "penstock_channel_in_flight": "in_flight_count",
+    "penstock_channel_deferred": "deferred_count",
+    "penstock_channel_messages_total": "message_count",
+    "penstock_channel_finished_total": "finish_count",
+    "penstock_channel_requeued_total": "requeue_count",
+    "penstock_channel_timeouts_total": "timeout_count",
+    "penstock_channel_consumers": "client_count",
+    "penstock_channel_ready": "ready_count",
+    "penstock_channel_dropped_total": "dropped_count",
+    "penstock_channel_disk_bytes": "disk_bytes",
+    "penstock_channel_paused": "paused",
+    "penstock_channel_fenced": "fenced",
+    "penstock_channel_unreadable": "unreadable",
+}
+_CURSOR = {
+    "penstock_cursor_depth": "depth",
+    "penstock_cursor_lag_bytes": "lag_bytes",
+    "penstock_cursor_warned": "is_warned",
+    "penstock_cursor_gaps": "gap_count",
+}
+_LOG = {
+    "penstock_log_bytes": "bytes",
+    "penstock_log_hole_bytes": "hole_bytes",
+    "penstock_log_segments": "segment_count",
+    "penstock_log_full": "is_full",
+    "penstock_log_failed": "error",
+    "penstock_log_damaged_messages_total": "damaged_count",
+    "penstock_progress_faults_total": "progress_fault_count",
+    "penstock_log_written_bytes_total": "written_bytes",
+    "penstock_log_writes_total": "group_count",
+    "penstock_log_failed_writes_total": "failed_group_count",
+    "penstock_log_syncs_total": "sync_count",
+}
+
+
+def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
+    """Add what concerns no single topic."""
+    to.add_one("penstock_up", snapshot.health == "OK")
+    to.add_one("penstock_uptime_seconds", (snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S)
+    to.add_one("penstock_connections", snapshot.connection_count)
+    # Each reason from the start on, so that a first refusal is an increase.
+    to.add(
+        "penstock_publishes_refused_total",
+        [(labels(reason=reason), snapshot.refused_publishes.get(reason, 0)) for reason in Reason],
+    )
+    if snapshot.log is not None:
+        _add_log(to, snapshot.log)
+
+
+def add_topics(to: Exposition, topics: Iterable[TopicStats], taken_at_ns: int) -> None:
+    """Add topics with their channels and cursors."""
+    listed = [(labels(topic=topic.topic_name), topic) for topic in topics]
+    for name, field in _TOPIC.items():
+        to.add(name, _samples(listed, field))
+    channels = [
+        (labels(topic=topic.topic_name, channel=channel.channel_name), channel)
+        for _, topic in listed
+        for channel in topic.channels
+    ]
+    for name, field in _CHANNEL.items():
+        to.add(name, _samples(channels, field))
+    oldest = [
+        (of, max(taken_at_ns - channel.oldest_ns, 0) / NS_PER_S)
+        for of, channel in channels
+        if channel.oldest_ns is not None
+    ]
+    to.add("penstock_channel_oldest_seconds", oldest)
+    cursors = [
+        (labels(topic=topic.topic_name, cursor=cursor.cursor), cursor)
+        for _, topic in listed
+        for cursor in topic.cursors
+    ]
+    for name, field in _CURSOR.items():
+        to.add(name, [(of, float(getattr(cursor, field))) for of, cursor in cursors])
+
+
+def _add_log(to: Exposition, log: LogStats) -> None:
+    for name, field in _LOG.items():
+        value = getattr(log, field)
+        to.add_one(name, bool(value) if isinstance(value, str) else value)
+    to.add_one("penstock_log_oldest_unsynced_seconds", log.oldest_unsynced_ms / 1000)
+    recovery = log.recovery
+    if recovery is not None:
+        to.add_one("penstock_recovery_seconds", recovery.took_ms / 1000)
+        to.add_one("penstock_recovery_lost_messages", recovery.lost_count)
+        to.add_one("penstock_recovery_redelivered_messages", recovery.redelivered_count)
+
+
+def _samples(listed: Iterable[tuple[str, TopicStats | ChannelStats]], field: str) -> list[Sample]:
+    """One field of each topic or channel; unknown values (None) are left out. A sentence counts as 1."""
+    found = [(of, getattr(one, field)) for of, one in listed]
+    return [(of, bool(value) if isinstance(value, str) else value) for of, value in found if value is not None]

@@ -1,0 +1,195 @@
+"""Every metric family of `/metrics`, in one table: the answer, the reference in the README and the tests read it.
+
+Names end in their unit, and counters in `_total`. Counters begin at 0 with the process. Times of histograms are wall
+time; a clock that is set back counts as no time.
+"""
+
+from typing import NamedTuple
+
+COUNTER = "counter"
+GAUGE = "gauge"
+HISTOGRAM = "histogram"
+
+_TOPIC = ("topic",)
+_CHANNEL = ("topic", "channel")
+_CURSOR = ("topic", "cursor")
+
+
+class Family(NamedTuple):
+    """A metric's name, kind, labels and unit; help: a sentence for people."""
+
+    name: str
+    kind: str
+    help: str
+    unit: str
+    labels: tuple[str, ...] = ()
+
+
+_TABLE = (
+    # The server.
+    Family("penstock_up", GAUGE, "1 while the engine is healthy: what /ping answers", "0 or 1"),
+    Family("penstock_build_info", GAUGE, "Always 1; the labels name the versions", "1", ("version", "python")),
+    Family("penstock_uptime_seconds", GAUGE, "Time since the engine started", "seconds"),
+    Family("penstock_engine_cpu_seconds_total", COUNTER, "Processor time of the engine's thread", "seconds"),
+    Family("process_cpu_seconds_total", COUNTER, "Processor time of the process, without its children", "seconds"),
+    Family("process_resident_memory_bytes", GAUGE, "Memory of the process that is in RAM", "bytes"),
+    Family("process_virtual_memory_bytes", GAUGE, "Address space of the process", "bytes"),
+    Family("process_open_fds", GAUGE, "Open file descriptors", "descriptors"),
+    Family("process_max_fds", GAUGE, "Most file descriptors that the process may have open", "descriptors"),
+    Family("process_start_time_seconds", GAUGE, "When the process started, Unix time", "seconds"),
+    # The disk.
+    Family("penstock_disk_free_bytes", GAUGE, "Bytes free for the server on the disk of the data directory", "bytes"),
+    Family("penstock_disk_size_bytes", GAUGE, "Size of the disk of the data directory", "bytes"),
+    # Clients.
+    Family("penstock_connections", GAUGE, "Open TCP connections of NSQ clients", "connections"),
+    Family(
+        "penstock_connections_refused_total",
+        COUNTER,
+        "Connections refused, by listener (tcp, http, console) and reason",
+        "connections",
+        ("listener", "reason"),
+    ),
+    Family(
+        "penstock_publishes_refused_total",
+        COUNTER,
+        "Commands and requests to publish that were refused, by reason",
+        "requests",
+        ("reason",),
+    ),
+    # Topics.
+    Family("penstock_topic_depth", GAUGE, "Messages that wait at the topic itself", "messages", _TOPIC),
+    Family("penstock_topic_messages_total", COUNTER, "Messages published", "messages", _TOPIC),
+    Family("penstock_topic_body_bytes_total", COUNTER, "Bytes of bodies published", "bytes", _TOPIC),
+    Family("penstock_topic_dropped_total", COUNTER, "Messages an ephemeral topic had no room for", "messages", _TOPIC),
+    Family("penstock_topic_disk_bytes", GAUGE, "Bytes on disk that are kept for the topic", "bytes", _TOPIC),
+    Family("penstock_topic_paused", GAUGE, "1 while the topic is paused", "0 or 1", _TOPIC),
+    Family(
+        "penstock_topic_fenced",
+        GAUGE,
+        "1 while a fault has stopped the topic, until an operator retries it",
+        "0 or 1",
+        _TOPIC,
+    ),
+    Family("penstock_topic_unreadable", GAUGE, "1 while the disk refuses something of the topic", "0 or 1", _TOPIC),
+    # Channels.
+    Family("penstock_channel_depth", GAUGE, "Messages that wait", "messages", _CHANNEL),
+    Family("penstock_channel_in_flight", GAUGE, "Messages in flight", "messages", _CHANNEL),
+    Family("penstock_channel_deferred", GAUGE, "Messages deferred", "messages", _CHANNEL),
+    Family("penstock_channel_messages_total", COUNTER, "Messages that came to the channel", "messages", _CHANNEL),
+    Family("penstock_channel_finished_total", COUNTER, "Messages finished", "messages", _CHANNEL),
+    Family("penstock_channel_requeued_total", COUNTER, "Messages requeued", "messages", _CHANNEL),
+    Family("penstock_channel_timeouts_total", COUNTER, "Messages timed out", "messages", _CHANNEL),
+    Family("penstock_channel_consumers", GAUGE, "Consumers connected", "consumers", _CHANNEL),
+    Family("penstock_channel_ready", GAUGE, "RDY of all consumers together", "messages", _CHANNEL),
+    Family(
+        "penstock_channel_dropped_total",
+        COUNTER,
+        "Messages an ephemeral channel had no room for",
+        "messages",
+        _CHANNEL,
+    ),
+    Family("penstock_channel_disk_bytes", GAUGE, "Bytes on disk that are kept for the channel", "bytes", _CHANNEL),
+    Family("penstock_channel_paused", GAUGE, "1 while the channel is paused", "0 or 1", _CHANNEL),
+    Family(
+        "penstock_channel_fenced",
+        GAUGE,
+        "1 while a fault has stopped the channel, until an operator retries it",
+        "0 or 1",
+        _CHANNEL,
+    ),
+    Family(
+        "penstock_channel_unreadable", GAUGE, "1 while the disk refuses something of the channel", "0 or 1", _CHANNEL
+    ),
+    Family(
+        "penstock_channel_oldest_seconds",
+        GAUGE,
+        "Age of the oldest unfinished message; absent when there is none",
+        "seconds",
+        _CHANNEL,
+    ),
+    # Pipeline cursors.
+    Family("penstock_cursor_depth", GAUGE, "Messages that a pipeline cursor has not passed", "messages", _CURSOR),
+    Family("penstock_cursor_lag_bytes", GAUGE, "Bytes of the log that are kept for the cursor", "bytes", _CURSOR),
+    Family("penstock_cursor_warned", GAUGE, "1 while the lag is near --pipeline-retention-bytes", "0 or 1", _CURSOR),
+    Family(
+        "penstock_cursor_gaps",
+        GAUGE,
+        "Ranges of messages that the cursor gave up, the newest hundred",
+        "ranges",
+        _CURSOR,
+    ),
+    # The log.
+    Family("penstock_log_bytes", GAUGE, "Bytes in the log's segments", "bytes"),
+    Family("penstock_log_hole_bytes", GAUGE, "Bytes given back to the disk from inside segments", "bytes"),
+    Family("penstock_log_segments", GAUGE, "Segments of the log", "segments"),
+    Family("penstock_log_full", GAUGE, "1 while the disk is full and the log refuses publishes", "0 or 1"),
+    Family("penstock_log_failed", GAUGE, "1 while the log accepts nothing more until the next start", "0 or 1"),
+    Family(
+        "penstock_log_damaged_messages_total", COUNTER, "Messages passed over because their bodies are lost", "messages"
+    ),
+    Family("penstock_log_written_bytes_total", COUNTER, "Bytes written to the log", "bytes"),
+    Family("penstock_log_writes_total", COUNTER, "Writes to the log", "writes"),
+    Family("penstock_log_failed_writes_total", COUNTER, "Writes to the log that the disk refused", "writes"),
+    Family("penstock_log_syncs_total", COUNTER, "Syncs of the log", "syncs"),
+    Family("penstock_log_oldest_unsynced_seconds", GAUGE, "Age of the oldest byte that is not synced", "seconds"),
+    Family(
+        "penstock_progress_faults_total",
+        COUNTER,
+        "Errors of the disk that the journal of channels' progress met",
+        "errors",
+    ),
+    Family("penstock_recovery_seconds", GAUGE, "How long the last start took to recover the log", "seconds"),
+    Family("penstock_recovery_lost_messages", GAUGE, "Messages that the last start found lost", "messages"),
+    Family(
+        "penstock_recovery_redelivered_messages",
+        GAUGE,
+        "Finished messages that come again, because the last start found their progress damaged",
+        "messages",
+    ),
+    # The console, and the pipeline that it shows.
+    Family(
+        "penstock_failed_log_ins_total",
+        COUNTER,
+        "Attempts to log in to the console that failed, by reason",
+        "attempts",
+        ("reason",),
+    ),
+    Family("penstock_console_notices", GAUGE, "Notices about trouble that the console shows its users", "notices"),
+    Family(
+        "penstock_pipeline_worker",
+        GAUGE,
+        "1 for the state that the pipeline's worker is in, 0 for the others",
+        "0 or 1",
+        ("state",),
+    ),
+    Family(
+        "penstock_pipeline_worker_restarts_total",
+        COUNTER,
+        "How often the pipeline's worker was started again after it had died",
+        "starts",
+    ),
+    Family(
+        "penstock_pipeline_job",
+        GAUGE,
+        "1 for the state that a job of the pipeline is in, 0 for the others",
+        "0 or 1",
+        ("job", "state"),
+    ),
+    Family(
+        "penstock_pipeline_job_in_trouble",
+        GAUGE,
+        "1 while a job of the pipeline has failed, or is tried again without progress",
+        "0 or 1",
+        ("job",),
+    ),
+    Family(
+        "penstock_pipeline_job_lag",
+        GAUGE,
+        "How far a job of the pipeline is behind its source; absent while unknown",
+        "messages",
+        ("job",),
+    ),
+    Family("penstock_pipeline_replays", GAUGE, "Replays and plans of replays, by state", "jobs", ("state",)),
+)
+
+FAMILIES = {family.name: family for family in _TABLE}

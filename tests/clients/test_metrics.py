@@ -1,0 +1,72 @@
+"""/metrics of a real server: Prometheus' own promtool finds nothing to complain of, and each metric is there."""
+
+import subprocess
+import urllib.error
+from urllib.parse import quote
+
+import pytest
+
+from queue_engine.service.monitoring.families import FAMILIES
+from tests.support.exposition import Figures, read_exposition
+from tests.support.nsq_socket import NsqSocket
+from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
+
+# All characters that a name may have, and the longest names.
+TOPICS = ("orders", "a.b_c-D9", "t" * 64, "brief#ephemeral")
+CHANNELS = ("billing", "A-b_c.d#ephemeral", "c" * 64)
+# Until a job of the pipeline has run there is no state of one.
+OF_JOBS = {"penstock_pipeline_job", "penstock_pipeline_job_in_trouble", "penstock_pipeline_job_lag"}
+OF_THE_LOG = {name for name in FAMILIES if name.split("_")[1] in ("cursor", "log", "progress", "recovery")}
+
+
+@pytest.fixture(scope="module")
+def answer(server: ServerProcess, storage_kind: str) -> bytes:
+    """/metrics after messages, a consumer, a pipeline cursor and refusals of each kind."""
+    for topic in map(quote, TOPICS):
+        server.http("POST", f"/topic/create?topic={topic}")
+        for channel in map(quote, CHANNELS):
+            server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
+        server.http("POST", f"/mpub?topic={topic}", b"one\ntwo\nthree")
+    if storage_kind == "log":
+        server.http("POST", "/cursor/create?topic=orders&cursor=copy&start=start")
+    with pytest.raises(urllib.error.HTTPError):
+        server.http("POST", "/pub?topic=orders", b"")
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe("orders", "billing", rdy=10)
+        for _ in range(3):
+            consumer.send(b"FIN " + consumer.read_message().id + b"\n")
+        wait_for("the messages to be finished", lambda: server.channel_stats("orders", "billing")["finish_count"] == 3)
+        return server.http("GET", "/metrics")
+
+
+@pytest.fixture(scope="module")
+def figures(answer: bytes) -> Figures:
+    return read_exposition(answer)
+
+
+def test_promtool_has_nothing_to_complain_of(answer: bytes) -> None:
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=answer, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert (checked.returncode, checked.stdout.decode()) == (0, "")
+
+
+def test_each_metric_of_the_table_is_there(figures: Figures, storage_kind: str) -> None:
+    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG
+    assert FAMILIES.keys() - figures.kinds.keys() == absent
+
+
+def test_each_topic_and_channel_is_there(figures: Figures) -> None:
+    assert len(figures.of("penstock_topic_depth")) == len(TOPICS)
+    assert len(figures.of("penstock_channel_depth")) == len(TOPICS) * len(CHANNELS)
+    assert figures['penstock_channel_finished_total{topic="orders",channel="billing"}'] == 3
+    assert figures['penstock_publishes_refused_total{reason="invalid"}'] == 1
+
+
+def test_the_console_hands_its_figures_in(server: ServerProcess) -> None:
+    before = read_exposition(server.http("GET", "/metrics")).of("penstock_failed_log_ins_total")
+    assert before == {'reason="password"}': 0, 'reason="throttled"}': 0, 'reason="busy"}': 0}
+    state = read_exposition(server.http("GET", "/metrics")).of("penstock_pipeline_worker")
+    assert sum(state.values()) == 1
+    assert [line for line in server.http("GET", "/readyz").decode().splitlines() if line.startswith("console")] == []
