@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from queue_engine.aside_files import AsideFiles
 from queue_engine.backups import Backups
 from queue_engine.catalog import Catalog
 from queue_engine.commit_log.sync_place import SyncPlace
@@ -120,6 +121,14 @@ class Engine:
             catalog=self.catalog,
             stores=self._stores,
             sampler=self._sampler,
+        )
+        self._aside = AsideFiles(
+            options.data_path,
+            options.set_aside_retention_ms,
+            files=files,
+            clock=clock,
+            background=backgrounds.disk,
+            on_scan=self.stats.note_aside,
         )
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())
@@ -301,6 +310,7 @@ class Engine:
             ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
             ("looking after the samples", self._sampler.tick),
             ("looking after backups", self._backups.tick),
+            ("looking after files set aside", self._aside.tick),
             ("tidying up", self._tidy),
         ):
             try:

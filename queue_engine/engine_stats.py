@@ -12,6 +12,7 @@ from queue_engine.delivery.stats import HEALTHY, ClientStats, EngineSnapshot, In
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
+from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.clock import Clock
@@ -62,8 +63,13 @@ class EngineStats:
         self._clock = clock
         self._started_at_ns = started_at_ns
         self._sequence = 0
+        self._aside = AsideStats()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
+
+    def note_aside(self, found: AsideStats) -> None:
+        """Take the result of a scan for files that were set aside."""
+        self._aside = found
 
     @property
     def health(self) -> str:
@@ -131,6 +137,7 @@ class EngineStats:
             log=self._log_stats(),
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
+            aside=self._aside,
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

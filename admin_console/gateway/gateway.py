@@ -14,6 +14,7 @@ from queue_engine.delivery.stats import (
 )
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.log_acts import SeekPreview, Target
+from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options import format_duration, parse_duration_ms
@@ -22,6 +23,7 @@ from queue_engine.wire.cursor import CursorStats
 __all__ = [
     "NAME_LENGTH_MAX",
     "ActResult",
+    "AsideStats",
     "ChannelStats",
     "ClientStats",
     "CursorStats",

@@ -1,4 +1,5 @@
-"""The log that topics of storage kind `log` share: how safe it is, how large, and what the last start found."""
+"""The log that topics of storage kind `log` share: how safe it is, how large, and what the last start found. And the
+files that were set aside, of both storage kinds and the console."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import LogStats
+    from admin_console.gateway.gateway import AsideStats, LogStats
 
 _COLUMNS = (Column("what", "What", "text"), Column("value", "Now", "text"))
 _PROMISES = {
@@ -25,7 +26,14 @@ def log_table(live: LiveState | None) -> Table:
     """One row for each fact; empty where no topic has storage kind log."""
     log = live.snapshot.log if live is not None else None
     rows = _rows(log) if log is not None else []
+    if live is not None and is_anything_aside(live.snapshot.aside):
+        rows.append(("aside", (Cell("Set aside"), _aside(live.snapshot.aside))))
     return Table.build("log", "The log", _COLUMNS, rows, Empty("", "No topic is of storage kind log."))
+
+
+def is_anything_aside(aside: "AsideStats") -> bool:
+    """Whether the row about files that were set aside is shown."""
+    return bool(aside.count or aside.removed_count or aside.error)
 
 
 def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
@@ -93,3 +101,19 @@ def _unsynced(log: "LogStats") -> Cell:
         return Cell("everything is on the disk")
     is_late = log.sync != "os" and log.oldest_unsynced_ms > UNSYNCED_LATE_MS
     return Cell(units.duration(log.oldest_unsynced_ms / 1000), tone="warning" if is_late else "")
+
+
+def _aside(aside: "AsideStats") -> Cell:
+    text = f"{units.plural(aside.count, 'damaged file')}, {units.byte_count(aside.bytes)}"
+    if aside.count and aside.retention_ms:
+        text += f", the oldest kept for {units.duration(aside.oldest_kept_ms / 1000)}"
+        text += f" of {units.duration(aside.retention_ms / 1000)}"
+    elif aside.count:
+        text += ", kept until a person removes them"
+    if aside.removed_count:
+        removed = units.plural(aside.removed_count, "file")
+        text += f"; {removed} removed since start, {units.byte_count(aside.removed_bytes)}"
+    if aside.error:
+        text += f". ▲ {aside.error}"
+    hint = f"{aside.bytes:,} bytes; each is removed once it was kept for --set-aside-retention"
+    return Cell(text, hint, "warning" if aside.error else "")

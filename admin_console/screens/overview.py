@@ -17,7 +17,7 @@ from admin_console.screens.cells import Cell, SparkCell, StateCell
 from admin_console.screens.channel_rows import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
-from admin_console.screens.log_panel import log_table
+from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -63,7 +63,7 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
         "flags": {
             "first_run": live is not None and not live.snapshot.topics,
             "more": len(urgent) > ROWS_MAX,
-            "log": live is not None and live.snapshot.log is not None,
+            "log": live is not None and (live.snapshot.log is not None or is_anything_aside(live.snapshot.aside)),
         },
         "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(len(urgent), 'channel')}."},
     }

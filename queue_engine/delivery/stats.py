@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.wire.cursor import CursorStats
 
@@ -112,6 +113,7 @@ class EngineSnapshot:
     refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
+    aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,13 @@ class Files:
         found = os.statvfs(directory)
         return found.f_blocks * found.f_frsize
 
+    def status(self, path: str) -> os.stat_result | None:
+        """Of what is at `path` itself, be it a file, a directory or a symbolic link; None when nothing is there."""
+        try:
+            return os.lstat(path)
+        except FileNotFoundError:
+            return None
+
     def modified_ns(self, path: str) -> int | None:
         """When the file at `path` was last written, Unix ns; None when there is none."""
         try:

@@ -4,7 +4,8 @@
     DATA/samples/identity.json
         {"version": 1, "number": 1, "id_base": 81985529216486895, "reserved_offset": 1048576} LF
         CRC-32C of the line before, without its LF, as 8 hex digits LF
-    DATA/samples.bad-1       a directory that could not be used, set aside; Penstock never reads or removes it
+    DATA/samples.bad-1       a directory that could not be used, set aside; Penstock does not read it, and
+                             removes it after --set-aside-retention
 
 Offset + `id_base` is a sample's id. Offsets below `reserved_offset` may be in use; it is exact after a clean stop.
 After any other stop new samples begin at it, so that no reader gets an offset twice, also when a power cut lost the

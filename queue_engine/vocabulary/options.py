@@ -61,7 +61,7 @@ GROUPS = {
     "tcp_address": "addresses, directory, log lines",
     "storage": "the log and its readers",
     "worker_nice": "the pipeline's worker",
-    "set_aside_segment": "repairs at a start",
+    "set_aside_segment": "damaged files",
     "samples_interval_ms": "samples of the server's stats",
     "http_token": "access and stopping",
     "mem_queue_size": "disk queues",
@@ -144,6 +144,12 @@ class Options:
     )
     drop_unknown_topics: bool = _option(
         False, "start though the log has messages of topics that topology.json does not know, and drop those messages"
+    )
+    # 90 days: who looks into an incident of the last quarter still finds the bytes.
+    set_aside_retention_ms: int = _option(
+        7_776_000_000,
+        "how long damaged files that were set aside are kept, and the bytes in quarantine (0: for ever)",
+        low=0,
     )
     samples_interval_ms: int = _option(
         10_000, "how often the server's stats are sampled, each second at most (0: never)", low=0
