@@ -81,7 +81,7 @@ CONSOLE_MAY_IMPORT = {
     "api": "gateway answers rings hub screens history",
     "views": "vocabulary database pacing graphs accounts audit gateway answers hub permissions screens history",
     "console": "vocabulary accounts audit permissions security live views",
-    "management": "vocabulary accounts gateway views console",
+    "management": "vocabulary accounts audit gateway views console",
     "management.commands": "vocabulary database pacing graphs accounts audit gateway hub console management",
 }
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from admin_console.accounts.failed_log_ins import FAILED_LOG_INS
+from admin_console.audit.upkeep import list_size
 from admin_console.gateway.pipeline import JOB_SENTENCES, STATES, WORKER_STATES, Pipeline, PipelineView
 from admin_console.views.notices import notices
-from queue_engine.service.monitoring.console_figures import ConsoleFigures, JobFigures
+from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
 
 OFF = "off"  # no worker is ever started: --no-pipeline
 
@@ -31,7 +32,9 @@ class ConsoleReport:
 
     def figures(self) -> ConsoleFigures:
         refused = {} if self.server is None else {"too_many": self.server.refused_connection_count}
-        figures = ConsoleFigures(FAILED_LOG_INS.counts(), refused, len(notices()))
+        size = list_size()
+        audit_list = None if size is None else AuditListFigures(size.bytes, size.bytes_max)
+        figures = ConsoleFigures(FAILED_LOG_INS.counts(), refused, len(notices()), audit_list)
         if self.pipeline is None:
             return figures
         view = self.pipeline.view()

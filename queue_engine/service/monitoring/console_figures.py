@@ -15,16 +15,26 @@ class JobFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditListFigures:
+    """bytes_max: 0 for no limit."""
+
+    bytes: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleFigures:
     """The console and the pipeline at one moment. Counts are since the process started.
 
-    failed_log_ins, refused_connections: by reason. worker: the state of the pipeline's worker, of `worker_states`.
+    failed_log_ins, refused_connections: by reason. audit_list: None before it was measured. worker: the state of the
+    pipeline's worker, of `worker_states`.
     jobs: the services of the pipeline, by name. replays: jobs of replays, by state.
     """
 
     failed_log_ins: Mapping[str, int] = field(default_factory=dict)
     refused_connections: Mapping[str, int] = field(default_factory=dict)
     notice_count: int = 0
+    audit_list: AuditListFigures | None = None
     worker: str = ""
     worker_states: tuple[str, ...] = ()
     worker_restart_count: int = 0

@@ -40,6 +40,9 @@ _TABLE = (
     # The disk.
     Family("penstock_disk_free_bytes", GAUGE, "Bytes free for the server on the disk of the data directory", "bytes"),
     Family("penstock_disk_size_bytes", GAUGE, "Size of the disk of the data directory", "bytes"),
+    Family("penstock_set_aside_files", GAUGE, "Damaged files that were set aside and are still kept", "files"),
+    Family("penstock_set_aside_bytes", GAUGE, "Bytes of those files", "bytes"),
+    Family("penstock_set_aside_removed_total", COUNTER, "Such files removed after --set-aside-retention", "files"),
     # Clients.
     Family("penstock_connections", GAUGE, "Open TCP connections of NSQ clients", "connections"),
     Family(
@@ -154,6 +157,8 @@ _TABLE = (
         "attempts",
         ("reason",),
     ),
+    Family("penstock_audit_list_bytes", GAUGE, "Bytes of the audit list, with the console's other tables", "bytes"),
+    Family("penstock_audit_list_limit_bytes", GAUGE, "--audit-retention-bytes; 0 for no limit", "bytes"),
     Family("penstock_console_notices", GAUGE, "Notices about trouble that the console shows its users", "notices"),
     Family(
         "penstock_pipeline_worker",

@@ -52,6 +52,9 @@ def add_refused_connections(to: Exposition, engine: Mapping[tuple[str, str], int
 def add_console(to: Exposition, console: ConsoleFigures) -> None:
     log_ins = sorted(console.failed_log_ins.items())
     to.add("penstock_failed_log_ins_total", [(labels(reason=reason), count) for reason, count in log_ins])
+    size = console.audit_list
+    to.add("penstock_audit_list_bytes", [] if size is None else [("", size.bytes)])
+    to.add("penstock_audit_list_limit_bytes", [] if size is None else [("", size.bytes_max)])
     to.add_one("penstock_console_notices", console.notice_count)
     to.add(
         "penstock_pipeline_worker",

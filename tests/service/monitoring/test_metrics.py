@@ -6,9 +6,10 @@ import platform
 import threading
 from pathlib import Path
 
-from queue_engine.service.monitoring.console_figures import ConsoleFigures, JobFigures
+from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.service.monitoring.metrics import metrics_text, surroundings_of
+from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.vocabulary.version import VERSION
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, settle
@@ -102,6 +103,7 @@ async def test_the_console_hands_its_figures_in_as_one_object(tmp_path: Path) ->
         failed_log_ins={"password": 3, "throttled": 0},
         refused_connections={"too_many": 2},
         notice_count=1,
+        audit_list=AuditListFigures(5_000, 1 << 30),
         worker="running",
         worker_states=("idle", "running"),
         worker_restart_count=4,
@@ -115,6 +117,7 @@ async def test_the_console_hands_its_figures_in_as_one_object(tmp_path: Path) ->
     assert figures.of("penstock_failed_log_ins_total") == {'reason="password"}': 3, 'reason="throttled"}': 0}
     assert figures['penstock_connections_refused_total{listener="console",reason="too_many"}'] == 2
     assert figures["penstock_console_notices"] == 1
+    assert (figures["penstock_audit_list_bytes"], figures["penstock_audit_list_limit_bytes"]) == (5_000, 1 << 30)
     assert figures.of("penstock_pipeline_worker") == {'state="idle"}': 0, 'state="running"}': 1}
     assert figures["penstock_pipeline_worker_restarts_total"] == 4
     assert figures.of("penstock_pipeline_job") == {
@@ -163,3 +166,13 @@ async def test_a_console_that_fails_costs_that_answer_alone(tmp_path: Path) -> N
         server.api.console = Failing()
         assert (await server.request("GET", "/metrics")).status == 500
         assert (await server.request("GET", "/ping")).status == 200
+
+
+async def test_files_that_were_set_aside_are_counted(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.stats.note_aside(AsideStats(count=3, bytes=4_096, removed_count=2))
+        around = surroundings_of(str(tmp_path), server.api.console)
+        figures = read_exposition(metrics_text(server.engine.stats.now(), around, engine_cpu_s=0))
+    assert figures["penstock_set_aside_files"] == 3
+    assert figures["penstock_set_aside_bytes"] == 4_096
+    assert figures["penstock_set_aside_removed_total"] == 2
