@@ -1,6 +1,8 @@
 """Counts of a commit log's writes and syncs since it was opened."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from queue_engine.vocabulary.histogram import SYNC_BOUNDS_NS, Histogram
 
 
 @dataclass(slots=True)
@@ -16,3 +18,4 @@ class SyncCounts:
     syncs_by_roll: int = 0  # begun because a segment was full
     inline_syncs: int = 0  # on the engine's thread
     failed_groups: int = 0
+    times: Histogram = field(default_factory=lambda: Histogram(SYNC_BOUNDS_NS))  # of each sync of a group or segments

@@ -535,6 +535,7 @@ class Channel:
             clients=clients,
             number=self.number,
             latency=self._latency.lend(),
+            held=self._latency.held.counts(),
             held_back=self._reason_to_hold_back() if depth and self.fence is None else "",
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,

@@ -34,6 +34,7 @@ class Delivery:
         "bytes",
         "consumer",
         "deadline_ns",
+        "handed_ns",
         "ids",
         "in_order",
         "latest_ns",
@@ -48,6 +49,7 @@ class Delivery:
         self.ids = ids
         self.bytes = 0  # of the table's budget
         self.sent_ns = sent_ns
+        self.handed_ns = 0  # the same by the wall clock, for the latency
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
         self.outstanding = len(ids)
@@ -95,6 +97,7 @@ class InFlightTable:
     def add(self, consumer: Consumer, run: Run, sent_ns: int) -> Delivery:
         """Add a run that is sent to `consumer`. None of its ids may be in flight, and none may stand in it twice."""
         delivery = Delivery(consumer, run, run.ids, sent_ns)
+        delivery.handed_ns = self.latency.now_ns()
         self._delivery_of.update(zip(run.ids, repeat(delivery)))
         size = delivery.bytes = len(run.frames)
         if size:
@@ -196,6 +199,7 @@ class InFlightTable:
     def _note_finished(self, delivery: Delivery, ids: list[bytes], at: int, count: int, now_ns: int) -> None:
         """`count` messages of a delivery are about to be removed: those among `ids`, nearly always from `at` on."""
         run, latency = delivery.run, self.latency
+        latency.held.note(now_ns - delivery.handed_ns, count)
         if run.published_ns is not None:
             latency.note(now_ns - run.published_ns, count)
             return
@@ -247,6 +251,7 @@ class InFlightTable:
         self._settle(delivery, 1)
         # `_settle` may have dropped the run; the caller needs it to give the message back.
         taken = Delivery(delivery.consumer, run, [message_id], delivery.sent_ns)
+        taken.handed_ns = delivery.handed_ns
         taken.latest_ns = delivery.latest_ns
         return taken
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
@@ -73,6 +74,7 @@ class ChannelStats:
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
     attempts_max_id: str = ""  # which message that is
+    held: HistogramCounts = NO_MESSAGES  # messages finished, by time since their last delivery
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,6 +367,7 @@ class LogStore:
             syncs_by_time=counts.syncs_by_time,
             syncs_by_roll=counts.syncs_by_roll,
             inline_sync_count=counts.inline_syncs,
+            sync_times=counts.times.counts(),
             failed_group_count=counts.failed_groups,
             recovery=recovery,
             progress_fault_count=self.journal.faults.count,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from queue_engine.storage.recovery_report import RecoveryReport
+from queue_engine.vocabulary.histogram import NO_SYNCS, HistogramCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class LogStats:
     positions. oldest_unsynced_ms: how long the oldest byte that is not known to be on the disk has waited, 0 when all
     are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
     counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.
+    sync_times: how long each sync took, of one file or of those that a group filled.
     progress_fault_count: errors of the disk that the progress journal met; progress_fault, progress_fault_ms: the
     newest and its time, Unix ms, "" and 0 for none."""
 
@@ -44,6 +46,7 @@ class LogStats:
     inline_sync_count: int
     failed_group_count: int
     recovery: RecoveryReport | None
+    sync_times: HistogramCounts = NO_SYNCS
     progress_fault_count: int = 0
     progress_fault: str = ""
     progress_fault_ms: int = 0

@@ -15,12 +15,18 @@ LEAST_MS = 0.1
 # Over ten years: nothing that can be measured is longer.
 BUCKET_MAX = 750
 _NS_PER_MS = 1_000_000
-_bounds_ns = [LEAST_MS * _NS_PER_MS * GROWTH**bucket for bucket in range(BUCKET_MAX)]
+# The end of each bucket below BUCKET_MAX. Whole numbers, as the latencies are: a fraction would be slower to compare.
+BOUNDS_NS = [int(LEAST_MS * _NS_PER_MS * GROWTH**bucket) for bucket in range(BUCKET_MAX)]
 
 
 def bucket_of(latency_ns: int) -> int:
     """The bucket of a latency in nanoseconds, 0 to BUCKET_MAX."""
-    return bisect_left(_bounds_ns, latency_ns)
+    return bisect_left(BOUNDS_NS, latency_ns)
+
+
+def end_ns_of(bucket: int) -> int:
+    """The longest latency in a bucket below BUCKET_MAX, nanoseconds."""
+    return BOUNDS_NS[bucket]
 
 
 def value_ms_of(bucket: int) -> float:

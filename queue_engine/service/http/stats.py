@@ -36,7 +36,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "leases")]
+_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "leases", "sync_times")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100

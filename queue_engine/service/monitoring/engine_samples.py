@@ -1,12 +1,15 @@
 """The samples of a snapshot of the engine: topics, channels, cursors, the log."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
 from queue_engine.storage.log_stats import LogStats
-from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
+from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
 
 # The family and the field of the stats that it shows.
 _TOPIC = {
@@ -54,6 +57,8 @@ _LOG = {
     "penstock_log_failed_writes_total": "failed_group_count",
     "penstock_log_syncs_total": "sync_count",
 }
+# Bucket of a latency → bucket of the histogram.
+_PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in range(BUCKET_MAX)), len(MESSAGE_BOUNDS_NS)]
 
 
 def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
@@ -91,6 +96,9 @@ def add_topics(to: Exposition, topics: Iterable[TopicStats], taken_at_ns: int) -
         if channel.oldest_ns is not None
     ]
     to.add("penstock_channel_oldest_seconds", oldest)
+    latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]
+    to.add_histogram("penstock_channel_publish_to_finish_seconds", latencies)
+    to.add_histogram("penstock_channel_delivery_to_finish_seconds", [(of, channel.held) for of, channel in channels])
     cursors = [
         (labels(topic=topic.topic_name, cursor=cursor.cursor), cursor)
         for _, topic in listed
@@ -100,10 +108,24 @@ def add_topics(to: Exposition, topics: Iterable[TopicStats], taken_at_ns: int) -
         to.add(name, [(of, float(getattr(cursor, field))) for of, cursor in cursors])
 
 
+def latency_counts(latency: Mapping[int, int]) -> HistogramCounts:
+    """The latencies that a channel counts by their own finer buckets, as a histogram.
+
+    A latency counts below a bound when all of its bucket is below it. The sum is at most 2 % off.
+    """
+    counts = [0] * (len(MESSAGE_BOUNDS_NS) + 1)
+    sum_ms = 0.0
+    for bucket, count in latency.items():
+        counts[_PLACES[bucket]] += count
+        sum_ms += value_ms_of(bucket) * count
+    return HistogramCounts(MESSAGE_BOUNDS_NS, tuple(counts), round(sum_ms * NS_PER_MS))
+
+
 def _add_log(to: Exposition, log: LogStats) -> None:
     for name, field in _LOG.items():
         value = getattr(log, field)
         to.add_one(name, bool(value) if isinstance(value, str) else value)
+    to.add_histogram("penstock_log_sync_seconds", [("", log.sync_times)])
     to.add_one("penstock_log_oldest_unsynced_seconds", log.oldest_unsynced_ms / 1000)
     recovery = log.recovery
     if recovery is not None:

@@ -1,8 +1,11 @@
 """Prometheus' text format, version 0.0.4."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from queue_engine.service.monitoring.families import FAMILIES
+from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.histogram import HistogramCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -37,12 +40,33 @@ class Exposition:
         """Add a family that has one sample without labels."""
         self.add(name, [("", value)])
 
+    def add_histogram(self, name: str, samples: Iterable[tuple[str, HistogramCounts]]) -> None:
+        """Add a histogram: of each the labels with their braces, or "" for none, and the counts."""
+        added: list[str] = []
+        for of, counts in samples:
+            inner = of[1:-1] + "," if of else ""
+            total = 0
+            for bound, count in zip(_bounds_shown(counts.bounds_ns), counts.counts, strict=True):
+                total += count
+                added.append(f'{name}_bucket{{{inner}le="{bound}"}} {total}')
+            added += (f"{name}_sum{of} {shown(counts.sum_ns / NS_PER_S)}", f"{name}_count{of} {total}")
+        if added:
+            self._begin(name)
+            self._lines += added
+            self.series_count += len(added)
+
     def _begin(self, name: str) -> None:
         family = FAMILIES[name]
         self._lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}")
 
     def text(self) -> bytes:
         return ("\n".join(self._lines) + "\n").encode("utf-8", "replace")
+
+
+@cache
+def _bounds_shown(bounds_ns: tuple[int, ...]) -> tuple[str, ...]:
+    """Each bound in seconds, and that of the last bucket."""
+    return (*(shown(bound / NS_PER_S) for bound in bounds_ns), "+Inf")
 
 
 def shown(value: float) -> str:
