@@ -2,7 +2,7 @@
 
 A command that fails, or that is called wrongly, costs one sentence on standard error and status 2. Status 1 is for a
 command that did its work and found damage, and for a server that did not end well. `serve` makes the data directory;
-for the others, but for `pipeline`, it has to be there.
+for the others, but for `pipeline` and `systemd`, it has to be there.
 """
 
 import difflib
@@ -28,11 +28,14 @@ COMMANDS = {
     "backup": "copy the data directory, while the server runs or not",
     "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
     "serve": "start the queue engine and its console",
+    "systemd": "print a unit that runs the server under systemd",
     "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }
 # `pipeline run` may work on another server's messages, and makes its own files.
 WITHOUT_DATA_DIRECTORY = ("pipeline",)
+# `systemd` prints what another account is to run, before there is a directory or beside a running server.
+ABOUT_NO_DATA = ("systemd",)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -71,6 +74,8 @@ def _prepare(program: str, name: str, arguments: list[str]) -> None:
     """Make the data directory for the server; for the other commands it has to be there. Raises ValueError or OSError;
     then nothing was made."""
     path = paths.data_path()
+    if name in ABOUT_NO_DATA:
+        return
     if name == "serve":
         _check_options_of_serve(program, arguments)
         paths.check_account(path)

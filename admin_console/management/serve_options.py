@@ -25,6 +25,8 @@ from queue_engine.vocabulary.options import (
     parse_option,
 )
 
+SECRETS = ("http_token",)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServeOptions:
@@ -42,6 +44,24 @@ class ServeOptions:
             with_demo=given["demo"] or _is_switched_on(DEMO.variable),
             with_pipeline=not (given["no_pipeline"] or _is_switched_on(NO_PIPELINE.variable)),
         )
+
+
+def arguments_of(given: Mapping[str, Any]) -> list[str]:
+    """The options that the command line and the environment give, each as one argument for `serve`.
+
+    Without --data-path, and without secrets: everybody on the machine can read an argument. given: as for
+    `ServeOptions`, checked.
+    """
+    found = []
+    places = [(text.flag, text.field_name, text.variable) for text in engine_option_texts()]
+    places += [(option.flag, _field_of(option.flag), option.variable) for option in CONSOLE_OPTIONS]
+    for flag, field, variable in places:
+        value = given[field] if given.get(field) is not None else os.environ.get(variable) or None
+        if value is not None and field not in ("data_path", *SECRETS):
+            found.append(f"{flag}={','.join(value) if isinstance(value, list) else value}")
+    return found + [
+        option.flag for option in SWITCHES if given[_field_of(option.flag)] or _is_switched_on(option.variable)
+    ]
 
 
 class ServeParser(PlainCommand):
@@ -121,6 +141,10 @@ def _is_switched_on(variable: str) -> bool:
         return parse_bool(os.environ.get(variable) or "false")
     except ValueError as exc:
         raise CommandError(f"{variable}: {exc}") from exc
+
+
+def _field_of(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def _help(text: str, default: str) -> str:

@@ -119,6 +119,7 @@ ONCE: dict[str, str] = {
     "engine/test_newer_formats.py": "files of the log",
     "console/management/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
     "console/management/test_service_manager.py": "what goes to systemd's socket",
+    "console/management/test_systemd_unit.py": "a text for systemd",
     "console/test_database.py": "the console's own files",
     "engine/test_old_data_directory.py": "the directory has topics of both",
     "browser/test_accessibility.py": "names, colours and sizes; with the log the pages have more on them, not less",
