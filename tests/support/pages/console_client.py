@@ -4,8 +4,9 @@ import html
 import http.client
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import SimpleCookie
+from http.cookies import Morsel, SimpleCookie
 from urllib.parse import urlencode
 
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER
@@ -27,26 +28,52 @@ class Answer:
         return self.body.decode()
 
 
+class _NamedServer(http.client.HTTPSConnection):
+    """HTTPS to loopback with the name of another host, which its certificate has to have."""
+
+    def __init__(
+        self, name: str, port: int, *, context: ssl.SSLContext, source_address: tuple[str, int] | None
+    ) -> None:
+        super().__init__("127.0.0.1", port, timeout=30, context=context, source_address=source_address)
+        self._name = name
+        self._tls = context
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
 class ConsoleClient:
     """One session over one kept connection. Not for several threads at once.
 
-    tls: makes it HTTPS; host: what stands in the Host header and in the origin, when it is not the address.
+    tls: makes it HTTPS; host: what stands in the Host header and in the origin, when it is not the address; source: the
+    loopback address that it connects from; headers: goes with each request.
     """
 
-    def __init__(self, port: int, *, tls: ssl.SSLContext | None = None, host: str = "") -> None:
-        self._host = host or f"127.0.0.1:{port}"
-        self.origin = f"{'https' if tls else 'http'}://{self._host}"
-        self._cookies: dict[str, str] = {}
+    def __init__(
+        self,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        host: str = "",
+        source: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.host = host or f"127.0.0.1:{port}"
+        self.origin = f"{'https' if tls else 'http'}://{self.host}"
+        self.cookies: dict[str, Morsel[str]] = {}
+        self._headers = dict(headers or {})
+        source_address = (source, 0) if source else None
         self._connection: http.client.HTTPConnection = (
-            http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=tls)
+            _NamedServer(self.host.partition(":")[0], port, context=tls, source_address=source_address)
             if tls
-            else http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=source_address)
         )
 
     @property
     def cookie(self) -> str:
         """The Cookie header of this session."""
-        return "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        return "; ".join(f"{name}={morsel.value}" for name, morsel in self.cookies.items())
 
     def get(self, path: str) -> Answer:
         return self._ask("GET", path, b"", {})
@@ -82,11 +109,12 @@ class ConsoleClient:
         return html.unescape(found[1] or found[2])
 
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        self._connection.request(method, path, body or None, {"Host": self._host, "Cookie": self.cookie, **headers})
+        headers = {"Host": self.host, "Cookie": self.cookie, **self._headers, **headers}
+        self._connection.request(method, path, body or None, headers)
         with self._connection.getresponse() as response:
             for line in response.headers.get_all("Set-Cookie", []):
                 for name, morsel in SimpleCookie(line).items():
-                    self._cookies[name] = morsel.value
+                    self.cookies[name] = morsel
             return Answer(
                 response.status, {name.lower(): value for name, value in response.headers.items()}, response.read()
             )

@@ -22,7 +22,7 @@ class TlsProxy:
     """
 
     def __init__(self, directory: Path, host: str, backend_port: int) -> None:
-        certificate, key = _make_certificate(directory, host)
+        certificate, key = make_certificate(directory, host)
         self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._server_context.load_cert_chain(certificate, key)
         self.client_context = ssl.create_default_context(cafile=str(certificate))
@@ -83,7 +83,7 @@ async def _cancel_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def _make_certificate(directory: Path, host: str) -> tuple[Path, Path]:
+def make_certificate(directory: Path, host: str) -> tuple[Path, Path]:
     """A certificate for `host` that signs itself, and its key, as files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
