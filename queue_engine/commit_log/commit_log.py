@@ -459,7 +459,7 @@ class CommitLog:
             if self.error is not None:
                 return
             if error is None:
-                logger.info("commit log goes on position=%d", good_end)
+                logger.info("commit log goes on: there is room again position=%d", good_end)
                 self._to_clean = []
                 if is_first:
                     self._begin()

@@ -59,9 +59,9 @@ def configure(environment: Mapping[str, str]) -> None:
     logging.basicConfig(level=level_of(environment), handlers=[handler])
 
 
-def line_of(logger: logging.Logger, message: str) -> str:
-    """A line as JSON that is written whatever the level is: what the start has to say to its user."""
-    return JsonLines().format(logging.LogRecord(logger.name, logging.INFO, "", 0, message, None, None))
+def line_of(logger: logging.Logger, message: str, environment: Mapping[str, str]) -> str:
+    """A line for what is written whatever the level is: what the start has to say to its user."""
+    return formatter_of(environment).format(logging.LogRecord(logger.name, logging.INFO, "", 0, message, None, None))
 
 
 class TextLines(logging.Formatter):

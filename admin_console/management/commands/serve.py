@@ -78,11 +78,11 @@ class Command(ServeParser):
             sys.exit(status)
 
     def _print(self, line: str) -> None:
-        is_json = log_lines.is_json(os.environ)
+        """For a person at a terminal the line as it is; elsewhere, as in a journal, a line of the log's form."""
+        stream = self.stderr if log_lines.is_json(os.environ) else self.stdout
         # A terminal may have been closed: that is no reason to fail.
         with contextlib.suppress(OSError):
-            stream = self.stderr if is_json else self.stdout
-            stream.write(log_lines.line_of(logger, line) if is_json else line)
+            stream.write(line if _is_read_by_a_person() else log_lines.line_of(logger, line, os.environ))
             stream.flush()
 
 
@@ -277,7 +277,10 @@ class Serving:
         }
         for name, address in addresses.items():
             self._print(f"{name}: listening on {address}")
-        self._manager.ready("Listening: " + ", ".join(f"{name} {address}" for name, address in addresses.items()))
+        sentence = ", ".join(f"{name} {address}" for name, address in addresses.items())
+        self._manager.ready(f"Listening: {sentence}")
+        if _is_read_by_a_person() and not sys.stderr.isatty():
+            logger.info("listening: %s", sentence)  # the log is kept elsewhere
         if not settings.CONSOLE.is_https and not _is_loopback(host):
             logger.warning(
                 "the console can be reached from other machines over plain http: passwords travel readable; "

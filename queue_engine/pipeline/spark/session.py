@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.spark import java_log
 from queue_engine.pipeline.spark.callback_token import require_token
 from queue_engine.pipeline.spark.java import find_java
 from queue_engine.pipeline.spark.spark_home import lean_spark_home
@@ -41,12 +42,12 @@ _LOCAL_SETTINGS = {
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",
     "spark.python.daemon.module": "queue_engine.pipeline.spark.python_daemon",
-    # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
-    # compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
-    # Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. What is reserved costs
-    # memory only as it is used.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
+# One process beside a message queue: a small collector and quick compilation matter more than peak speed. The slow
+# compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth quicker.
+# Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. What is reserved costs memory
+# only as it is used.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def is_this_machine(master: str) -> bool:
@@ -80,6 +81,8 @@ def make_session(
             if "SPARK_HOME" not in os.environ:
                 os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))
             settings |= _LOCAL_SETTINGS
+            log_option = java_log.java_option(scratch, os.environ)
+            settings["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {log_option}"
             settings["spark.driver.memory"] = f"{memory_bytes >> 20}m"
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")

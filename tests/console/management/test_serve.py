@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.vocabulary.version import VERSION
 from tests.support.processes.server import ROOT, STOP_TIMEOUT_S, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -45,13 +46,19 @@ def serving(
         process.communicate()
 
 
+HEAD = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO admin_console\.management\.commands\.serve: ")
+
+
 def read_until(process: "subprocess.Popen[str]", start: str) -> list[str]:
-    """Lines of standard output up to the one that begins with `start`; fails when the output ends before."""
+    """Messages of standard output up to the one that begins with `start`; fails when the output ends before, and for
+    a line that has not the log's form."""
     lines: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if line.startswith(start):
+        head = HEAD.match(line)
+        assert head, line
+        lines.append(line[head.end() :].rstrip("\n"))
+        if lines[-1].startswith(start):
             return lines
     assert process.stderr is not None
     raise AssertionError(f"no line {start!r} among {lines}; errors:\n{process.stderr.read()}")
@@ -133,6 +140,49 @@ def test_the_first_password_is_shown_once_on_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "admin-password"
     assert told[2] == f"It is shown this once, and kept in {path} until you change it."
     assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
+
+
+def test_a_terminal_gets_the_banner_and_a_log_elsewhere_its_line(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "manage.py", "serve", *PORTS, f"--data-path={tmp_path}"]
+    log = tmp_path.with_suffix(".log")
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, env={"PATH": os.environ["PATH"]}, stdout=slave, stderr=file)
+    os.close(slave)
+    shown = b""
+    try:
+        while b"Console: listening" not in shown:
+            shown += os.read(master, 4096)
+    finally:
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+        os.close(master)
+    assert re.search(r"^TCP: listening on (\S+)\r$", shown.decode(), re.MULTILINE)
+    assert re.search(r" INFO \S+: listening: TCP \S+, HTTP \S+, Console http://\S+$", log.read_text(), re.MULTILINE)
+    assert "password" not in log.read_text()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_log_has_a_line_for_the_start_for_listening_and_for_a_clean_stop(tmp_path: Path, log_format: str) -> None:
+    with serving(tmp_path, f"--log-format={log_format}") as process:
+        stream = process.stderr if log_format == "json" else process.stdout
+        assert stream is not None
+        written = []
+        while "Console: listening" not in "".join(written):
+            written.append(stream.readline())
+            assert written[-1]
+        process.terminate()
+        out, errors = process.communicate(timeout=STOP_TIMEOUT_S)
+    lines = [line for line in "".join([*written, out, errors]).splitlines() if "upgrade" not in line.lower()]
+    if log_format == "json":
+        messages = [json.loads(line)["message"] for line in lines]
+    else:
+        assert [line for line in lines if not re.match(r"\S+Z (INFO|WARNING) [a-z_.]+: ", line)] == []
+        messages = [line.split(": ", 1)[1] for line in lines]
+    started = f"penstock {VERSION} starts pid={process.pid} data_path={tmp_path}"
+    for start in (started, "TCP: listening on ", "HTTP: listening on ", "Console: listening on ", "SIGTERM: stopping"):
+        assert [message for message in messages if message.startswith(start)], start
+    assert messages[-1] == "stopped: everything is on the disk"
 
 
 def test_every_line_is_json_in_utc_where_it_is_asked_for(tmp_path: Path) -> None:

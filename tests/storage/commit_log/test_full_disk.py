@@ -1,12 +1,14 @@
 """The commit log on a full disk: it refuses, and goes on by itself."""
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
 
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
+from queue_engine.vocabulary.log_lines import formatter_of
 from tests.support.stores.commit_log import HEAD_BYTES, POLICIES, MakeBench
 
 FULL_ERRORS = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
@@ -37,6 +39,32 @@ def test_a_start_without_room_for_a_segment_refuses_and_goes_on_by_itself(
     bench.publish()
     bench.settle()
     bench.check_disk()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_log_of_the_process_has_a_line_when_it_is_full_and_one_when_there_is_room(
+    make: MakeBench, caplog: pytest.LogCaptureFixture, log_format: str
+) -> None:
+    caplog.set_level("INFO", "queue_engine.commit_log")
+    caplog.handler.setFormatter(formatter_of({"PENSTOCK_LOG_FORMAT": log_format}))
+    bench = make()
+    bench.files.fail("write", errno.ENOSPC)
+    bench.publish()
+    bench.settle()
+    assert bench.log.is_full
+    bench.files.heal()
+    bench.second()
+    bench.settle()
+    assert not bench.log.is_full
+    lines = caplog.text.splitlines()
+    wanted = ["commit log refuses for want of room position=", "commit log goes on: there is room again position="]
+    if log_format == "json":
+        messages = [json.loads(line)["message"] for line in lines]
+        assert [json.loads(line)["level"] for line in lines] == ["WARNING", "INFO"]
+    else:
+        assert [line.split(" ")[1] for line in lines] == ["WARNING", "INFO"]
+        messages = [line.split(": ", 1)[1] for line in lines]
+    assert [message[: len(start)] for message, start in zip(messages, wanted, strict=True)] == wanted
 
 
 def test_a_log_that_never_had_room_closes_and_leaves_nothing(make: MakeBench) -> None:

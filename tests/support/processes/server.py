@@ -25,7 +25,7 @@ STOP_WAIT_S = 60.0  # a stop ends when everything is on disk, on a machine that 
 ADMIN_USER = "admin"
 ADMIN_PASSWORD = "correct horse battery staple"
 
-_LISTENING = re.compile(r"^(TCP|HTTP|Console): listening on (?:http://)?(.+):([0-9]+)/?$")
+_LISTENING = re.compile(r"(?:^|: )(TCP|HTTP|Console): listening on (?:http://)?(.+):([0-9]+)/?$")
 
 
 class ServerProcess(EngineApi):
@@ -134,7 +134,7 @@ class ServerProcess(EngineApi):
         with process.stdout:
             for line in process.stdout:
                 self._lines.append(line)
-                if match := _LISTENING.match(line.strip()):
+                if match := _LISTENING.search(line.strip()):
                     ports.put((match[1], int(match[3])))
         ports.put(None)
 
