@@ -13,6 +13,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 MEMORY_NAME = "file:/penstock-console?vfs=memdb"
 CHECK_AGAIN_S = 2.0
+# How often sessions that have expired are removed. A session lives for twelve hours.
+SESSIONS_EVERY_S = 3_600.0
 # A -shm file takes 32 KiB, and so does a small -wal.
 FULL_BYTES = 64 << 10
 # How long a check of every page may take, after an error at run time reported damage.
@@ -54,9 +57,12 @@ class ConsoleDatabase:
         make_admin: Callable[[], list[str]],
         print_line: Callable[[str], None],
         companion: Path,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._companion = companion
+        self._monotonic_s = monotonic_s
+        self._sessions_s = monotonic_s()
         self._condition = condition
         self._make_admin = make_admin
         self._print = print_line
@@ -109,7 +115,7 @@ class ConsoleDatabase:
         self._use(str(self._path), self._disk_pragmas)
         try:
             _migrate()
-            call_command("clearsessions", stdout=io.StringIO())
+            _remove_expired_sessions()
             lines = self._admin_lines()
             self._hold(str(self._path))
         except BaseException:
@@ -203,6 +209,9 @@ class ConsoleDatabase:
                     self._look_at_damage()
                 elif self._condition.place is not Place.DISK:
                     self._try_disk()
+                elif self._monotonic_s() - self._sessions_s >= SESSIONS_EVERY_S:
+                    self._sessions_s = self._monotonic_s()
+                    _remove_expired_sessions()
             except Exception:
                 logger.exception("watching the console's database failed")
             finally:
@@ -255,6 +264,11 @@ class ConsoleDatabase:
 
 def _migrate() -> None:
     call_command("migrate", interactive=False, verbosity=0, stdout=io.StringIO())
+
+
+def _remove_expired_sessions() -> None:
+    """Remove the rows of sessions whose users did not log out. Raises DatabaseError."""
+    call_command("clearsessions", stdout=io.StringIO())
 
 
 def _write_something(path: Path) -> None:
