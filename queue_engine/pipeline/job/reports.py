@@ -51,6 +51,12 @@ class JobReports:
             if known is not None and known.is_in_trouble and known.state != FAILED:
                 self._newest[job] = replace(known, error="")
 
+    def forget(self, job: str) -> None:
+        """Forget a job whose file is removed: it is not written again."""
+        with self._mutex:
+            self._newest.pop(job, None)
+            self._written.pop(job, None)
+
     def newest(self, job: str) -> JobState | None:
         """The last state that a job reported."""
         with self._mutex:

@@ -24,6 +24,7 @@ import itertools
 import logging
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -173,6 +174,13 @@ class Lake:
         self._own_generation()
         self._remove_tree(path)
 
+    def remove_tree(self, path: str) -> bool:
+        """Remove a directory with all that is in it, which no manifest names any longer; of a symbolic link the link
+        alone. Returns whether it is gone: what can't be removed is logged and stays."""
+        self._own_generation()
+        self._remove_tree(path)
+        return self._files.status(self.within(path)) is None
+
     # Generations and leftovers.
 
     def _own_generation(self) -> int:
@@ -254,8 +262,10 @@ class Lake:
                 yield from self._files_below(below)
 
     def _remove_tree(self, path: str) -> None:
+        status = self._files.status(self.within(path))
+        is_link = status is not None and stat.S_ISLNK(status.st_mode)
         names = self._names_in(path)
-        if names is None:
+        if names is None or is_link:
             self.remove([path])
             return
         for name in names:

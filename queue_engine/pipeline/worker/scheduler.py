@@ -28,6 +28,8 @@ from queue_engine.pipeline.job.state import (
 )
 from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.jobs import Job
+from queue_engine.pipeline.worker.old_replays import remove_old_replays
+from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import PipelineError
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 # A queued replay costs nothing; two that run leave room for archive and rollup.
 REPLAYS_RUNNING_MAX = 2
 CANCEL_IN_SPARK_AFTER_S = 2.0
+REMOVE_EVERY_NS = 3600 * NS_PER_S
 
 
 class JobScheduler:
@@ -49,10 +52,12 @@ class JobScheduler:
         self.reports = resources.reports
         self._threads: dict[str, JobThread] = {}
         self._queue: list[str] = []  # plans and replays that wait to be started, in order
+        self._removed_ns = 0
         self._to_restart: set[str] = set()  # jobs that are stopping, and are started again once they have ended
 
     def start(self) -> None:
         """Start every service that was not stopped, and queue the replays that had not ended."""
+        self._remove_old_replays()
         states = read_states(self._lake_path)
         for sentence in states.broken:
             logger.warning("job state skipped: %s", sentence)
@@ -67,7 +72,10 @@ class JobScheduler:
                 self._start(name)
 
     def tick(self) -> None:
-        """Handle requests, start queued replays, cancel the Spark jobs of jobs that do not stop, write states."""
+        """Handle requests, start queued replays, cancel the Spark jobs of jobs that do not stop, write states, remove
+        old replays."""
+        if self._resources.clock.monotonic_ns() - self._removed_ns >= REMOVE_EVERY_NS:
+            self._remove_old_replays()
         for request in take_requests(self._lake_path):
             self._handle(request)
         for name in [name for name in self._to_restart if not self._is_running(name)]:
@@ -96,6 +104,17 @@ class JobScheduler:
         ]
         self.reports.flush(is_last=True)
         return all(ended)
+
+    def _remove_old_replays(self) -> None:
+        self._removed_ns = self._resources.clock.monotonic_ns()
+        try:
+            names = remove_old_replays(self._resources.lake, self.reports.now_ms())
+        except OSError as exc:
+            logger.warning("old replays not removed error=%s", exc)
+            return
+        for name in names:
+            self.reports.forget(name)
+            self._threads.pop(name, None)
 
     # Requests.
 
