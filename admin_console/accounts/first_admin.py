@@ -1,5 +1,6 @@
 """The first admin, made at the first start; there is no default password."""
 
+import logging
 import os
 import secrets
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from admin_console.vocabulary.private_files import read_private_file, write_priv
 from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.variables import ADMIN_PASSWORD, ADMIN_USER
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
@@ -27,7 +30,7 @@ class FirstAdmin:
 
 
 def password_file(directory: Path) -> Path:
-    """The file of the generated password, until it is changed."""
+    """The file of the generated password, until its user logs in, or has another one."""
     return directory / "admin-password"
 
 
@@ -81,15 +84,16 @@ def lines_about(admin: FirstAdmin | None, *, is_terminal: bool) -> list[str]:
         return [f"First start: made the admin {admin.username} with the password of {ADMIN_PASSWORD}."]
     if admin.password_path is not None and not is_terminal:
         path = admin.password_path
-        return [f"First start: log in as {admin.username}; the password is in {path} until you change it."]
+        return [f"First start: log in as {admin.username}; the password is in {path} until then."]
     line = f"First start: log in as {admin.username} with the password {admin.password}"
     if admin.password_path is None:
         return [line, "It is shown this once: the disk refused a file for it."]
-    return [line, f"It is shown this once, and kept in {admin.password_path} until you change it."]
+    return [line, f"It is shown this once, and kept in {admin.password_path} until you log in."]
 
 
 def forget_password_file(directory: Path, user: User) -> bool:
-    """Remove the password file if it is that of `user`, whose password has changed; whether it was removed."""
+    """Remove the password file if it is that of `user`, who has logged in or has another password; whether it was
+    removed. Never raises: where the disk refuses, the file stays."""
     path = password_file(directory)
     try:
         named = read_private_file(path, 4096).decode("utf-8", "replace").partition("\n")[0].removeprefix("user: ")
@@ -97,5 +101,9 @@ def forget_password_file(directory: Path, user: User) -> bool:
         return False
     if named != user.username:
         return False
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as exc:
+        logger.warning("the file with the first password stays: %s can't be removed: %s", path, exc)
+        return False
     return True

@@ -84,6 +84,10 @@ def log_in(request: HttpRequest) -> HttpResponse:
     login(request, user)
     session_age.start(request.session)
     record_event(request, "log_in", detail=user.username)
+    if forget_password_file(settings.DATA_PATH, user):
+        messages.info(
+            request, "The file that held your first password is removed: note the password, or change it now."
+        )
     response = HttpResponseRedirect(_safe_next(request))
     known_browser.remember(request, response, name)
     return response

@@ -134,11 +134,47 @@ def test_password_change_ends_the_other_sessions_and_removes_the_first_password(
     here, elsewhere = Client(), Client()
     for client in (here, elsewhere):
         log_in(client, "admin", admin.password)
+    make_first_password(tmp_path, "admin")
     answer = here.post("/password/", {"current": admin.password, "new": PASSWORD, "again": PASSWORD}, follow=True)
     assert "Your password is changed" in answer.content.decode() or answer.status_code == 200
     assert here.get("/password/").status_code == 200
     assert elsewhere.get("/password/").status_code == 302
     assert not password_file(tmp_path).exists()
+
+
+def make_first_password(directory: Path, name: str) -> None:
+    password_file(directory).write_text(f"user: {name}\npassword: {PASSWORD}\n")
+
+
+def test_the_first_log_in_removes_the_file_with_the_first_password(settings, tmp_path: Path) -> None:
+    settings.DATA_PATH = tmp_path
+    admin = make_first_admin(tmp_path, {})
+    assert admin is not None
+    make_user("grace", Role.VIEWER)
+    for name, password, stays in (
+        ("admin", "wrong", True),
+        ("grace", PASSWORD, True),
+        ("admin", admin.password, False),
+    ):
+        log_in(Client(), name, password)
+        assert password_file(tmp_path).exists() is stays, name
+
+
+def test_a_log_in_succeeds_where_the_disk_keeps_the_file(
+    settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.DATA_PATH = tmp_path
+    admin = make_first_admin(tmp_path, {})
+    assert admin is not None
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("pathlib.Path.unlink", refused)
+    client = Client()
+    log_in(client, "admin", admin.password)
+    assert client.get("/password/").status_code == 200
+    assert f"{password_file(tmp_path)} can't be removed" in caplog.text
 
 
 @pytest.mark.parametrize(

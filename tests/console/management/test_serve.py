@@ -108,7 +108,7 @@ def test_the_first_password_goes_to_a_file_and_not_to_a_journal(tmp_path: Path) 
         process.terminate()
         _, errors = process.communicate(timeout=STOP_TIMEOUT_S)
     path = tmp_path / "admin-password"
-    assert first[0] == f"First start: log in as admin; the password is in {path} until you change it."
+    assert first[0] == f"First start: log in as admin; the password is in {path} until then."
     kept = re.fullmatch(r"user: admin\npassword: (\S{20,})\n", path.read_text())
     assert kept
     assert kept[1] not in "".join([*first, errors])
@@ -138,7 +138,7 @@ def test_the_first_password_is_shown_once_on_a_terminal(tmp_path: Path) -> None:
     told = re.search(r"First start: log in as admin with the password (\S{20,})\r\n(.*)\r\n", shown.decode())
     assert told
     path = tmp_path / "admin-password"
-    assert told[2] == f"It is shown this once, and kept in {path} until you change it."
+    assert told[2] == f"It is shown this once, and kept in {path} until you log in."
     assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
 
 
@@ -200,7 +200,7 @@ def test_every_line_is_json_in_utc_where_it_is_asked_for(tmp_path: Path) -> None
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
         assert set(line) >= {"time", "level", "logger", "message"}
     path = tmp_path / "admin-password"
-    assert lines[0]["message"] == f"First start: log in as admin; the password is in {path} until you change it."
+    assert lines[0]["message"] == f"First start: log in as admin; the password is in {path} until then."
     assert len(lines) == 4, "the level leaves out what is no error, but not what the start says"
 
 
