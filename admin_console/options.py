@@ -36,7 +36,7 @@ class ConsoleOption:
         return environment_variable(self.flag)
 
 
-# Below, the newest rows that always stay could take more.
+# The newest rows always stay, and can take this much.
 AUDIT_BYTES_MIN = 16 << 20
 AUDIT_BYTES_MAX = 1 << 50
 
@@ -112,7 +112,8 @@ def environment_variable(flag: str) -> str:
 def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Environ[str]) -> list[str]:
     """Put what settings need from the command line into `environment`; return the arguments that are left.
 
-    `--data-path` is taken out, since every command has it and few know it; the others stay for `serve` to check.
+    `--data-path` is removed from those, since every command accepts it and few declare it; the others stay for `serve`
+    to check.
     Raises ValueError for a flag without its value.
     """
     left: list[str] = []
@@ -233,7 +234,7 @@ def _split_list(text: str) -> list[str]:
 
 
 def _seconds(text: str) -> float:
-    """Of a duration as the engine's options have it, above nothing."""
+    """The seconds of a duration above 0, written as in the engine's options."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)", text)
     value = float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]] if found else 0.0
     if not value:

@@ -124,6 +124,6 @@ function askToLogIn() {
   const link = document.createElement("a");
   link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "Log in again";
-  line.append("Your session has ended: these figures stand still. ", link);
+  line.append("Your session has ended: figures are not updated. ", link);
   document.querySelector("#messages ul").append(line);
 }

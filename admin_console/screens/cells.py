@@ -119,7 +119,7 @@ def spark_path(levels: tuple[int | None, ...]) -> str:
             continue
         y = SPARK_TOP - level
         if is_drawing and y == last_y and level in levels[x + 1 : x + 2]:
-            continue  # inside a level piece of the line
+            continue  # inside a horizontal stretch
         steps.append(f"{'' if is_drawing else 'm'}{x - last_x} {y - last_y}")
         is_drawing, last_x, last_y = True, x, y
     return " ".join(steps)

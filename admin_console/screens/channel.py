@@ -1,4 +1,4 @@
-"""A channel: its figures, why it does not drain, who consumes it, and what they hold."""
+"""A channel: its stats, why it does not drain, its consumers, and the messages in flight."""
 
 import time
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ def parts(
 ) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when there is no such channel.
 
-    in_flight: what the engine says is held now; None when it was not asked or did not answer.
+    in_flight: the messages in flight; None when the engine was not asked or did not answer.
     """
     topic = live.topics.get(topic_name) if live else None
     stats = live.channels.get((topic_name, name)) if live else None
@@ -143,8 +143,8 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
             Cell(units.per_minute(vitals.requeued_min), tone=diagnosis.tone_of(FAILING)),
             Cell(
                 f"{units.number(stats.requeue_count)} since start"
-                + (f" · {units.number(stats.disconnect_count)} lost consumers'" if stats.disconnect_count else ""),
-                "Messages given back with REQ; those of consumers that went away are counted apart",
+                + (f" · {units.number(stats.disconnect_count)} of lost connections" if stats.disconnect_count else ""),
+                "Messages that consumers requeued (REQ); those from lost connections are counted apart",
             ),
         ),
         "oldest": (
@@ -160,7 +160,7 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
 
 def _due_note(stats: "ChannelStats") -> Cell:
     if stats.next_due_ns is None:
-        return Cell("none is due" if not stats.deferred_count else "due time not known")
+        return Cell("none deferred" if not stats.deferred_count else "due time not known")
     in_s = (stats.next_due_ns - time.monotonic_ns()) / 1e9
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
@@ -235,7 +235,7 @@ def _in_flight_table(
             )
         )
     if in_flight is None and stats and stats.in_flight_count:
-        empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}: the list is not known now.")
+        empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}; the list is not available now.")
     else:
         empty = Empty("", "No message is in flight.")
     return Table.build("in_flight", "Messages in flight", _IN_FLIGHT_COLUMNS, rows[:IN_FLIGHT_MAX], empty)

@@ -37,8 +37,8 @@ def all_diagnoses(live: LiveState) -> list[Diagnosis]:
 
 
 def urgency(live: LiveState, diagnosis: Diagnosis) -> tuple[object, ...]:
-    """Sorts the most urgent first, and so that nothing changes places every second: by the gravest state, the longest
-    in it first; calm channels by the most that waited in the last fifteen minutes."""
+    """A sort key, the most urgent first. Channels with a state: by the gravest one, then by how long it lasts. Calm
+    ones: by their highest depth of the last fifteen minutes, so that rows do not change places every second."""
     vitals = diagnosis.vitals
     name = (vitals.topic_name, vitals.channel_name)
     if diagnosis.states:
@@ -48,7 +48,7 @@ def urgency(live: LiveState, diagnosis: Diagnosis) -> tuple[object, ...]:
 
 
 def peak_depth(rings: Rings | None, depth: int) -> float:
-    """The most that waited in the last fifteen minutes. The bucket that still fills is left out once there is another,
+    """The highest depth of the last fifteen minutes. The bucket that still fills is left out once there is another,
     so that two channels that overtake each other every second do not swap places."""
     known = [value for value in rings.spark_values()[:-1] if not isnan(value)] if rings else []
     return max(known, default=float(depth))

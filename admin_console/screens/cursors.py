@@ -35,7 +35,7 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
                 Cell(units.number(cursor.depth), units.exact(cursor.depth)),
                 Cell(
                     units.byte_count(cursor.lag_bytes),
-                    f"{cursor.lag_bytes:,} bytes, messages of other topics among them included",
+                    f"{cursor.lag_bytes:,} bytes, including messages of other topics between them",
                     "warning" if cursor.is_warned else "",
                 ),
                 _gaps(cursor),

@@ -31,7 +31,7 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Calla
     health = live.snapshot.health
     if health != "OK":
         return Banner(
-            "danger", "The engine is not well.", f"{health.removeprefix('NOK - ')}. Publishing may be refused."
+            "danger", "The engine reports a problem.", f"{health.removeprefix('NOK - ')}. Publishing may be refused."
         )
     grave = [diagnosis for diagnosis in urgent if diagnosis.level >= WARNING]
     if not grave:

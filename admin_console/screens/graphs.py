@@ -60,7 +60,7 @@ def overview_plans(live: LiveState | None, deepest: Sequence[Key] | None = None)
 
 
 def _deepest(live: LiveState) -> list[Key]:
-    """The channels that held most in the last fifteen minutes, by name.
+    """The channels with the highest depth in the last fifteen minutes, by name.
 
     The bucket that still fills is left out and the order is by name, so that two channels that overtake each other
     every second neither come and go nor swap colours.

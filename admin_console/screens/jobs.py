@@ -30,7 +30,7 @@ _SIGNS = {"failed": "▲ ", "stopped": "❚❚ "}
 
 
 def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...]:
-    """A job's state in a word. What a file says of a running job is believed while somebody holds the lake."""
+    """A job's state in a word. "running" in its file counts only while a process has the lake's lock."""
     if state is None:
         return (Chip("not run yet"),)
     word = state.state
@@ -38,7 +38,7 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
         if view.holder is None:
             return (Chip("waiting", "", "No worker runs now; it goes on when one does."),)
         if state.is_in_trouble:
-            return (Chip("▲ trying again", "warning", "Its last run failed, and this one has not come further yet."),)
+            return (Chip("▲ trying again", "warning", "Its last run failed, and this one has made no progress yet."),)
     title = "Nothing to do now; it looks again by itself." if word == "waiting" and state.job in JOB_SENTENCES else ""
     return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, ""), title),)
 

@@ -1,4 +1,4 @@
-"""Where things are, and the one act that a row offers."""
+"""Paths of pages and acts, and the one act that a row offers."""
 
 from functools import lru_cache
 from urllib.parse import urlencode

@@ -1,5 +1,5 @@
-"""The log that topics of storage kind `log` share: how safe it is, how large, and what the last start found. And the
-files that were set aside, of both storage kinds and the console."""
+"""The log that topics of storage kind `log` share: its sync policy, its size, what the last start found; and the files
+that were set aside, of both storage kinds and the console."""
 
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = (Column("what", "What", "text"), Column("value", "Now", "text"))
 _PROMISES = {
-    "always": "always: OK is said once the message is on the disk",
-    "interval": "interval: a power cut can cost the newest messages, a killed process none",
-    "os": "os: the system decides; a power cut can cost messages, a killed process none",
+    "always": "always: OK is sent once the message is on the disk",
+    "interval": "interval: a power cut can lose the newest messages, a killed process none",
+    "os": "os: the operating system decides; a power cut can lose messages, a killed process none",
 }
 # Longer than a healthy disk takes, and longer than any sensible --sync-interval.
 UNSYNCED_LATE_MS = 5_000
@@ -70,8 +70,8 @@ def _state(log: "LogStats") -> Cell:
     if log.error:
         return Cell(f"▲ {log.error}", tone="danger")
     if log.is_full:
-        return Cell("▲ refuses publishes: no room on the disk; goes on by itself when there is", tone="danger")
-    return Cell("takes messages", tone="ok")
+        return Cell("▲ refuses publishes: the disk is full; accepts them again once there is room", tone="danger")
+    return Cell("accepts messages", tone="ok")
 
 
 def _size(log: "LogStats") -> Cell:
@@ -85,7 +85,7 @@ def _progress_faults(log: "LogStats") -> Cell:
     at = units.moment(log.progress_fault_ms)
     count = units.plural(log.progress_fault_count, "error")
     text = f"{count} of the disk since start, the last at {at} UTC: {log.progress_fault}. "
-    text += "Not on the disk now." if log.error else "The journal was begun anew, and nothing is lost."
+    text += "Progress is not on the disk now." if log.error else "A new journal was begun, and nothing is lost."
     return Cell(text, tone="danger" if log.error else "warning")
 
 

@@ -71,7 +71,7 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
 
 def _subtitle(live: LiveState | None) -> str:
     if live is None:
-        return "The engine has not told its figures yet."
+        return "No figures have come from the engine yet."
     snapshot = live.snapshot
     clients = sum(channel.client_count for channel in live.channels.values())
     return " · ".join(
@@ -233,12 +233,12 @@ def oldest_cell(diagnosis: Diagnosis) -> Cell:
 
 def _nothing(live: LiveState | None, http_address: str) -> Empty:
     if live is None:
-        return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
+        return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
         return first_run(http_address)
     return Empty(
         "No channels yet",
-        "Messages stay at their topics until a channel is created: a consumer that subscribes does that by itself.",
+        "Messages stay at their topics until a channel is created; a consumer that subscribes creates its own.",
     )
 
 
@@ -246,7 +246,7 @@ def first_run(http_address: str) -> Empty:
     """What a new installation shows: how to make the first topic."""
     return Empty(
         "Nothing here yet: publish a first message",
-        "Publishing makes the topic. Any NSQ client library will do, and so will this:",
+        "Publishing creates the topic. Use any NSQ client library, or this:",
         f"curl -d hello 'http://{http_address or '127.0.0.1:4151'}/pub?topic=greetings'",
     )
 
@@ -274,7 +274,7 @@ def _paused_table(live: LiveState | None) -> Table:
             for channel in topic.channels
             if channel.paused
         )
-    return Table.build("paused", "What is paused", _SIDE_COLUMNS, rows[:SIDE_ROWS_MAX], Empty("", "Nothing is paused."))
+    return Table.build("paused", "Paused", _SIDE_COLUMNS, rows[:SIDE_ROWS_MAX], Empty("", "Nothing is paused."))
 
 
 def _unconsumed_table(urgent: list[Diagnosis]) -> Table:

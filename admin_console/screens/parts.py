@@ -1,4 +1,4 @@
-"""The parts a screen is made of. Each knows its place in the template (attributes) and on the wire (`wire()`).
+"""The parts of a screen. Their attributes are for the template; `wire()` is the same for a live update.
 
 Figures become text by `vocabulary/units.py`, in screens and here, so that the page and every later update agree.
 """
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing: its key (stable while it lives) and a cell for every column."""
+    """A row: a key that stays the same while the thing exists, and a cell for every column."""
 
     key: str
     cells: tuple[tuple[Column, BaseCell], ...]
@@ -143,7 +143,7 @@ class GraphLegend:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A place for a Plotly graph: which empty figure it uses and what the words around it say."""
+    """A Plotly graph: the name of its empty figure, its title, its legend, and a summary for screen readers."""
 
     name: str
     title: str
@@ -173,7 +173,7 @@ class Screen:
     tables: dict[str, Table] = field(default_factory=dict)
     points: dict[str, float | None] = field(default_factory=dict)  # this second's value of every graph column
     flags: dict[str, bool] = field(default_factory=dict)  # what the page shows or hides: "paused", "gone"
-    texts: dict[str, str] = field(default_factory=dict)  # further live words by name
+    texts: dict[str, str] = field(default_factory=dict)  # further live texts by name
     has_figures: bool = True  # False before the first snapshot came
 
     @property

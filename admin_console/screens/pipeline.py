@@ -113,7 +113,7 @@ def _banner(view: "PipelineView") -> Banner | None:
         return Banner(
             "held",
             "The pipeline is switched off (--no-pipeline).",
-            "Nothing is archived and no history is written; what the archive has not passed stays in the log. "
+            "Nothing is archived and no history is written; messages that are not archived stay in the log. "
             "Start serve without --no-pipeline, or run a job by hand: penstock pipeline run archive --once",
         )
     if process is not None and process.word == "blocked":
@@ -178,7 +178,7 @@ def _stats(
             "replays",
             "Open replays",
             Cell(units.number(len(open_replays))),
-            Cell(f"{units.number(asked)} to be answered" if asked else "none to be answered"),
+            Cell(f"{units.number(asked)} to run or discard" if asked else "none to run or discard"),
         ),
     )
 

@@ -70,7 +70,7 @@ def _banner(replay: "ReplayView", view: "PipelineView") -> Banner | None:
     if replay.plan_job is not None and replay.plan_job.state == "failed":
         return Banner("warning", "The replay can't be planned.", replay.plan_job.error)
     where = "The worker counts what matches." if view.holder else "A worker has to start first."
-    return Banner("", "Being planned.", f"{where} Nothing is published by that.")
+    return Banner("", "Being planned.", f"{where} Planning publishes nothing.")
 
 
 def _stats(replay: "ReplayView") -> tuple[Stat, ...]:
@@ -141,7 +141,7 @@ def _fact_table(replay: "ReplayView") -> Table:
             ("Rate limit", _limit(replay)),
         ]
     rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
-    return Table.build("facts", "What was asked for", _FACT_COLUMNS, rows, Empty("", "What was asked is not known."))
+    return Table.build("facts", "Request", _FACT_COLUMNS, rows, Empty("", "The request can't be read."))
 
 
 def _channel_table(replay: "ReplayView") -> Table:

@@ -89,7 +89,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
 def _chips(topic: "TopicStats") -> tuple[Chip, ...]:
     chips: list[Chip] = []
     if topic.fenced:
-        chips.append(Chip("■ fenced", "danger", "It stopped because something failed in it, until it is retried"))
+        chips.append(Chip("■ fenced", "danger", "A fault stopped it until an operator lets it try again"))
     if topic.unreadable:
         chips.append(Chip("▲ unreadable", "danger", topic.unreadable))
     if topic.paused:
@@ -220,5 +220,5 @@ def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table
                     ),
                 )
             )
-    empty = Empty("", "No producer is connected over TCP now. Those that publish over HTTP leave no connection.")
+    empty = Empty("", "No producer is connected over TCP now. Producers over HTTP have no lasting connection.")
     return Table.build("producers", "Connected producers", _PRODUCER_COLUMNS, rows[:PRODUCERS_MAX], empty)

@@ -174,7 +174,7 @@ def _lines(live: LiveState) -> list[Line]:
 
 def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
     if line.stats.paused:
-        return (Chip("❚❚ paused", "held", "No message goes on to the channels until somebody resumes the topic"),)
+        return (Chip("❚❚ paused", "held", "No message goes on to the channels until the topic is resumed"),)
     chips: list[Chip] = []
     gravest = max(
         (diagnosis_of(live, line.stats, channel) for channel in line.stats.channels),
@@ -223,7 +223,7 @@ def _quiet(text: str) -> Cell:
 
 def _empty(live: LiveState | None, query: str, wanted: str, http_address: str) -> Empty:
     if live is None:
-        return Empty("The engine's first figures have not come yet", "They come every second; reload if this stays.")
+        return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if wanted and live.snapshot.topics:
         return Empty(
             f"No topic or channel matches “{query.strip()}”", "", href=url_of("topics"), link="Show all topics"

@@ -18,7 +18,7 @@ def test_pages_show_figures_and_say_that_they_stand_still(server: ServerProcess,
     page = open_page("/topics/still/water/", java_script_enabled=False)
     assert figure(page, "depth") == "3"
     # Chromium without scripts, as playwright has it, keeps the words for such readers out of sight, but has them.
-    assert "These figures stand still without JavaScript" in page.content()
+    assert "Figures are not updated without JavaScript" in page.content()
     page.goto("/topics/still/")
     assert figure(page, "waiting") == "3"
     page.get_by_role("link", name="water").click()
@@ -28,7 +28,7 @@ def test_pages_show_figures_and_say_that_they_stand_still(server: ServerProcess,
         page.get_by_role("searchbox").press("Enter")
 
     def knows_the_topic() -> bool:
-        page.reload()  # lists are up to a second old, and stand still
+        page.reload()  # lists are up to a second old, and are not updated
         return page.get_by_role("table").get_by_role("link", name="still").count() == 1
 
     wait_for("the list to know the topic", knows_the_topic)

@@ -53,7 +53,7 @@ def test_the_page_says_why_a_channel_is_fenced_and_an_operator_lets_it_try_again
         assert "Delivering failed unexpectedly: AssertionError at failing_calls.py" in text
         assert 'href="/topics/orders/billing/~retry/"' in text
         assert "fenced" in page(operator, "/topics/orders/")
-        assert "The engine is not well." in page(operator, "/")
+        assert "The engine reports a problem." in page(operator, "/")
         question = page(operator, "/topics/orders/billing/~retry/")
         assert "It is fenced: delivering failed unexpectedly" in question
         assert 'href="/topics/orders/billing/~retry/"' not in page(viewer, "/topics/orders/billing/")

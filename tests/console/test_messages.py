@@ -338,5 +338,5 @@ def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client
 def test_the_overview_tells_of_the_log(engine: EngineRunner, client: Client) -> None:
     see(engine)
     text = client.get("/").content.decode()
-    assert "always: OK is said once the message is on the disk" in text
+    assert "always: OK is sent once the message is on the disk" in text
     assert "everything is on the disk" in text

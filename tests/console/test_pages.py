@@ -243,7 +243,7 @@ def test_figures_of_the_page_know_their_age(engine: EngineRunner, browser: Clien
     taken, age = re.search(r'data-taken-at="(\d+)" data-age="(\d+)"', html).groups()
     assert int(taken) == seen.taken_at_ns // 1_000_000
     assert 0 <= int(age) < 10_000
-    assert "stand still without JavaScript" in html
+    assert "are not updated without JavaScript" in html
 
 
 def test_before_the_first_figures_nothing_is_zero(
@@ -251,7 +251,7 @@ def test_before_the_first_figures_nothing_is_zero(
 ) -> None:
     monkeypatch.setattr(EmbeddedGateway, "snapshot", lambda gateway: None)  # the engine makes its first any moment
     html = page(browser, "/")
-    assert "first figures" in words(html)
+    assert "No figures have come from the engine yet" in words(html)
     stats = html.split("data-stats")[1].split("</dl>")[0]
     assert re.findall(r'class="value"[^>]*>([^<]*)<', stats) == ["–"] * 6
 

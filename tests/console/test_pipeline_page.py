@@ -154,7 +154,7 @@ def test_a_broken_file_is_told_of_and_the_page_is_there(engine: EngineRunner, br
     assert "there is no state '<script>'" in words(html)
     assert "<script>'" not in html
     assert "and 3 more" in words(html)
-    assert "What was asked is not known." in words(shown(browser, f"/pipeline/replays/{REPLAY}/"))
+    assert "The request can't be read." in words(shown(browser, f"/pipeline/replays/{REPLAY}/"))
 
 
 def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, browser: Client, lake: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
         "rate_per_s": 50,
     }
     text = words(shown(browser, path))
-    assert "Being planned. A worker has to start first. Nothing is published by that." in text
+    assert "Being planned. A worker has to start first. Planning publishes nothing." in text
     assert "Expression offset > 7" in text
     assert "From (UTC) 2026-03-01 14:00:00" in text
     (request,) = take_requests(lake)

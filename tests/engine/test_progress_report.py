@@ -122,7 +122,7 @@ def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_pat
     assert log["progress_fault_ms"] == (clock.time_ns() - 200_000_000) // 1_000_000
     text, tone = page(engine)["progress"]
     assert "1 error of the disk since start" in text
-    assert "The journal was begun anew" in text
+    assert "A new journal was begun" in text
     assert tone == "warning"
     assert b"penstock_progress_faults_total 1" in metrics_text(engine.stats.now())
     depth = engine.catalog.channel("orders", "billing").backlog.depth

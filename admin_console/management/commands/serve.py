@@ -1,8 +1,8 @@
 """`penstock serve`: the engine in its thread and the console in this one, started and stopped in order.
 
 Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
-the engine puts everything on disk, however long that takes. SIGTERM, SIGINT and SIGHUP stop it; a second one is told
-how far the stop is.
+the engine puts everything on disk, however long that takes. SIGTERM, SIGINT and SIGHUP stop it; a second signal
+logs how far the stop is.
 """
 
 import asyncio
@@ -59,8 +59,8 @@ from queue_engine.vocabulary.version import VERSION
 logger = logging.getLogger(__name__)
 
 CONSOLE_STOP_TIMEOUT_S = 4.0
-# Python's default is 5 ms: that long a page keeps the engine from the interpreter, each time that the engine has given
-# it away for a read or a write.
+# Python's default is 5 ms. Each time that the engine's thread releases the interpreter for a read or a write, a thread
+# that computes a page may keep it for that long.
 THREAD_SWITCH_INTERVAL_S = 0.0002
 # How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
@@ -98,7 +98,7 @@ class Serving:
         self._demo: DemoProcess | None = None
         self._with_pipeline = with_pipeline
         self._pipeline: Pipeline | None = None
-        raise_limit()  # before the runner shares what there is
+        raise_limit()  # before the runner shares out the descriptors
         self._runner = EngineRunner(options)
         self._report = ConsoleReport()
         self._audit_writer = AuditWriter()
@@ -138,7 +138,7 @@ class Serving:
         self._runner.act_gate = _Gate(self._audit_writer)
         self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death
-        # From the engine's loop: a console that answers beside an engine that hangs must not count.
+        # Fed by the engine's loop: a server whose engine hangs counts as hung, although its console answers.
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._runner.console = self._report
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
@@ -168,7 +168,7 @@ class Serving:
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
-                # Before the engine: a job that ends in order may still have something to tell it.
+                # Before the engine: a job that ends in order may still send it requests.
                 self._doing = "the pipeline's worker is being ended"
                 self._pipeline.stop()
             set_pipeline(None)
@@ -211,7 +211,7 @@ class Serving:
 
     def _serve_console(self) -> str:
         """Serve pages and sockets until the end; what kept the console from listening, else ""."""
-        # Before the handler is made: it looks once for what static files there are.
+        # Before the handler is made, which lists the static files once.
         try:
             plotly_asset.prepare(settings.DATA_PATH)
         except OSError as exc:
@@ -224,7 +224,7 @@ class Serving:
         from admin_console.management.guarded_connection import ConnectionLimits
 
         reactor: Any = importlib.import_module("twisted.internet.reactor")
-        # Twisted's timers go by the wall clock: set back by an hour, what was due at once would be due in an hour.
+        # Twisted's timers go by the wall clock: after it is set back by an hour, a timer that is due fires in an hour.
         reactor.seconds = time.monotonic
 
         self._reactor = reactor
@@ -283,7 +283,7 @@ class Serving:
             logger.info("listening: %s", sentence)  # the log is kept elsewhere
         if not settings.CONSOLE.is_https and not _is_loopback(host):
             logger.warning(
-                "the console can be reached from other machines over plain http: passwords travel readable; "
+                "the console can be reached from other machines over plain http: passwords are not encrypted; "
                 "see --console-origin and --trusted-proxy"
             )
         if self._demo is not None:
@@ -292,7 +292,7 @@ class Serving:
             if self._with_pipeline and (complaint := complaint_about_packages()):
                 self._print(f"No history, archive and replays: {complaint}")
             self._pipeline.start()
-        # Imported and made once, before the collector is told that what there is now stays.
+        # Made once, before `quiet_collector` exempts all objects of now from collection.
         empty_figures.warm()
         quiet_collector()
 
@@ -357,7 +357,7 @@ def _is_read_by_a_person() -> bool:
 
 
 class _Gate:
-    """Keeps the rows of acts that the HTTP API is about to do. Called on the engine's thread."""
+    """Has a row stored about each act before the HTTP API does it. Called on the engine's thread."""
 
     def __init__(self, writer: AuditWriter) -> None:
         self._writer = writer
