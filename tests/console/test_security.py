@@ -13,6 +13,7 @@ from admin_console.security.headers import EMPTY_STYLE_HASH
 from admin_console.security.hosts import AllowedHosts
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
+from queue_engine.vocabulary.log_lines import LineHandler
 
 
 @pytest.mark.django_db
@@ -66,7 +67,7 @@ def test_thousand_refused_hosts_are_ten_lines_and_a_count(
 @pytest.mark.django_db
 def test_other_suspicious_requests_leave_no_traceback() -> None:
     """Through the handler that the product has, which writes to standard error."""
-    [handler] = [found for found in logging.getLogger().handlers if type(found) is logging.StreamHandler]
+    [handler] = [found for found in logging.getLogger().handlers if isinstance(found, LineHandler)]
     written = io.StringIO()
     before = handler.setStream(written)
     try:
