@@ -9,6 +9,8 @@ users or audit rows out of it, so it is kept for the retention. These are all of
     DATA/log/NAME.bad, DATA/log/segments/POSITION.log.bad   files of the log, and the same in DATA/samples
     DATA/log/quarantine/POSITION.bin                        damaged bytes of the log, and the same in DATA/samples
     DATA/log/segments/POSITION.log.aside                    set aside by --set-aside-segment: counted, never removed
+    DATA/NAME.NUMBER.tmp, and in log, samples, quarantine   a write that a kill ended: the old file stands. Kept for a
+                                                            day, and not counted
 
 A file's own times don't tell since when it is set aside: a renamed file has the time of its last write, and a backup's
 hard link changes the others. So each scan notes what it sees in DATA/set-aside.json, and adds the time since the scan
@@ -41,6 +43,8 @@ VERSION = 1
 SCAN_EVERY_NS = 3600 * NS_PER_S
 # The first scan comes when the start's own work is over.
 FIRST_SCAN_AFTER_NS = 10 * NS_PER_S
+# Longer than any write takes.
+UNFINISHED_KEPT_MS = 24 * 3_600_000
 # What one scan may add to a file's time: more is a clock that was set, or a server that did not run.
 STEP_MS_MAX = 24 * 3_600_000
 # One job removes few files, since other disk work waits behind it; the next tick starts another.
@@ -51,17 +55,21 @@ _LIST_BYTES_MAX = 8 << 20
 
 _LOGS = ("log", "samples")
 _CONSOLE_FILES = r"(?:console\.sqlite3|secret-key|audit-head|admin-password|upgrade-notes)"
+_UNFINISHED_SUFFIX = ".tmp"
+# As Files.replace names them. Topics' names have no such ending: their files end in .dat.
+_UNFINISHED = r"[a-z_-]+(?:\.[a-z]+)*\.\d+\.tmp"
 # By folder in the data directory: which of its names were set aside.
 _NAMES = {
     "": re.compile(
-        rf".+\.diskqueue\.\d{{6,18}}\.dat\.bad|samples\.bad-\d+"
+        rf"{_UNFINISHED}|{_CONSOLE_FILES}\.[0-9a-f]{{8}}\.tmp"
+        rf"|.+\.diskqueue\.\d{{6,18}}\.dat\.bad|samples\.bad-\d+"
         rf"|{_CONSOLE_FILES}(?:-wal|-shm|-journal)?\.bad-\d+(?:-wal|-shm|-journal)?"
     ),
-    **{log: re.compile(r"[a-z_.]+\.bad") for log in _LOGS},
+    **{log: re.compile(rf"[a-z_.]+\.bad|{_UNFINISHED}") for log in _LOGS},
+    **{f"{log}/progress": re.compile(_UNFINISHED) for log in _LOGS},
     **{f"{log}/segments": re.compile(r"\d+\.log\.(?:bad|aside)") for log in _LOGS},
-    **{f"{log}/quarantine": re.compile(r"\d{20}\.bin") for log in _LOGS},
+    **{f"{log}/quarantine": re.compile(r"\d{20}\.bin(?:\.\d+\.tmp)?") for log in _LOGS},
 }
-# A person set it aside, and may put it back.
 _KEPT_SUFFIX = ".log.aside"
 
 
@@ -73,6 +81,16 @@ class _Found:
     identity: str
     bytes: int
     kept_ms: int = 0
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is what a killed process left of a write."""
+        return self.path.endswith(_UNFINISHED_SUFFIX)
+
+    @property
+    def is_a_persons(self) -> bool:
+        """Whether a person set it aside, and may put it back."""
+        return self.path.endswith(_KEPT_SUFFIX)
 
 
 class AsideFiles:
@@ -128,18 +146,18 @@ class AsideFiles:
         errors: list[str] = []
         found = self._found(errors)
         self._age(found)
-        removable = [one for one in found if not one.path.endswith(_KEPT_SUFFIX)]
-        late = [one for one in removable if 0 < self._retention_ms <= one.kept_ms]
+        late = [one for one in found if self._is_late(one)]
         removed = [one for one in late[:REMOVED_AT_ONCE_MAX] if self._remove(one, errors)]
         # Those that can't be removed are tried again by the next hour's scan.
         self._has_more = len(late) > REMOVED_AT_ONCE_MAX and bool(removed)
         gone = {one.path for one in removed}
         left = [one for one in found if one.path not in gone]
         self._note(left, errors)
+        removed, left = ([one for one in some if not one.is_unfinished] for some in (removed, left))
         self._stats = AsideStats(
             count=len(left),
             bytes=sum(one.bytes for one in left),
-            oldest_kept_ms=max((one.kept_ms for one in removable if one.path not in gone), default=0),
+            oldest_kept_ms=max((one.kept_ms for one in left if not one.is_a_persons), default=0),
             retention_ms=self._retention_ms,
             removed_count=self._stats.removed_count + len(removed),
             removed_bytes=self._stats.removed_bytes + sum(one.bytes for one in removed),
@@ -168,6 +186,11 @@ class AsideFiles:
                 identity = f"{status.st_ino}" if is_directory else f"{status.st_ino} {size} {status.st_mtime_ns}"
                 found.append(_Found(path, identity, size))
         return found
+
+    def _is_late(self, one: _Found) -> bool:
+        if one.is_unfinished:
+            return one.kept_ms >= UNFINISHED_KEPT_MS
+        return not one.is_a_persons and 0 < self._retention_ms <= one.kept_ms
 
     def _bytes_below(self, path: str) -> int:
         found = 0
@@ -237,7 +260,8 @@ class AsideFiles:
             logger.warning("file set aside not removed path=%s error=%s", path, exc)
             return False
         days = one.kept_ms // 86_400_000
-        logger.info("file set aside removed path=%s bytes=%d kept_days=%d", path, one.bytes, days)
+        what = "unfinished file" if one.is_unfinished else "file set aside"
+        logger.info("%s removed path=%s bytes=%d kept_days=%d", what, path, one.bytes, days)
         return True
 
     def _entries(self, path: str) -> Iterator[tuple[str, bool]]:

@@ -147,6 +147,31 @@ def test_what_a_person_set_aside_is_counted_and_stays(kept: Kept) -> None:
     assert (kept.stats.count, kept.stats.oldest_kept_ms) == (1, 0)
 
 
+UNFINISHED = [
+    "topology.json.3.tmp",
+    "topology.json.previous.12.tmp",
+    "set-aside.json.0.tmp",
+    "audit-head.0badcafe.tmp",
+    "log/batch_keys.17.tmp",
+    "log/checkpoint.2.tmp",
+    "log/progress/floors.4.tmp",
+    "log/quarantine/00000000000000008192.bin.5.tmp",
+    "samples/identity.json.1.tmp",
+]
+
+
+@pytest.mark.parametrize("retention_ms", [0, RETENTION_MS])
+def test_what_a_kill_left_of_a_write_is_removed_after_a_day_and_not_counted(tmp_path: Path, retention_ms: int) -> None:
+    kept = Kept(tmp_path, retention_ms)
+    others = ["notes.tmp", "notes.1.txt", "log/segments/00000000000000004096.tmp"]
+    kept.put(*UNFINISHED, *others)
+    kept.days(1)
+    assert kept.there() == {*UNFINISHED, *others}
+    kept.days(1)
+    assert kept.there() == set(others)
+    assert (kept.stats.count, kept.stats.removed_count) == (0, 0)
+
+
 def test_a_directory_goes_with_all_that_is_in_it(kept: Kept) -> None:
     kept.put("samples.bad-1/segments/0.log", "samples.bad-1/identity.json", "samples/identity.json")
     kept.days(1)
