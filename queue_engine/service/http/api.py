@@ -44,7 +44,7 @@ from queue_engine.service.http.rules import PATHS, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
-from queue_engine.service.monitoring.metrics import metrics_text, surroundings_of
+from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.version import VERSION
 
@@ -82,6 +82,7 @@ class HttpApi:
         self._addresses = addresses
         self.console = console or NoConsole()
         self._answers = AnswerThread()
+        self._surroundings = SurroundingsReader(options.data_path)
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
         self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
@@ -225,7 +226,7 @@ class HttpApi:
         engine_cpu_s = time.thread_time()
 
         def made(snapshot: EngineSnapshot) -> Response:
-            around = surroundings_of(self._options.data_path, self.console)
+            around = self._surroundings.read(self.console)
             return Response(200, metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s), METRICS)
 
         self._answer_snapshot(

@@ -39,6 +39,13 @@ _TABLE = (
     Family("process_start_time_seconds", GAUGE, "When the process started, Unix time", "seconds"),
     # The disk.
     Family("penstock_disk_free_bytes", GAUGE, "Bytes free for the server on the disk of the data directory", "bytes"),
+    Family(
+        "penstock_disk_bytes",
+        GAUGE,
+        "Bytes that the data directory takes on its disk, by kind of file, as du counts; ten seconds old at most",
+        "bytes",
+        ("kind",),
+    ),
     Family("penstock_disk_size_bytes", GAUGE, "Size of the disk of the data directory", "bytes"),
     Family("penstock_set_aside_files", GAUGE, "Damaged files that were set aside and are still kept", "files"),
     Family("penstock_set_aside_bytes", GAUGE, "Bytes of those files", "bytes"),
@@ -64,7 +71,20 @@ _TABLE = (
     Family("penstock_topic_messages_total", COUNTER, "Messages published", "messages", _TOPIC),
     Family("penstock_topic_body_bytes_total", COUNTER, "Bytes of bodies published", "bytes", _TOPIC),
     Family("penstock_topic_dropped_total", COUNTER, "Messages an ephemeral topic had no room for", "messages", _TOPIC),
-    Family("penstock_topic_disk_bytes", GAUGE, "Bytes on disk that are kept for the topic", "bytes", _TOPIC),
+    Family(
+        "penstock_topic_disk_bytes",
+        GAUGE,
+        "Bytes on disk of files that are the topic's own, its channels' included; bodies in the log are not",
+        "bytes",
+        _TOPIC,
+    ),
+    Family(
+        "penstock_topic_kept_bytes",
+        GAUGE,
+        "Bytes that are kept for the topic, of its files or of the log; topics share the log, so the sum means nothing",
+        "bytes",
+        _TOPIC,
+    ),
     Family("penstock_topic_paused", GAUGE, "1 while the topic is paused", "0 or 1", _TOPIC),
     Family(
         "penstock_topic_fenced",
@@ -91,7 +111,20 @@ _TABLE = (
         "messages",
         _CHANNEL,
     ),
-    Family("penstock_channel_disk_bytes", GAUGE, "Bytes on disk that are kept for the channel", "bytes", _CHANNEL),
+    Family(
+        "penstock_channel_disk_bytes",
+        GAUGE,
+        "Bytes on disk of files that are the channel's own, a part of its topic's",
+        "bytes",
+        _CHANNEL,
+    ),
+    Family(
+        "penstock_channel_kept_bytes",
+        GAUGE,
+        "Bytes that are kept for the channel, of its files or of the log; channels share the log",
+        "bytes",
+        _CHANNEL,
+    ),
     Family("penstock_channel_paused", GAUGE, "1 while the channel is paused", "0 or 1", _CHANNEL),
     Family(
         "penstock_channel_fenced",

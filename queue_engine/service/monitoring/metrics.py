@@ -1,9 +1,11 @@
 """The answer of `GET /metrics`."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.monitoring.console_figures import Console, ConsoleFigures
+from queue_engine.service.monitoring.disk_samples import add_disk_usage
+from queue_engine.service.monitoring.disk_usage import DiskUsage, DiskUsageWatch
 from queue_engine.service.monitoring.engine_samples import add_engine, add_topics
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.service.monitoring.process_figures import DiskRoom, ProcessFigures, disk_room, process_figures
@@ -15,17 +17,26 @@ from queue_engine.service.monitoring.server_samples import (
 )
 
 
-class Surroundings(NamedTuple):
-    """What surrounds the engine, at one moment. room: None where the disk can't be asked."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What surrounds the engine, at one moment. room, usage: None where the disk can't be asked."""
 
     process: ProcessFigures
     room: DiskRoom | None
+    usage: DiskUsage | None
     console: ConsoleFigures
 
 
-def surroundings_of(data_path: str, console: Console) -> Surroundings:
-    """As of now. Asks the disk and may read files: not for the engine's thread."""
-    return Surroundings(process_figures(), disk_room(data_path), console.figures())
+class SurroundingsReader:
+    """Reads them. Asks the disk and reads files: belongs to one thread, which is not the engine's."""
+
+    def __init__(self, data_path: str) -> None:
+        self._data_path = data_path
+        self._usage = DiskUsageWatch(data_path)
+
+    def read(self, console: Console) -> Surroundings:
+        """As of now, but for the usage of the disk, which may be some seconds old."""
+        return Surroundings(process_figures(), disk_room(self._data_path), self._usage.usage(), console.figures())
 
 
 def metrics_text(snapshot: EngineSnapshot, around: Surroundings, *, engine_cpu_s: float) -> bytes:
@@ -34,6 +45,8 @@ def metrics_text(snapshot: EngineSnapshot, around: Surroundings, *, engine_cpu_s
     add_engine(to, snapshot)
     add_process(to, around.process, engine_cpu_s)
     add_disk_room(to, around.room)
+    if around.usage is not None:
+        add_disk_usage(to, around.usage, snapshot.topics)
     add_refused_connections(to, snapshot.refused_connections, around.console.refused_connections)
     add_console(to, around.console)
     add_topics(to, snapshot.topics, snapshot.taken_at_ns)

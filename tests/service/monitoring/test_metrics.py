@@ -4,11 +4,12 @@ import asyncio
 import os
 import platform
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
 from queue_engine.service.monitoring.families import FAMILIES
-from queue_engine.service.monitoring.metrics import metrics_text, surroundings_of
+from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.vocabulary.version import VERSION
 from tests.service.http.server import Server, http_server
@@ -92,7 +93,7 @@ async def test_each_open_descriptor_counts(tmp_path: Path) -> None:
 
 async def test_a_disk_that_cannot_be_asked_leaves_its_figures_out(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
-        around = surroundings_of(str(tmp_path / "missing"), server.api.console)
+        around = SurroundingsReader(str(tmp_path / "missing")).read(server.api.console)
         figures = read_exposition(metrics_text(server.engine.stats.now(), around, engine_cpu_s=0.5))
     assert figures["penstock_engine_cpu_seconds_total"] == 0.5
     assert [name for name in figures.names if name.startswith("penstock_disk_")] == []
@@ -112,7 +113,7 @@ async def test_the_console_hands_its_figures_in_as_one_object(tmp_path: Path) ->
         replays={"done": 1},
     )
     async with http_server(tmp_path) as server:
-        around = surroundings_of(str(tmp_path), server.api.console)._replace(console=console)
+        around = replace(SurroundingsReader(str(tmp_path)).read(server.api.console), console=console)
         figures = read_exposition(metrics_text(server.engine.stats.now(), around, engine_cpu_s=0))
     assert figures.of("penstock_failed_log_ins_total") == {'reason="password"}': 3, 'reason="throttled"}': 0}
     assert figures['penstock_connections_refused_total{listener="console",reason="too_many"}'] == 2
@@ -171,7 +172,7 @@ async def test_a_console_that_fails_costs_that_answer_alone(tmp_path: Path) -> N
 async def test_files_that_were_set_aside_are_counted(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         server.engine.stats.note_aside(AsideStats(count=3, bytes=4_096, removed_count=2))
-        around = surroundings_of(str(tmp_path), server.api.console)
+        around = SurroundingsReader(str(tmp_path)).read(server.api.console)
         figures = read_exposition(metrics_text(server.engine.stats.now(), around, engine_cpu_s=0))
     assert figures["penstock_set_aside_files"] == 3
     assert figures["penstock_set_aside_bytes"] == 4_096

@@ -7,6 +7,7 @@ REFERENCES = (
     Reference("engine options", "queue_engine/vocabulary/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
+    Reference("disk kinds", "queue_engine/service/monitoring/README.md", metrics.disk_kinds),
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
 )
