@@ -116,6 +116,8 @@ ONLY: dict[str, tuple[str, str]] = {
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
     "engine/test_damage_report.py": "a segment of the log is missing",
+    "service/http/test_reference.py": "paths, parameters and the document; each request chooses its kind",
+    "service/http/test_documented_errors.py": "refusals of requests; each request chooses its kind",
     "engine/test_newer_formats.py": "files of the log",
     "console/management/test_guarded_connections.py": "connections of the console, before anything of a queue is asked",
     "console/management/test_service_manager.py": "what goes to systemd's socket",

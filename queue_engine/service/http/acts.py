@@ -13,7 +13,8 @@ from queue_engine.engine import Engine
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
-from queue_engine.service.http.query import Query, parse_query
+from queue_engine.service.http.query import Query, query_of
+from queue_engine.service.http.reference.parameters import SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
@@ -74,7 +75,7 @@ class ActRoutes:
             assert channel is not None
             details: dict[str, Any] = {}
             try:
-                start = log_queries.target_of(query, offset="start_offset", time_ms="start_time_ms", word="start")
+                start = log_queries.target_of(query, START_PLACE)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
@@ -88,7 +89,7 @@ class ActRoutes:
             return
         topic, channel = query.get("topic", ""), query.get("channel", "")
         try:
-            target = log_queries.target_of(query, offset="offset", time_ms="time_ms", word="to")
+            target = log_queries.target_of(query, SEEK_PLACE)
             if target is None:
                 raise log_queries.QueryError("where to is missing: offset, time_ms or to=start|end")
             preview = self._engine.log.seek_preview(topic, channel, target)
@@ -103,7 +104,7 @@ class ActRoutes:
 
     def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:
         try:
-            return parse_query(head.raw_query)
+            return query_of(head.path, head.raw_query)
         except Refusal as refusal:
             self._audit.refuse(head, action, "", "", refusal, answer)
             return None

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any
 
 import orjson
 
@@ -25,7 +26,6 @@ from queue_engine.service.http.acts import ActRoutes
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import (
-    JSON,
     Answer,
     BodyLimit,
     ConnectionLimits,
@@ -37,10 +37,13 @@ from queue_engine.service.http.connection import (
     internal_error,
 )
 from queue_engine.service.http.publish import PublishRoutes
-from queue_engine.service.http.query import BOOLEANS, parse_query
+from queue_engine.service.http.query import BOOLEANS, query_of
 from queue_engine.service.http.reads import ReadRoutes
+from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.document import Access, openapi_document
+from queue_engine.service.http.reference.endpoints import ENDPOINTS
 from queue_engine.service.http.refusals import Refusal
-from queue_engine.service.http.rules import PATHS, TokenCheck, names_of
+from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
@@ -53,6 +56,11 @@ logger = logging.getLogger(__name__)
 WRITE_TIMEOUT_MS = 30_000
 PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
 MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
+
+
+def reference() -> dict[str, Any]:
+    """The OpenAPI document of all paths."""
+    return openapi_document({path: Access(one.method, one.rule is not Rule.OPEN) for path, one in PATHS.items()})
 
 
 class HttpApi:
@@ -102,10 +110,12 @@ class HttpApi:
             "/info": self._info,
             "/stats": self._stats,
             "/metrics": self._metrics,
+            "/openapi.json": self._openapi,
             **self._publishing,
             **ReadRoutes(engine, audit).handlers,
             **ActRoutes(engine, audit).handlers,
         }
+        self._document = Response(200, orjson.dumps(reference()), JSON)
         COLLECTOR_PAUSES.watch()
 
     @property
@@ -146,7 +156,7 @@ class HttpApi:
         if refusal is not None:
             self._count_refused(head, Reason.FORBIDDEN)
             return refusal
-        if head.path == "/pub":
+        if ENDPOINTS[head.path].is_message:
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
@@ -205,7 +215,7 @@ class HttpApi:
         answer(Response(200, orjson.dumps(info), JSON))
 
     def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         topic, channel = query.get("topic", ""), query.get("channel", "")
         include_clients = BOOLEANS.get(query.get("include_clients", ""), True)
         include_mem = BOOLEANS.get(query.get("include_mem", ""), True)
@@ -234,6 +244,9 @@ class HttpApi:
             lambda snapshot: self._answers.make(head, lambda: made(snapshot), answer),
             answer,
         )
+
+    def _openapi(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._answers.compress(head, self._document, answer)
 
     @staticmethod
     def _answer_snapshot(

@@ -20,6 +20,7 @@ import h11
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.framing import check_framing
+from queue_engine.service.http.reference.content_types import JSON, TEXT
 from queue_engine.wire.error_answers import ErrorAnswer
 
 logger = logging.getLogger(__name__)
@@ -35,9 +36,6 @@ _LINGER_MS = 2_000
 # Refused connections that get an answer at the same time; further ones are closed without one.
 _ANSWERED_REFUSALS_MAX = 8
 _MIB = 1 << 20
-
-TEXT = "text/plain; charset=utf-8"
-JSON = "application/json; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)

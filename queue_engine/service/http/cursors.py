@@ -19,9 +19,11 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
-from queue_engine.service.http.connection import JSON, Response
-from queue_engine.service.http.log_queries import OFFSET_MAX, QueryError, target_of, whole_number
+from queue_engine.service.http.connection import Response
+from queue_engine.service.http.log_queries import QueryError, target_of, whole_number
 from queue_engine.service.http.query import Query
+from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.parameters import CURSOR_NUMBER, CURSOR_OFFSET, CURSOR_START_PLACE
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.cursor import CursorStats, encode_cursor_list
 
@@ -40,8 +42,8 @@ def create(engine: Engine, query: Query) -> Done:
 
 def move(engine: Engine, query: Query) -> Done:
     topic, cursor = names_of(query)
-    number = whole_number(query, "number", None, OFFSET_MAX)
-    offset = whole_number(query, "offset", None, OFFSET_MAX)
+    number = whole_number(query, CURSOR_NUMBER)
+    offset = whole_number(query, CURSOR_OFFSET)
     stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset)
     return _json(stats), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
@@ -71,7 +73,7 @@ ACTS: dict[str, Callable[[Engine, Query], Done]] = {
 def _start_of(query: Query) -> Target:
     if "start_time_ms" in query:
         raise QueryError("a cursor starts at start, end, or an offset: no start_time_ms")
-    return target_of(query, offset="start_offset", time_ms="start_time_ms", word="start") or Target(word=START)
+    return target_of(query, CURSOR_START_PLACE) or Target(word=START)
 
 
 def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:

@@ -16,8 +16,9 @@ from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
-from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
-from queue_engine.service.http.query import BOOLEANS, defer_ms_of, parse_query, publish_topic
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.query import BOOLEANS, defer_ms_of, publish_topic, query_of
+from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, publish_refusal
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved
@@ -64,7 +65,7 @@ class PublishRoutes:
     def _pub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         if not body:
             raise Refusal(400, "MSG_EMPTY")
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         topic = publish_topic(query)
         defer_ms = 0
         if "defer" in query:
@@ -87,7 +88,7 @@ class PublishRoutes:
         return ticket
 
     def _mpub(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         topic = publish_topic(query)
         # nsqd takes an unknown value for true.
         is_binary = "binary" in query and BOOLEANS.get(query["binary"], True)
@@ -125,7 +126,7 @@ class PublishRoutes:
         self._answer_ok(lambda: self._noted(head, topic, publish), answer)
 
     def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         topic = publish_topic(query)
         parameters = log_queries.write_query_of(query)
         try:

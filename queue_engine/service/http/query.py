@@ -3,6 +3,7 @@
 import re
 from urllib.parse import unquote_plus
 
+from queue_engine.service.http.reference.endpoints import ENDPOINTS
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.vocabulary.names import is_valid_name
 
@@ -23,6 +24,15 @@ def parse_query(raw: str) -> Query:
             name, _, value = part.partition("=")
             query.setdefault(unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace"))
     return query
+
+
+def query_of(path: str, raw: str) -> Query:
+    """The parameters that the path has, out of a request's query. Raises Refusal as `parse_query`.
+
+    The code sees no others, so each parameter that it reads has its entry in the reference.
+    """
+    names = ENDPOINTS[path].names
+    return {name: value for name, value in parse_query(raw).items() if name in names}
 
 
 def publish_topic(query: Query) -> str:

@@ -20,9 +20,11 @@ from queue_engine.log_acts import START, Target
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import JSON, Answer, Handler, RequestHead, Response
-from queue_engine.service.http.log_queries import OFFSET_MAX
-from queue_engine.service.http.query import Query, parse_query, publish_topic
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.log_queries import whole_number
+from queue_engine.service.http.query import Query, publish_topic, query_of
+from queue_engine.service.http.reference import parameters
+from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.errors import PenstockError
@@ -55,8 +57,8 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            count_max = log_queries.limit_of(query)
-            target = log_queries.target_of(query, offset="offset", time_ms="time_ms", word="from")
+            count_max = whole_number(query, parameters.LIMIT)
+            target = log_queries.target_of(query, parameters.FROM_PLACE)
             channel = query.get("channel", "")
             if channel and target is not None:
                 raise log_queries.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
@@ -74,8 +76,8 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
-            frames = self._engine.log.read_frames(topic, offset, log_queries.bytes_of(query))
+            offset = whole_number(query, parameters.OFFSET)
+            frames = self._engine.log.read_frames(topic, offset, whole_number(query, parameters.MAX_BYTES))
             self._report_read(head, topic, "", frames.count)
             return log_answers.frames_response(frames), DONE
 
@@ -86,8 +88,8 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX)
-            records = self._engine.log.read_records(topic, offset, log_queries.records_bytes_of(query))
+            offset = whole_number(query, parameters.OFFSET)
+            records = self._engine.log.read_records(topic, offset, whole_number(query, parameters.MAX_RECORD_BYTES))
             self._report_read(head, topic, "", records.message_count)
             return log_answers.records_response(records), DONE
 
@@ -96,7 +98,7 @@ class ReadRoutes:
     def _log_topic(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
             topic, time_ns = publish_topic(query), log_queries.time_of(query)
-            from_offset = log_queries.whole_number(query, "offset", 0, OFFSET_MAX)
+            from_offset = whole_number(query, parameters.FROM_OFFSET)
             state = self._engine.log.topic_state(topic, time_ns, from_offset=from_offset)
             return Response(200, state.encoded(), JSON), DONE
 
@@ -106,8 +108,11 @@ class ReadRoutes:
         self._audit.require_room()
 
         def read(query: Query) -> _Read:
-            ttl_ms, segments_max = log_queries.ttl_of(query), log_queries.segments_of(query)
-            offset = log_queries.whole_number(query, "offset", None, OFFSET_MAX) if "offset" in query else None
+            ttl_ms, segments_max = (
+                whole_number(query, parameters.TTL_MS),
+                whole_number(query, parameters.SEGMENTS),
+            )
+            offset = whole_number(query, parameters.LEASE_OFFSET) if "offset" in query else None
             if "lease" in query:
                 lease, ticket = self._engine.log.renew_lease(
                     query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
@@ -124,13 +129,15 @@ class ReadRoutes:
 
     def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            return _EMPTY, self._engine.log.renew_leases(log_queries.leases_of(body), ttl_ms=log_queries.ttl_of(query))
+            return _EMPTY, self._engine.log.renew_leases(
+                log_queries.leases_of(body), ttl_ms=whole_number(query, parameters.TTL_MS)
+            )
 
         self._answer_read(head, answer, read)
 
     def _release(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._audit.require_room()
-        lease = parse_query(head.raw_query).get("lease", "")
+        lease = query_of(head.path, head.raw_query).get("lease", "")
 
         def refuse(topic: str, refusal: Refusal) -> None:
             self._audit.refuse(head, "release_lease", topic, "", refusal, answer)
@@ -158,7 +165,7 @@ class ReadRoutes:
 
     def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
         """Call `read`, and answer when its ticket is done."""
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         try:
             response, ticket = read(query)
         except PenstockError as exc:
@@ -174,7 +181,7 @@ class ReadRoutes:
 
     def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         act, action = http_cursors.ACTS[head.path], PATHS[head.path].action
-        query = parse_query(head.raw_query)
+        query = query_of(head.path, head.raw_query)
         names = (query.get("topic", ""), query.get("cursor", ""))
         is_audited = head.method == "POST"  # a list changes nothing
 

@@ -46,6 +46,7 @@ PATHS: Mapping[str, Path] = {
     "/info": Path("GET", Rule.OPEN),
     "/stats": Path("GET", Rule.OPEN),
     "/metrics": Path("GET", Rule.OPEN),
+    "/openapi.json": Path("GET", Rule.OPEN),
     "/pub": Path("POST", Rule.CHANGES),
     "/mpub": Path("POST", Rule.CHANGES),
     "/log/write": Path("POST", Rule.CHANGES),

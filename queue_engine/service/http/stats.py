@@ -25,18 +25,18 @@ import resource
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
+from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-_LOG_FIELDS = [spec.name for spec in fields(LogStats) if spec.name not in ("recovery", "leases", "sync_times")]
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
@@ -119,7 +119,7 @@ def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
 
 
 def _log(log: LogStats) -> dict[str, Any]:
-    answer = {name: getattr(log, name) for name in _LOG_FIELDS}
+    answer = {name: getattr(log, name) for name in LOG_FIELDS}
     answer["holds"] = [asdict(one) for one in log.leases]
     recovery = log.recovery
     if recovery is not None:

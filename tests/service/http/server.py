@@ -1,4 +1,7 @@
-"""The HTTP API on a real socket and a real engine with a clock of the test's own, and a raw client for it."""
+"""The HTTP API on a real socket and a real engine with a clock of the test's own, and a raw client for it.
+
+Each answer that a test gets is checked against the API's own document (`documented.py`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,6 +20,7 @@ from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import ConnectionLimits
 from queue_engine.service.tcp.engine_turns import EngineTurns
+from tests.service.http.documented import check_answer, check_some_answer
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 
@@ -79,7 +83,9 @@ class HttpSocket:
                 assert response is not None
                 if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
                     self._http.start_next_cycle()
-                return Answer(response.status_code, dict(response.headers), body)
+                headers = dict(response.headers)
+                check_some_answer(response.status_code, headers, body)
+                return Answer(response.status_code, headers, body)
             else:
                 raise AssertionError(f"unexpected {event!r}")
 
@@ -119,6 +125,7 @@ class Server:
         await socket.send(request_bytes(method, target, body, {"Host": f"127.0.0.1:{self.port}", **(headers or {})}))
         answer = await socket.read_answer()
         socket.close()
+        check_answer(method, target, answer.status, answer.headers, answer.body)
         return answer
 
 

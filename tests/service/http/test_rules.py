@@ -9,7 +9,7 @@ from tests.service.http.server import http_server, request_bytes
 
 TOKEN = "s3cret"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
-OPEN = {"/ping", "/livez", "/readyz", "/info", "/stats", "/metrics"}
+OPEN = {"/ping", "/livez", "/readyz", "/info", "/stats", "/metrics", "/openapi.json"}
 SENTENCE = "the token is missing or wrong: Authorization: Bearer …"
 
 # A query that each path accepts, so that only a missing token can refuse a request.

@@ -1,6 +1,6 @@
 """Every part of a Markdown file that is made from the code."""
 
-from tests.support.references import metrics, options
+from tests.support.references import http_api, metrics, options
 from tests.support.references.generated import Reference
 
 REFERENCES = (
@@ -10,4 +10,6 @@ REFERENCES = (
     Reference("disk kinds", "queue_engine/service/monitoring/README.md", metrics.disk_kinds),
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
+    Reference("HTTP paths", "queue_engine/service/http/REFERENCE.md", http_api.paths),
+    Reference("HTTP errors", "queue_engine/service/http/REFERENCE.md", http_api.error_words),
 )

@@ -1,0 +1,22 @@
+"""Every path with what it takes and answers. `rules.py` has the same paths, with their methods."""
+
+from collections.abc import Mapping
+
+from queue_engine.service.http.reference.act_paths import ACTS
+from queue_engine.service.http.reference.cursor_paths import CURSORS
+from queue_engine.service.http.reference.declarations import Endpoint
+from queue_engine.service.http.reference.publish_paths import PUBLISHING
+from queue_engine.service.http.reference.read_paths import READING
+from queue_engine.service.http.reference.server_paths import SERVER
+
+# Heading → its paths.
+SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
+    "The server": SERVER,
+    "Publishing": PUBLISHING,
+    "Topics and channels": ACTS,
+    "Reading, leases": READING,
+    "Pipeline cursors": CURSORS,
+}
+ENDPOINTS: Mapping[str, Endpoint] = {
+    path: endpoint for section in SECTIONS.values() for path, endpoint in section.items()
+}

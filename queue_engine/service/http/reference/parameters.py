@@ -1,0 +1,176 @@
+"""The query parameters of the HTTP API: their names, limits and defaults.
+
+The code that reads a parameter takes its limits from here, and the OpenAPI document states the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+from queue_engine.log_acts import (
+    END,
+    LEASE_SEGMENTS_MAX,
+    LEASE_TTL_MS_MAX,
+    LEASE_TTL_MS_MIN,
+    READ_BYTES_MAX,
+    READ_MESSAGES_MAX,
+    READ_RECORDS_BYTES,
+    START,
+)
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX
+
+NUMBER_MAX = (1 << 32) - 1
+OFFSET_MOST = (1 << 62) - 1
+TIME_MS_MOST = 1 << 43
+KEY_BYTES_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter whose value is any text. text: what it does."""
+
+    name: str
+    text: str
+    is_required: bool = False
+
+    def required(self) -> Self:
+        """The same, for a path that can't do without it."""
+        return replace(self, is_required=True)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """Its values, as a JSON schema."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Parameter):
+    """The name of a topic, channel or cursor."""
+
+    suffix: str = "(#ephemeral)?"
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": NAME_LENGTH_MAX,
+            "pattern": rf"^[.a-zA-Z0-9_-]+{self.suffix}$",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeNumber(Parameter):
+    """A whole number. most: None where an option sets it. default: None for none."""
+
+    least: int = 0
+    most: int | None
+    default: int | None = None
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        schema: dict[str, Any] = {"type": "integer", "minimum": self.least}
+        if self.most is not None:
+            schema["maximum"] = self.most
+        if self.default is not None:
+            schema["default"] = self.default
+        return schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word(Parameter):
+    """One of some words. default: "" for none."""
+
+    words: tuple[str, ...]
+    default: str = ""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        schema: dict[str, Any] = {"type": "string", "enum": list(self.words)}
+        return {**schema, "default": self.default} if self.default else schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern(Parameter):
+    """Text that matches a regular expression."""
+
+    pattern: str
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return {"type": "string", "pattern": self.pattern}
+
+
+class Place(NamedTuple):
+    """Three parameters of which a request gives one: a place in a topic."""
+
+    offset: WholeNumber
+    time_ms: WholeNumber
+    word: Word
+
+
+TOPIC = Name("topic", "the topic's name")
+CHANNEL = Name("channel", "the channel's name")
+CURSORS_TOPIC = Parameter("topic", "those of this topic alone")
+CURSOR = Name("cursor", "the cursor's name", suffix="")
+
+STATS_TOPIC = Parameter("topic", "this topic alone; of producers, those that published to it")
+STATS_CHANNEL = Parameter("channel", "these channels alone, of each topic that is shown")
+FORMAT = Parameter("format", "json for JSON; text for people without it")
+INCLUDE_CLIENTS = Parameter("include_clients", "false or 0: without the consumers of each channel")
+INCLUDE_MEM = Parameter("include_mem", "false or 0: without the memory of the process")
+
+DEFER = WholeNumber("defer", "milliseconds until the message is delivered, at most --max-req-timeout", most=None)
+KEY = Parameter("key", f"the message's key, 1 to {KEY_BYTES_MAX} bytes of UTF-8; not with defer")
+BINARY = Parameter(
+    "binary", "any value but false and 0: the body is a count and messages with sizes instead of one message a line"
+)
+BATCH_KEY = Pattern(
+    "batch_key",
+    "32 hex digits, not all 0: the batch is written once under this key",
+    pattern="^(?!0{32})[0-9a-fA-F]{32}$",
+)
+REPLAYED = Word("replayed", "flag the messages as replayed", words=("true", "false"), default="false")
+TOPIC_NUMBER = WholeNumber("number", "refuse unless the topic has this number", most=NUMBER_MAX)
+
+STORAGE = Word("storage", "storage kind of a new topic (default: --storage)", words=("log", "diskqueue"))
+
+OFFSET = WholeNumber("offset", "an offset of the topic", most=OFFSET_MOST)
+TIME_MS = WholeNumber("time_ms", "the first message published then or later, Unix milliseconds", most=TIME_MS_MOST)
+_ENDS = (START, END)
+SEEK_PLACE = Place(
+    OFFSET, TIME_MS, Word("to", "the oldest message that the log has, or behind the newest one", words=_ENDS)
+)
+FROM_PLACE = Place(
+    OFFSET, TIME_MS, Word("from", "the oldest message that the log has, or behind the newest one", words=_ENDS)
+)
+START_PLACE = Place(
+    replace(OFFSET, name="start_offset"),
+    replace(TIME_MS, name="start_time_ms"),
+    Word("start", "where a new channel begins: at the oldest message that the log has, or behind the newest one",
+         words=_ENDS),
+)  # fmt: skip
+CURSOR_START_PLACE = Place(
+    replace(OFFSET, name="start_offset", text="an offset that the log has"),
+    replace(TIME_MS, name="start_time_ms", text="refused: a cursor can't begin at a time"),
+    Word("start", "at the oldest message that the log has, or behind the newest one", words=_ENDS, default=START),
+)
+
+LIMIT = WholeNumber("limit", "most messages in the answer", most=READ_MESSAGES_MAX, default=10)
+MAX_BYTES = WholeNumber(
+    "max_bytes", "about how many bytes the answer has; one message at least", most=READ_BYTES_MAX, default=1 << 20
+)
+MAX_RECORD_BYTES = replace(
+    MAX_BYTES, text="about how many bytes the answer has; one record at least", default=READ_RECORDS_BYTES
+)
+FROM_OFFSET = replace(OFFSET, text="ranges of offsets from this one on", default=0)
+TTL_MS = WholeNumber(
+    "ttl_ms", "how long the lease lasts, milliseconds", least=LEASE_TTL_MS_MIN, most=LEASE_TTL_MS_MAX, default=60_000
+)
+SEGMENTS = WholeNumber(
+    "segments", "most segment files in the answer", most=LEASE_SEGMENTS_MAX, default=LEASE_SEGMENTS_MAX
+)
+LEASE = Parameter("lease", "the lease's name")
+LEASE_OFFSET = replace(OFFSET, text="the first offset that is kept; required for a new lease")
+CURSOR_NUMBER = WholeNumber("number", "the topic's number, as /cursor/create answered it", most=OFFSET_MOST)
+CURSOR_OFFSET = replace(OFFSET, text="everything before this offset is passed")

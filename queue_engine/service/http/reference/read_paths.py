@@ -1,0 +1,80 @@
+"""The paths that read topics of the log without consuming, and leases."""
+
+from queue_engine.service.http.reference import errors, parameters, shapes
+from queue_engine.service.http.reference.content_types import BINARY, JSON
+from queue_engine.service.http.reference.declarations import Endpoint, Success
+
+_NAMED = (errors.TOPIC_MISSING, errors.TOPIC_INVALID, errors.TOPIC_NOT_FOUND, errors.STORAGE_INVALID)
+_PAGE = {
+    "X-Penstock-Topic-Number": "the topic's number",
+    "X-Penstock-Id-Base": "with the number the topic's identity",
+    "X-Penstock-First-Offset": "the offset that was requested",
+    "X-Penstock-Next-Offset": "where the next page begins",
+    "X-Penstock-Synced-Offset": "the end of what is certain to be on the disk",
+    "X-Penstock-Count": "messages, or records, in the body",
+}
+
+READING = {
+    "/topic/messages": Endpoint(
+        "Messages of a topic from a place on (the oldest without one), or those that a channel delivers next.",
+        (Success("The messages.", JSON, shapes.ref("MessagePage")),),
+        (parameters.TOPIC.required(), parameters.CHANNEL, *parameters.FROM_PLACE, parameters.LIMIT),
+        errors=(
+            *_NAMED,
+            errors.CHANNEL_NOT_FOUND,
+            errors.OFFSET_BEYOND_END,
+            errors.FENCED_ACT,
+            errors.NOT_AUDITED,
+        ),
+    ),
+    "/log/read": Endpoint(
+        "Messages in bulk, as frames that consumers get; only those that are certain to be on the disk.",
+        (Success("The frames.", BINARY, headers=_PAGE),),
+        (parameters.TOPIC.required(), parameters.OFFSET.required(), parameters.MAX_BYTES),
+        errors=(*_NAMED, errors.OFFSET_BEYOND_END, errors.NOT_AUDITED),
+    ),
+    "/log/records": Endpoint(
+        "The same as records of the log, each behind its position, salt and size (8, 8 and 4 bytes, big-endian).",
+        (Success("The records.", BINARY, headers={**_PAGE, "X-Penstock-Oldest-Offset": "the oldest offset"}),),
+        (parameters.TOPIC.required(), parameters.OFFSET.required(), parameters.MAX_RECORD_BYTES),
+        errors=(*_NAMED, errors.OFFSET_BEYOND_END, errors.NOT_AUDITED),
+    ),
+    "/log/topic": Endpoint(
+        "A topic's identity, its first and last offset, and which offsets have messages.",
+        (Success("The topic's state.", JSON, shapes.ref("TopicState")),),
+        (parameters.TOPIC.required(), parameters.TIME_MS, parameters.FROM_OFFSET),
+        errors=_NAMED,
+    ),
+    "/log/lease": Endpoint(
+        "Keep segments for a while: a new lease of a topic, or, with lease, the same one for longer or from a later "
+        "offset.",
+        (Success("The lease and its segments.", JSON, shapes.ref("LeasedFiles")),),
+        (
+            parameters.TOPIC,
+            parameters.LEASE,
+            parameters.LEASE_OFFSET,
+            parameters.TTL_MS,
+            parameters.SEGMENTS,
+        ),
+        errors=(
+            *_NAMED,
+            errors.LEASE_OFFSET_NOT_THERE,
+            errors.LEASE_NOT_FOUND,
+            errors.EXITING,
+            errors.NOT_AUDITED,
+        ),
+    ),
+    "/log/renew": Endpoint(
+        "Renew several leases as they are: all, or none.",
+        (Success("Nothing: the leases are renewed."),),
+        (parameters.TTL_MS,),
+        body="the names of the leases, one a line",
+        errors=(errors.LEASE_NOT_FOUND, errors.EXITING),
+    ),
+    "/log/release": Endpoint(
+        "End a lease.",
+        (Success("Nothing: the lease has ended."),),
+        (parameters.LEASE.required(),),
+        errors=(errors.LEASE_NOT_FOUND, errors.EXITING, errors.NOT_AUDITED),
+    ),
+}

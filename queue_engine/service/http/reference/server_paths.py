@@ -1,0 +1,50 @@
+"""The paths about the server itself: probes, stats, metrics, this reference."""
+
+from queue_engine.service.http.reference import errors, parameters, shapes
+from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.declarations import Endpoint, Success
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+SERVER = {
+    "/ping": Endpoint(
+        "The health, for a person's alert.",
+        (
+            Success("OK"),
+            Success("NOK and the reason, while something that has to be on the disk is not", status=500),
+        ),
+    ),
+    "/livez": Endpoint("For a probe that restarts the process when no answer comes.", (Success("OK"),)),
+    "/readyz": Endpoint(
+        "For a probe that keeps clients away from a server that stops.",
+        (Success("OK, and a line for each problem"), Success("STOPPING", status=503)),
+    ),
+    "/info": Endpoint(
+        "Version, addresses and limits.", (Success("The server's own facts.", JSON, shapes.ref("Info")),)
+    ),
+    "/stats": Endpoint(
+        "Stats of the server, its topics, channels and clients. A topic or channel that does not exist is left out.",
+        (
+            Success("The stats, with format=json.", JSON, shapes.ref("Stats")),
+            Success("The stats for people, laid out as nsqd does."),
+        ),
+        (
+            parameters.STATS_TOPIC,
+            parameters.STATS_CHANNEL,
+            parameters.FORMAT,
+            parameters.INCLUDE_CLIENTS,
+            parameters.INCLUDE_MEM,
+        ),
+        errors=(errors.EXITING,),
+    ),
+    "/metrics": Endpoint(
+        "The stats for Prometheus.",
+        (Success("Prometheus' text format, 0.0.4.", METRICS),),
+        errors=(errors.EXITING,),
+    ),
+    "/openapi.json": Endpoint(
+        "This reference, as an OpenAPI document.",
+        (Success("The document.", JSON, {"type": "object"}),),
+        errors=(errors.EXITING,),
+    ),
+}

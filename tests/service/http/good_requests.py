@@ -1,0 +1,76 @@
+"""A request of each path that is answered 200, and the server that it needs."""
+
+from urllib.parse import urlencode
+
+from queue_engine.service.http.rules import PATHS
+from tests.service.http.server import Answer, Server
+from tests.support.engine import settle
+
+BATCH = b"\0\0\0\1\0\0\0\0\0\1x"
+BATCH_KEY = "00000000000000000000000000000001"
+TOPIC = {"topic": "orders"}
+NAMES = {**TOPIC, "channel": "billing"}
+
+# Path → its query. LEASE stands for the lease of `prepared`.
+LEASE = "a lease"
+QUERIES: dict[str, dict[str, str]] = {
+    **{path: TOPIC for path in PATHS if path.startswith("/topic/")},
+    **{path: NAMES for path in PATHS if path.startswith("/channel/")},
+    "/stats": {"format": "json", "include_mem": "false"},
+    "/pub": TOPIC,
+    "/mpub": TOPIC,
+    "/log/write": {**TOPIC, "batch_key": BATCH_KEY},
+    "/topic/create": {"topic": "new"},
+    "/channel/create": {**TOPIC, "channel": "new"},
+    "/channel/seek": {**NAMES, "to": "start"},
+    "/log/read": {**TOPIC, "offset": "0"},
+    "/log/records": {**TOPIC, "offset": "0"},
+    "/log/topic": TOPIC,
+    "/log/lease": {**TOPIC, "offset": "0"},
+    "/log/release": {"lease": LEASE},
+    "/cursor/create": {**TOPIC, "cursor": "new"},
+    "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1"},
+    "/cursor/delete": {**TOPIC, "cursor": "copy"},
+}
+BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": LEASE.encode()}
+
+
+class GoodRequests:
+    """The requests to one server. Each of them can be sent once."""
+
+    def __init__(self, server: Server, lease: str) -> None:
+        self._server = server
+        self._lease = lease
+
+    def target(self, path: str, **changes: str | None) -> str:
+        """Path and query. changes: parameters with another value, or without one (None)."""
+        query = {**QUERIES.get(path, {}), **changes}
+        if query.get("lease") == LEASE:
+            query["lease"] = self._lease
+        given = {name: value for name, value in query.items() if value is not None}
+        return f"{path}?{urlencode(given)}" if given else path
+
+    async def send(
+        self, path: str, *, headers: dict[str, str] | None = None, body: bytes | None = None, **changes: str | None
+    ) -> Answer:
+        """Request a path. body: instead of the good one."""
+        if body is None:
+            body = BODIES.get(path, b"").replace(LEASE.encode(), self._lease.encode())
+        return await self._server.request(PATHS[path].method, self.target(path, **changes), body, headers)
+
+
+async def prepared(server: Server) -> GoodRequests:
+    """Topic orders of the log with three messages, channel billing, cursor copy and a lease; topic old of the disk
+    queues with a channel billing."""
+    for target, body in (
+        ("/topic/create?topic=orders&storage=log", b""),
+        ("/topic/create?topic=old&storage=diskqueue", b""),
+        ("/channel/create?topic=old&channel=billing", b""),
+        ("/mpub?topic=orders", b"one\ntwo\nthree"),
+        ("/channel/create?topic=orders&channel=billing", b""),
+        ("/cursor/create?topic=orders&cursor=copy", b""),
+    ):
+        assert (await server.request("POST", target, body, server.token_header)).status == 200
+    settle(server.engine)
+    lease = await server.request("POST", "/log/lease?topic=orders&offset=0", headers=server.token_header)
+    return GoodRequests(server, lease.json["lease"])
