@@ -18,6 +18,7 @@ included, goes to pipeline/worker.log.
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import select
@@ -58,6 +59,9 @@ logger = logging.getLogger(__name__)
 AUTOGROUP = Path("/proc/self/autogroup")
 AUTOGROUP_ATTEMPTS = 5
 AUTOGROUP_AGAIN_AFTER_S = 0.15
+OOM_SCORE = Path("/proc/self/oom_score_adj")
+# Of 1000: counted as if it had half of the memory more than it has.
+OOM_SCORE_ADDED = 500
 TICK_S = 0.5
 STATE_EVERY_S = 5.0
 # The worker is gone at most five seconds after its parent's end; noticing that takes up to a second.
@@ -115,6 +119,13 @@ class Shutdown:
                 return
 
 
+def offer_memory() -> None:
+    """Have the kernel end this process or a child of it, and not the server, where memory is short."""
+    # Raising its own score needs no right.
+    with contextlib.suppress(OSError):
+        OOM_SCORE.write_text(str(OOM_SCORE_ADDED))
+
+
 def lower_priority(nice: int) -> None:
     """Give this process and its children the priority `nice`, so that the engine gets the cores first.
 
@@ -155,6 +166,7 @@ def main(arguments: Sequence[str]) -> None:
     if os.getpgrp() != os.getpid() and not os.isatty(0):
         os.setpgid(0, 0)
     lower_priority(given.worker_nice)
+    offer_memory()
     shutdown = Shutdown()
     shutdown.watch(follows_stdin=given.follow_stdin)
     lake_path = Path(given.data_path).absolute() / "pipeline"

@@ -16,7 +16,7 @@ from queue_engine.pipeline.job.state import read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.worker.log_file import BYTES_MAX
 from queue_engine.pipeline.worker.state import read_worker_state
-from queue_engine.pipeline.worker.worker import KILL_AFTER_S
+from queue_engine.pipeline.worker.worker import KILL_AFTER_S, OOM_SCORE_ADDED
 from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
@@ -71,6 +71,11 @@ def java_of(worker_pid: int) -> int:
     return next(pid for pid in group(worker_pid) if "java" in os.readlink(f"/proc/{pid}/exe"))
 
 
+def oom_score_added(pid: int) -> int:
+    """What the kernel adds to the process's memory when it chooses which one to end, of 1000."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 def autogroup_nice(pid: int) -> int | None:
     """The priority of a process's session, beside which its own counts only within; None where sessions have none."""
     try:
@@ -121,6 +126,8 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         assert os.getpriority(os.PRIO_PROCESS, java_of(first)) == NICE
         assert autogroup_nice(java_of(first)) in (NICE, None)
         assert autogroup_nice(server.pid) in (0, None)
+        assert [oom_score_added(pid) for pid in (first, java_of(first))] == [OOM_SCORE_ADDED] * 2
+        assert oom_score_added(server.pid) < OOM_SCORE_ADDED
         assert b"-Xmx768m" in Path(f"/proc/{java_of(first)}/cmdline").read_bytes()
 
         archive_a_message(server)
