@@ -19,6 +19,7 @@ _PROMISES = {
 }
 # Longer than a healthy disk takes, and longer than any sensible --sync-interval.
 UNSYNCED_LATE_MS = 5_000
+DAY_MS = 86_400_000
 LEASES_SHOWN = 3
 
 
@@ -106,8 +107,9 @@ def _unsynced(log: "LogStats") -> Cell:
 def _aside(aside: "AsideStats") -> Cell:
     text = f"{units.plural(aside.count, 'damaged file')}, {units.byte_count(aside.bytes)}"
     if aside.count and aside.retention_ms:
-        text += f", the oldest kept for {units.duration(aside.oldest_kept_ms / 1000)}"
-        text += f" of {units.duration(aside.retention_ms / 1000)}"
+        # Each scan adds a part of a day.
+        kept, retention = (f"{ms / DAY_MS:.3g}" for ms in (aside.oldest_kept_ms, aside.retention_ms))
+        text += f", the oldest kept for {kept} of {retention} days"
     elif aside.count:
         text += ", kept until a person removes them"
     if aside.removed_count:

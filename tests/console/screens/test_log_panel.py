@@ -23,7 +23,7 @@ def live(aside: AsideStats) -> LiveState:
     [
         (
             AsideStats(2, 12_345, 3 * DAY_MS, 90 * DAY_MS),
-            "2 damaged files, 12.1 KiB, the oldest kept for 3d 00h of 90d 00h",
+            "2 damaged files, 12.1 KiB, the oldest kept for 3 of 90 days",
             "",
         ),
         (AsideStats(1, 5), "1 damaged file, 5 B, kept until a person removes them", ""),
