@@ -136,6 +136,8 @@ def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Env
             value = arguments[position]
             taken.append(value)
             position += 1
+        if flag == "--data-path" and not value:
+            raise ValueError("--data-path is empty: it names the data directory")
         found.setdefault(flag, []).append(value)
         if flag != "--data-path":
             left.extend(taken)

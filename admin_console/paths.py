@@ -47,7 +47,8 @@ def make_data_directory(path: Path) -> None:
     except FileExistsError as exc:
         raise OSError(_complaint(path, _what_is_there(path))) from exc
     except OSError as exc:
-        raise OSError(_complaint(path, f"it can't be made: {exc.strerror} ({exc.filename})")) from exc
+        act = "written" if path.is_dir() else "made"
+        raise OSError(_complaint(path, f"it can't be {act}: {exc.strerror} ({exc.filename})")) from exc
     if not readable:
         raise OSError(
             _complaint(path, f"the account {account_name(os.geteuid())} may not write it, or its disk is read-only")

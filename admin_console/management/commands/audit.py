@@ -40,12 +40,14 @@ class Command(PlainCommand):
             raise CommandError(f"{path} is not there: there is no audit list yet.")
         if complaint := complaint_about_version(path):
             raise CommandError(complaint)
-        migrations = applied_migrations(path)
-        if not migrations and (damage := damage_of(path)):
-            raise CommandError(f"{path} can't be read: it is {damage}.")
-        if _CHAINED not in migrations:
-            raise CommandError(f"The rows of {path} have no hashes yet: the next start of the server makes them.")
+        if head is not None and not Path(head).is_file():
+            raise CommandError(f"--head {head} is no file that can be read.")
         try:
+            migrations = applied_migrations(path)
+            if not migrations and (damage := damage_of(path)):
+                raise CommandError(f"{path} can't be read: it is {damage}.")
+            if _CHAINED not in migrations:
+                raise CommandError(f"The rows of {path} have no hashes yet: the next start of the server makes them.")
             self._verify(path, Path(head) if head is not None else head_file.path_of(settings.DATA_PATH))
         except sqlite3.Error as exc:
             raise CommandError(f"{path} can't be read: {exc}") from exc

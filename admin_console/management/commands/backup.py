@@ -36,7 +36,9 @@ class Command(PlainCommand):
     def handle(self, *, target: str, **_: Any) -> None:
         try:
             _Backup(settings.DATA_PATH, Path(target).absolute(), self._print).run()
-        except (PenstockError, OSError, sqlite3.Error) as exc:
+        except sqlite3.Error as exc:
+            raise CommandError(f"{settings.DATA_PATH / backup_files.DATABASE_NAME} can't be copied: {exc}") from exc
+        except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
 
     def _print(self, line: str) -> None:

@@ -4,10 +4,12 @@ import ast
 import os
 import pkgutil
 import re
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -345,6 +347,39 @@ def test_a_damaged_database_is_a_sentence_for_each_command_that_reads_it(tmp_pat
     )
     told = refusal(penstock("audit", "verify", here, directory=tmp_path))
     assert told == f"{tmp_path}/console.sqlite3 can't be read: it is damaged (file is not a database)."
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_database_that_can_not_be_opened_is_a_sentence(tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    # A directory in the place of its journal: root, too, can't open that.
+    (data / "console.sqlite3-wal").mkdir(parents=True)
+    with closing(sqlite3.connect(tmp_path / "made.sqlite3")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE one (two)")
+    (tmp_path / "made.sqlite3").rename(data / "console.sqlite3")
+    here = f"--data-path={data}"
+    told = refusal(penstock("audit", "verify", here, directory=tmp_path))
+    assert told == f"{data}/console.sqlite3 can't be read: unable to open database file"
+    done = penstock("backup", str(copy), here, directory=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"penstock: {data}/console.sqlite3 can't be copied: unable to open database file\n",
+    )
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_head_that_is_no_file_is_a_mistake_and_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "console.sqlite3").touch()
+    for head in (tmp_path / "typo", tmp_path):
+        done = penstock("audit", "verify", f"--head={head}", f"--data-path={tmp_path}", directory=tmp_path)
+        assert refusal(done) == f"--head {head} is no file that can be read."
+
+
+def test_an_empty_data_path_is_refused_and_no_default(tmp_path: Path) -> None:
+    for arguments in (("--data-path=",), ("--data-path", "")):
+        assert "--data-path is empty" in refusal(penstock("serve", *arguments, directory=tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow(reason="starts processes")
