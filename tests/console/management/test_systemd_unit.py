@@ -20,8 +20,9 @@ from tests.support.processes.ports import free_ports
 from tests.support.processes.server import ROOT
 
 ODD = '/srv/my "queue" 100% of $HOME\\'
-# What `systemd-analyze security` may find, of 100; a unit without hardening has 96.
-EXPOSURE_MAX = 20
+# What `systemd-analyze security` may find, of 100; a unit without hardening has 96. Version 252 finds 17 in this one,
+# and each version judges a little differently.
+EXPOSURE_MAX = 25
 
 
 def service(**changed: object) -> Service:
