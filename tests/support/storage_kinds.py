@@ -35,6 +35,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "clients/test_stop.py": (DISK_QUEUE, "what is in memory alone is a disk queue's"),
     "test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_api": (LOG, "it is about sockets"),
     "test_the_soft_limit_is_raised_at_the_start": (LOG, "it is about sockets"),
+    "test_a_start_takes_due_times_by_the_wall_clock": (LOG, "a disk queue's deferral ends at a restart"),
     "test_a_restart_keeps_ages": (LOG, "a disk queue's file has neither due times nor an order of age"),
     "test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again": (LOG, "a disk queue has no offsets"),
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
