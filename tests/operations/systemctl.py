@@ -2,8 +2,8 @@
 
     systemctl.py STATE UNITS start|stop|restart|enable|disable|daemon-reload [--now] [NAME]
 
-It does what the unit says of its command, its environment, its start and its stop: ExecStart runs, `start` returns when it
-has sent READY=1, `stop` sends SIGTERM and waits. Accounts, limits and hardening are systemd's and are not applied.
+It does what the unit says of its command, its environment, its start and its stop: ExecStart runs, `start` returns when
+READY=1 has come, `stop` sends SIGTERM and waits. Accounts, limits and hardening are systemd's and are not applied.
 STATE: a directory for the process id and the journal (`NAME.journal`). UNITS: where the unit files are.
 """
 
