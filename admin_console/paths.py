@@ -56,19 +56,22 @@ def make_data_directory(path: Path) -> None:
 
 
 def check_account(path: Path) -> None:
-    """One account owns the data: a second one could not read it, and what it writes the first could not. Raises OSError
-    with a sentence when `path`, or what a server has made in it, belongs to another account than this process's."""
-    me = os.geteuid()
-    for one in (path, *(path / name for name in _TELLING_FILES)):
+    """One account owns the data: what root writes in it, that account could not read. Raises OSError with a sentence
+    when what a server has made in `path` belongs to another account and this process is root's, or may not read it.
+
+    Only files tell: a volume's directory may be root's, and its mount may name any owner for what all may write."""
+    for one in (path / name for name in _TELLING_FILES):
         try:
-            owner = one.lstat().st_uid if one != path else path.stat().st_uid
+            owner = one.lstat().st_uid
         except OSError:
             continue
-        # Some systems give a service a directory of root's that its group may write: only files tell.
-        if owner == me or (one == path and me != 0):
+        me = os.geteuid()
+        if owner == me or (me and os.access(one, os.R_OK | os.W_OK, effective_ids=True)):
             continue
-        what = "it" if one == path else f"{one.name} in it"
-        told = f"{what} belongs to the account {account_name(owner)}, and this command runs as {account_name(me)}. "
+        told = (
+            f"{one.name} in it belongs to the account {account_name(owner)}, and this command runs as "
+            f"{account_name(me)}. "
+        )
         if me and path.stat().st_uid == me:
             remedy = f"Give everything in it to one account: `chown -R {account_name(me)} {path}`"
         else:

@@ -205,45 +205,57 @@ def test_a_refused_option_of_serve_leaves_no_data_directory(tmp_path: Path, opti
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - set(ABOUT_NO_DATA)))
-@pytest.mark.parametrize("is_root", [True, False])
-def test_a_command_of_another_account_than_the_datas_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str, is_root: bool
-) -> None:
-    (tmp_path / "topology.json").write_text("{}")
+@pytest.fixture
+def data_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory whose one file belongs to another account than the one that this process runs as."""
+    telling = tmp_path / "topology.json"
+    telling.write_text("{}")
+    telling.chmod(0o600)
     if os.geteuid() == 0:
-        os.chown(tmp_path, 65533, -1)
-        os.chown(tmp_path / "topology.json", 65533, -1)
-    owner = account_name(tmp_path.stat().st_uid)
-    me = 0 if is_root else 65534
-    monkeypatch.setattr("os.geteuid", lambda: me)
+        os.chown(telling, 65533, -1)
     monkeypatch.setenv("PENSTOCK_DATA_PATH", str(tmp_path))
-    before, umask = sorted(tmp_path.iterdir()), os.umask(0o077)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - set(ABOUT_NO_DATA)))
+def test_a_command_of_roots_on_another_accounts_data_is_refused(
+    data_of_another: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    owner = account_name((data_of_another / "topology.json").stat().st_uid)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    before, umask = sorted(data_of_another.iterdir()), os.umask(0o077)
     try:
         assert run(["penstock", command]) == 2
     finally:
         os.umask(umask)
-    what = "it" if is_root else "topology.json in it"
     assert capfd.readouterr().err == (
-        f"penstock: the data directory {tmp_path} can't be used: {what} belongs to the account {owner}, and this "
-        f"command runs as {account_name(me)}. Run the command as {owner}. --data-path or PENSTOCK_DATA_PATH names "
+        f"penstock: the data directory {data_of_another} can't be used: topology.json in it belongs to the account "
+        f"{owner}, and this command runs as root. Run the command as {owner}. --data-path or PENSTOCK_DATA_PATH names "
         "another one.\n"
     )
-    assert sorted(tmp_path.iterdir()) == before
+    assert sorted(data_of_another.iterdir()) == before
 
 
-def test_a_directory_of_roots_that_a_group_may_write_serves_the_account_of_its_files(
+@pytest.mark.parametrize("may_write", [True, False])
+def test_another_account_than_roots_is_refused_where_it_may_not_write(
+    data_of_another: Path, monkeypatch: pytest.MonkeyPatch, may_write: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    monkeypatch.setattr("os.access", lambda *_, **__: may_write)  # root may write everything
+    if may_write:
+        check_account(data_of_another)
+        return
+    with pytest.raises(OSError, match=r"topology\.json in it belongs to the account"):
+        check_account(data_of_another)
+
+
+def test_a_directory_that_is_mounted_with_another_owner_serves_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "topology.json").write_text("{}")
-    me = os.geteuid() or 65533
     if os.geteuid() == 0:
-        os.chown(tmp_path / "topology.json", me, -1)
-    monkeypatch.setattr("os.geteuid", lambda: me)
+        os.chown(tmp_path, 65533, -1)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     check_account(tmp_path)
-    monkeypatch.setattr("os.geteuid", lambda: me + 1)
-    with pytest.raises(OSError, match=r"topology\.json in it belongs to the account"):
-        check_account(tmp_path)
 
 
 def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +263,7 @@ def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monke
         os.chown(tmp_path, 65533, -1)
     me = tmp_path.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: me)
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
     # The root of the file system stands for a stray file of root's.
     monkeypatch.setattr("admin_console.paths._TELLING_FILES", ("/",))
     with pytest.raises(
