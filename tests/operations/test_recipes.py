@@ -1,6 +1,7 @@
 """The operations page: each of its recipes as it stands, in the order in which somebody would need them."""
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.error
@@ -12,7 +13,7 @@ import pytest
 
 from queue_engine.vocabulary.version import VERSION
 from tests.operations.machine import Machine
-from tests.operations.page import PAGE, blocks, file_patterns, recipe
+from tests.operations.page import PAGE, ROOT, blocks, file_patterns, recipe
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.small_disk import SmallDiskServer
 from tests.support.waiting import wait_for
@@ -134,6 +135,14 @@ def test_every_file_of_the_data_directory_is_in_the_table(machine: Machine) -> N
     found = [path.relative_to(machine.data_path).as_posix() for path in machine.data_path.rglob("*") if path.is_file()]
     assert [name for name in found if not any(fnmatch(name, pattern) for pattern in patterns)] == []
     assert any(name.endswith(".dat") for name in found)
+
+
+def test_the_table_names_no_file_that_the_code_does_not_know() -> None:
+    code = "".join(
+        path.read_text() for folder in ("queue_engine", "admin_console") for path in (ROOT / folder).rglob("*.py")
+    )
+    words = {word for pattern in file_patterns() for word in re.split(r"[/*]+", pattern)}
+    assert sorted(word for word in words if word.strip(".") not in code) == []
 
 
 def test_a_lost_data_directory_is_restored(machine: Machine) -> None:
