@@ -15,6 +15,7 @@ import pytest
 
 from tests.clients.stop_run import OPTIONS, depth_of_all, fill, run
 from tests.support.processes.interrupted_signal import InterruptedServer
+from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -82,6 +83,25 @@ def test_a_stop_waits_for_a_disk_that_refuses_and_says_so_each_second(server: Se
     assert server.signalled() == 0
     server.start()
     assert depth_of_all(server) == 100
+
+
+def test_systemd_gives_a_stop_no_time_for_a_disk_that_refuses(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        environment = {"NOTIFY_SOCKET": notified.address}
+        server = ServerProcess(tmp_path / "data", options=OPTIONS, environment=environment)
+        server.start()
+        try:
+            fill(server, 5, MESSAGES)
+            refuse_writes(server)
+            os.kill(server.pid, signal.SIGTERM)
+            refused = "100 messages of 5 queues are still to be written; the disk refuses"
+            wait_for("three seconds of it", lambda: len(lines_with(server, refused)) > 2, timeout_s=60)
+            told = [status for status in notified.values("STATUS") if refused in status]
+            assert len(told) == 1, told
+            take_writes(server)
+            assert server.signalled() == 0
+        finally:
+            server.kill9()
 
 
 @pytest.mark.parametrize("server", ["2s"], indirect=True)
