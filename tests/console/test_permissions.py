@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from django.test import Client
-from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
+from django.urls import NoReverseMatch, get_resolver, reverse
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway import act_table
@@ -20,30 +20,7 @@ from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
 from tests.support.lakes.pipeline_lake import planned_replay
 from tests.support.pages.console import client_of, console_engine, make_user
-
-TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
-
-
-def patterns(
-    items: list[URLPattern | URLResolver], namespaces: tuple[str, ...] = ()
-) -> Iterator[tuple[str, URLPattern]]:
-    """Every URL's full name and pattern."""
-    for item in items:
-        if isinstance(item, URLResolver):
-            inner = (*namespaces, item.namespace) if item.namespace else namespaces
-            yield from patterns(item.url_patterns, inner)
-        else:
-            yield ":".join((*namespaces, item.name or f"unnamed {item.pattern}")), item
-
-
-def all_urls() -> list[tuple[str, str]]:
-    """Name and path of every URL, its names filled in."""
-    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR, "job": JOB, "replay": REPLAY}
-    return [
-        (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
-        for name, pattern in patterns(get_resolver().url_patterns)
-    ]
-
+from tests.support.pages.urls import CHANNEL, CURSOR, REPLAY, TOPIC, all_urls
 
 URLS = all_urls()
 

@@ -1,0 +1,28 @@
+"""Every URL of the console, with the names of things that a test makes for it."""
+
+from collections.abc import Iterator
+
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
+
+
+def all_urls() -> list[tuple[str, str]]:
+    """Name and path of every URL, its names filled in."""
+    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR, "job": JOB, "replay": REPLAY}
+    return [
+        (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
+        for name, pattern in _patterns(get_resolver().url_patterns)
+    ]
+
+
+def _patterns(
+    items: list[URLPattern | URLResolver], namespaces: tuple[str, ...] = ()
+) -> Iterator[tuple[str, URLPattern]]:
+    """Every URL's full name and pattern."""
+    for item in items:
+        if isinstance(item, URLResolver):
+            inner = (*namespaces, item.namespace) if item.namespace else namespaces
+            yield from _patterns(item.url_patterns, inner)
+        else:
+            yield ":".join((*namespaces, item.name or f"unnamed {item.pattern}")), item
