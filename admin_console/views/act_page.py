@@ -78,7 +78,7 @@ class ActPage(View):
 
     @property
     def url(self) -> str:
-        return self.request.path
+        return reverse(self.action, kwargs=self.kwargs)
 
     @property
     def page_url(self) -> str:

@@ -163,6 +163,14 @@ def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRu
     assert not look(engine).paused
 
 
+def test_the_form_of_an_act_on_an_ephemeral_channel_leads_to_it(client: Client, engine: EngineRunner) -> None:
+    engine.submit("acts.create_channel", "orders", "short#ephemeral").result(5)
+    path = "/topics/orders/short%23ephemeral/~pause/"
+    assert f'action="{path}"' in client.get(path).content.decode()
+    assert post(client, path)["undo"] == "/topics/orders/short%23ephemeral/~unpause/"
+    assert channel_stats(engine, channel="short#ephemeral").paused
+
+
 def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, engine: EngineRunner) -> None:
     engine.submit("acts.pause_topic", "orders").result(5)
     engine.submit("publish", "orders", [b"x", b"y"]).result(5)
