@@ -16,18 +16,22 @@ from admin_console.live.routing import websocket_urlpatterns  # noqa: E402
 from admin_console.permissions.table import SOCKETS  # noqa: E402
 from admin_console.security.origin import SameOriginSockets  # noqa: E402
 from admin_console.security.proxy import TrustedProxies  # noqa: E402
+from admin_console.security.sub_path import SubPath  # noqa: E402
 
 application = TrustedProxies(
-    ProtocolTypeRouter(
-        {
-            "http": _pages,
-            "websocket": SameOriginSockets(
-                URLRouter(websocket_urlpatterns),
-                paths=SOCKETS,
-                origin=settings.CONSOLE.origin,
-                allowed_hosts=settings.ALLOWED_HOSTS,
-            ),
-        }
+    SubPath(
+        ProtocolTypeRouter(
+            {
+                "http": _pages,
+                "websocket": SameOriginSockets(
+                    URLRouter(websocket_urlpatterns),
+                    paths=SOCKETS,
+                    origin=settings.CONSOLE.origin,
+                    allowed_hosts=settings.ALLOWED_HOSTS,
+                ),
+            }
+        ),
+        settings.CONSOLE.sub_path,
     ),
     settings.CONSOLE.trusted_proxies,
 )

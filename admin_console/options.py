@@ -45,7 +45,10 @@ CONSOLE_OPTIONS = (
         "--console-address", "127.0.0.1:4171", "HOST:PORT", "HOST:PORT of the console (port 0 picks a free one)"
     ),
     ConsoleOption(
-        "--console-origin", "", "ORIGIN", "the console's address in the browser behind a proxy: https://HOST[:PORT]"
+        "--console-origin",
+        "",
+        "ORIGIN",
+        "the console's address in the browser behind a proxy: https://HOST[:PORT][/PATH/]",
     ),
     ConsoleOption(
         "--trusted-proxy",
@@ -98,6 +101,12 @@ NO_PIPELINE = ConsoleOption(
 )
 SWITCHES = (DEMO, NO_PIPELINE)
 
+# What the console's own paths begin with. A sub-path that begins so would give one path two meanings behind a proxy
+# that takes the sub-path off.
+OWN_WORDS = ("api", "audit", "login", "logout", "password", "pipeline", "static", "topics", "ws")
+_ORIGIN = re.compile(r"((?i:https?)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)(/[^?#]*)?")
+_SUB_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
+
 # Options of the engine that the console's settings need as well.
 _SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address", "--log-level", "--log-format")
 _LIST_FLAGS = {"--allowed-host", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
@@ -114,7 +123,7 @@ def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Env
 
     `--data-path` is removed from those, since every command accepts it and few declare it; the others stay for `serve`
     to check.
-    Raises ValueError for a flag without its value.
+    Raises ValueError for a flag without its value, and for two different origins.
     """
     left: list[str] = []
     found: dict[str, list[str]] = {}
@@ -142,6 +151,8 @@ def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Env
         if flag != "--data-path":
             left.extend(taken)
     for flag, values in found.items():
+        if flag == "--console-origin" and len(set(values)) > 1:
+            raise ValueError(f"{flag}: {values[-2]!r} and {values[-1]!r} are two addresses, and the console has one")
         environment[environment_variable(flag)] = ",".join(values) if flag in _LIST_FLAGS else values[-1]
     return left
 
@@ -153,6 +164,7 @@ class ConsoleOptions:
     host: str
     port: int
     origin: str  # "" or scheme://host[:port], without a slash behind it
+    sub_path: str  # "", or /queue where the console's first page is origin/queue/
     trusted_proxies: tuple[IPNetwork, ...]
     allowed_hosts: tuple[str, ...]  # host names without ports that a request may name
     connections_max: int
@@ -170,14 +182,14 @@ class ConsoleOptions:
         """Read and check all of them. Raises ValueError with every complaint, one a line."""
         complaints: list[str] = []
         texts = {option.flag: environment.get(option.variable, option.default) for option in CONSOLE_OPTIONS}
-        host, port, origin = "127.0.0.1", 0, ""
+        host, port, origin, sub_path = "127.0.0.1", 0, "", ""
         networks: list[IPNetwork] = []
         try:
             host, port = _split_address(texts["--console-address"])
         except ValueError as exc:
             complaints.append(f"--console-address: {exc}")
         try:
-            origin = _checked_origin(texts["--console-origin"])
+            origin, sub_path = _origin_and_sub_path(texts["--console-origin"])
         except ValueError as exc:
             complaints.append(f"--console-origin: {exc}")
         for text in _split_list(texts["--trusted-proxy"]):
@@ -219,6 +231,7 @@ class ConsoleOptions:
             host=host,
             port=port,
             origin=origin,
+            sub_path=sub_path,
             trusted_proxies=tuple(networks),
             connections_max=connections_max,
             request_timeout_s=seconds["--console-request-timeout"],
@@ -267,13 +280,25 @@ def _split_address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for
 
 
-def _checked_origin(text: str) -> str:
+def _origin_and_sub_path(text: str) -> tuple[str, str]:
+    """`https://Example.org/queue/` → `https://example.org` and `/queue`; both "" for "". Raises ValueError."""
     if not text:
-        return ""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        return "", ""
+    if "," in text:
+        raise ValueError(f"{text!r} is more than one address, and the console has one")
+    if "?" in text or "#" in text:
+        raise ValueError(f"{text!r} has a query or a fragment; an address is such as https://example.org/queue/")
+    found = _ORIGIN.fullmatch(text)
+    if found is None:
         raise ValueError(f"{text!r} is not an origin such as https://queue.example.org")
-    return f"{parts.scheme}://{parts.netloc}".lower()
+    sub_path = (found[2] or "").removesuffix("/")
+    if not _SUB_PATH.fullmatch(sub_path):
+        raise ValueError(
+            f"{text!r} has a path with an empty part, a dot part, or another character than A-Z a-z 0-9 . _ ~ -"
+        )
+    if (word := sub_path.partition("/")[2].partition("/")[0]) in OWN_WORDS:
+        raise ValueError(f"{text!r} has a path that begins with /{word}/, as pages of the console do; take another one")
+    return found[1].lower(), sub_path
 
 
 def _allowed_hosts(console_host: str, origin: str, further: list[str]) -> tuple[str, ...]:

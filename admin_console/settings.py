@@ -34,6 +34,9 @@ DEBUG = False
 
 ALLOWED_HOSTS = list(CONSOLE.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = [CONSOLE.origin] if CONSOLE.origin else []
+# Every path that Django makes begins with it; security/sub_path.py gives it to requests.
+FORCE_SCRIPT_NAME = CONSOLE.sub_path or None
+_ROOT = f"{CONSOLE.sub_path}/"
 
 INSTALLED_APPS = [
     "admin_console",
@@ -114,6 +117,7 @@ AUTH_PASSWORD_VALIDATORS = [
 # Cookies ignore ports: two consoles on one machine need names of their own.
 _COOKIE_SUFFIX = hashlib.sha256(SECRET_KEY.encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"penstock_session_{_COOKIE_SUFFIX}"
+SESSION_COOKIE_PATH = _ROOT
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CONSOLE.is_https
@@ -122,8 +126,9 @@ SESSION_COOKIE_AGE = 12 * 3600
 SESSION_IDLE_S = 30 * 60
 # accounts/known_browser.py; only the log-in reads it.
 KNOWN_BROWSER_COOKIE_NAME = f"penstock_browser_{_COOKIE_SUFFIX}"
-KNOWN_BROWSER_COOKIE_PATH = "/login/"
+KNOWN_BROWSER_COOKIE_PATH = f"{_ROOT}login/"
 CSRF_COOKIE_NAME = f"penstock_csrf_{_COOKIE_SUFFIX}"
+CSRF_COOKIE_PATH = _ROOT
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = CONSOLE.is_https
@@ -133,19 +138,21 @@ CSRF_FAILURE_VIEW = "admin_console.security.csrf.refused"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
-SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https else 0
+# It is about the whole host, which a console below a sub-path shares with others.
+SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https and not CONSOLE.sub_path else 0
 
 SILENCED_SYSTEM_CHECKS = [
     "security.W002",  # X-Frame-Options and frame-ancestors come from security/headers.py
     "security.W005",  # subdomains of the console's host are not its own
     "security.W008",  # the proxy redirects; plain http stays for loopback
     "security.W021",  # as W005
+    *(["security.W004"] if CONSOLE.sub_path else []),  # see SECURE_HSTS_SECONDS
 ]
 
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # Static files are served unchanged; the content under a name with a hash never changes.
-STATIC_URL = "/static/"
+STATIC_URL = f"{_ROOT}static/"
 STATICFILES_DIRS = [BASE_DIR / "static", MADE_STATIC_PATH]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False

@@ -2,6 +2,7 @@
 // shows what is wrong with it, with the input still there. Without scripts the link and the form do the
 // same on pages of their own.
 import { isServerGone } from "./connection.js";
+import { logInPath } from "./paths.js";
 
 const NOT_LOGGED_IN = 401;
 
@@ -117,7 +118,7 @@ function complain(dialog, sentence) {
 
 function offerLogIn(dialog) {
   const link = document.createElement("a");
-  link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.href = logInPath();
   link.textContent = "Log in";
   dialog.querySelector(".errorlist").append(" ", link);
 }

@@ -1,5 +1,6 @@
 // Keeps a page live: one socket, one update a second, and the age of its figures.
 import { figuresAreLive, figuresAreOld } from "./connection.js";
+import { logInPath, pathOf } from "./paths.js";
 import { applyUpdate } from "./page_update.js";
 import { applyPoints, startGraphs } from "./graphs.js";
 
@@ -43,7 +44,7 @@ function connect() {
   if (socket || ended || document.hidden) return;
   clearTimeout(retryTimer);
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  const opened = new WebSocket(`${scheme}://${location.host}/ws/live/`);
+  const opened = new WebSocket(`${scheme}://${location.host}${pathOf("ws/live/")}`);
   socket = opened;
   opened.addEventListener("open", () => opened.send(`{"subscribe":${subscription}}`));
   opened.addEventListener("message", (event) => {
@@ -122,7 +123,7 @@ function askToLogIn() {
   const line = document.createElement("li");
   line.className = "warning";
   const link = document.createElement("a");
-  link.href = `/login/?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.href = logInPath();
   link.textContent = "Log in again";
   line.append("Your session has ended: figures are not updated. ", link);
   document.querySelector("#messages ul").append(line);

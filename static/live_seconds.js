@@ -1,5 +1,6 @@
 // The last fifteen minutes of the page's graphs, a value a second: fetched once, then a second with every update.
 import { localMs } from "./history_drawing.js";
+import { pathOf } from "./paths.js";
 
 export const SECONDS = 900;
 const REFETCH_AFTER_MS = 1_000;
@@ -63,7 +64,7 @@ async function fetchColumns() {
   try {
     const asked = JSON.parse(document.body.dataset.subscribe);
     const names = [asked.topic, asked.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
-    const answer = await fetch(`/api/series/${names.join("")}`, { headers: { Accept: "application/json" } });
+    const answer = await fetch(pathOf(`api/series/${names.join("")}`), { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const fetched = await answer.json();
     for (const [name, values] of Object.entries(fetched.columns)) {

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from admin_console.history.ranges import PRESETS, Range, RangeError, live_range, range_of, url_time, worded
 from admin_console.screens.build import Request
+from admin_console.screens.links import url_of
 
 _LABELS = {"15m": "15 m", "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d"}
 _TITLES = {
@@ -61,7 +62,7 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
     is_span = not chosen.preset
     said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     said = said if is_span else {"range": chosen.preset}
-    names = "".join(f"{quote(name, safe='')}/" for name in (asked.topic, asked.channel) if name)
+    names = [name for name in (asked.topic, asked.channel) if name]
     return Picker(
         range=chosen,
         choices=tuple(
@@ -72,7 +73,7 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
         first=_field(chosen.first_s),
         end=_field(chosen.end_s),
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
-        api_url=f"/api/history/{names}",
+        api_url=url_of(f"{asked.page}_history", *names),
         query=urlencode(said),
         table_href="?" + urlencode(said | {"as": "table"}),
         wants_table=query.get("as") == "table" and not complaint,

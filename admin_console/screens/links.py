@@ -3,7 +3,8 @@
 from functools import lru_cache
 from urllib.parse import urlencode
 
-from django.urls import reverse
+from django.conf import settings
+from django.urls import get_script_prefix, reverse, set_script_prefix
 
 from admin_console.permissions.table import ACTS
 from admin_console.screens.cells import ActionCell, NameCell
@@ -12,8 +13,14 @@ from admin_console.vocabulary.roles import Role
 
 @lru_cache(maxsize=8192)
 def url_of(name: str, *args: str) -> str:
-    """The path of a page or act."""
-    return reverse(name, args=args)
+    """The path of a page or act, the console's sub-path before it."""
+    # Live updates are built in a context that no request has begun, where Django does not know the sub-path.
+    before = get_script_prefix()
+    set_script_prefix(settings.FORCE_SCRIPT_NAME or "/")
+    try:
+        return reverse(name, args=args)
+    finally:
+        set_script_prefix(before)
 
 
 def topic_cell(topic: str) -> NameCell:

@@ -26,7 +26,7 @@ class PaceRequests:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        is_log_in = request.path_info == reverse(settings.LOGIN_URL) and not is_known(request)
+        is_log_in = request.path == reverse(settings.LOGIN_URL) and not is_known(request)
         try:
             with PACE.turn(is_log_in=is_log_in):
                 return self._get_response(request)

@@ -10,7 +10,6 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -24,6 +23,7 @@ from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
 from admin_console.pacing.pace import PACE
 from admin_console.permissions.allowed import CheckedRequest
+from admin_console.views.next_page import next_page
 
 PASSWORD_LENGTH_MAX = 1024  # longer texts would make hashing slow
 
@@ -43,10 +43,7 @@ def _wait_sentence(wait_s: int) -> str:
 
 def _safe_next(request: HttpRequest) -> str:
     """The page to go to after the log-in: always one of ours."""
-    wanted = request.POST.get("next") or request.GET.get("next") or ""
-    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith("/"):
-        return wanted
-    return reverse(settings.LOGIN_REDIRECT_URL)
+    return next_page(request) or reverse(settings.LOGIN_REDIRECT_URL)
 
 
 @sensitive_post_parameters("password")

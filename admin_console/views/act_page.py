@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views import View
 
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
@@ -26,6 +25,7 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
+from admin_console.views.next_page import next_page
 from admin_console.views.question import Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class ActPage(View):
             return refusal(request, str(exc), status=404)
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponse:
-        return ask(request, self.question(), next_url=self._next_url())
+        return ask(request, self.question(), next_url=next_page(self.request))
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponse:
         try:
@@ -130,7 +130,7 @@ class ActPage(View):
         except ComplaintError as exc:
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
-            return ask(request, self.question(), complaints=exc.sentences, next_url=self._next_url())
+            return ask(request, self.question(), complaints=exc.sentences, next_url=next_page(self.request))
         return self._answer(self._perform(details))
 
     def _perform(self, details: dict[str, Any]) -> ActResult:
@@ -179,7 +179,7 @@ class ActPage(View):
             messages.warning(self.request, sentence)
         else:
             messages.error(self.request, sentence)
-        url = self._next_url() or (self.after_url() if is_done else self.page_url)
+        url = next_page(self.request) or (self.after_url() if is_done else self.page_url)
         # A script would follow a redirect by itself, and use up the messages of the next page.
         return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
 
@@ -191,15 +191,12 @@ class ActPage(View):
         except (NotThereError, EngineUnavailableError):
             return refusal(self.request, result.message, status=status)
         return ask(
-            self.request, question, complaints=(result.message,), next_url=self._next_url(), complaint_status=status
+            self.request,
+            question,
+            complaints=(result.message,),
+            next_url=next_page(self.request),
+            complaint_status=status,
         )
-
-    def _next_url(self) -> str:
-        """The page of ours to go to afterwards, if the request names one; else ""."""
-        wanted = self.request.POST.get("next") or self.request.GET.get("next") or ""
-        if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None):
-            return wanted
-        return ""
 
     # For several acts.
 

@@ -10,6 +10,7 @@ from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.messages import OFFSET_DIGITS_MAX, is_offset, time_ns_of
+from admin_console.views.next_page import next_page
 from admin_console.views.question import Choice, Field, Question, ask
 
 _PLACES = {
@@ -100,7 +101,7 @@ class RewindChannel(ActPage):
             complaints = exc.sentences
         if wants_json(request):
             return self._unconfirmed(complaints)
-        return ask(request, self.question(), complaints=complaints, next_url=self._next_url())
+        return ask(request, self.question(), complaints=complaints, next_url=next_page(request))
 
     def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
         """The preview for a script: sent once more with what is in `form`, it is confirmed."""

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.urls import get_resolver
 
-from admin_console.options import ConsoleOptions, take_early_flags
+from admin_console.live.routing import websocket_urlpatterns
+from admin_console.options import OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory
 from tests.support.processes.server import ROOT
@@ -97,6 +99,66 @@ def test_origin_and_allowed_hosts_are_hosts_that_requests_may_name() -> None:
     assert options.is_https
     assert {"queue.example.org", "other.example"} <= set(options.allowed_hosts)
     assert "*" not in options.allowed_hosts
+
+
+@pytest.mark.parametrize(
+    ("address", "origin", "sub_path"),
+    [
+        ("https://queue.example.org/", "https://queue.example.org", ""),
+        ("https://example.org/queue/", "https://example.org", "/queue"),
+        ("HTTPS://Example.org:8443/Ops/queue-1", "https://example.org:8443", "/Ops/queue-1"),
+        ("http://[::1]:8080/~ops/", "http://[::1]:8080", "/~ops"),
+    ],
+)
+def test_the_address_behind_a_proxy_is_an_origin_and_a_sub_path(address: str, origin: str, sub_path: str) -> None:
+    options = ConsoleOptions.from_environment({"PENSTOCK_CONSOLE_ORIGIN": address})
+    assert (options.origin, options.sub_path) == (origin, sub_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("https://host/a?b", "a query"),
+        ("https://host/a?", "a query"),
+        ("https://host/a#b", "a fragment"),
+        ("https://host//", "an empty part"),
+        ("https://host/a//b/", "an empty part"),
+        ("https://host/a/../b", "a dot part"),
+        ("https://host/./", "a dot part"),
+        ("https://host/a%2Fb/", "another character"),
+        ("https://host/a b/", "another character"),
+        ("https://host/a\\b/", "another character"),
+        ("https://host/a\n", "another character"),
+        ("https://host/topics/", "begins with /topics/"),
+        ("https://host/ws/queue/", "begins with /ws/"),
+        ("https://ada@host/queue/", "not an origin"),
+        ("ftp://host/queue/", "not an origin"),
+        ("https://host:x/queue/", "not an origin"),
+        ("/queue/", "not an origin"),
+        ("https://a/queue/,https://b/other/", "more than one address"),
+    ],
+)
+def test_an_address_that_is_none_is_named_with_what_is_wrong(address: str, why: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        ConsoleOptions.from_environment({"PENSTOCK_CONSOLE_ORIGIN": address})
+    sentence = str(caught.value)
+    assert sentence.startswith(f"--console-origin: {address!r} ")
+    assert why in sentence
+    assert "\n" not in sentence
+
+
+def test_two_addresses_are_refused_and_the_same_one_twice_is_one() -> None:
+    given = ["serve", "--console-origin", "https://a/queue/", "--console-origin=https://b/other/"]
+    with pytest.raises(ValueError, match="--console-origin: 'https://a/queue/' and 'https://b/other/' are two"):
+        take_early_flags(given, {})
+    take_early_flags([*given[:3], *given[1:3]], environment := {})
+    assert environment == {"PENSTOCK_CONSOLE_ORIGIN": "https://a/queue/"}
+
+
+def test_no_sub_path_may_begin_as_a_page_does() -> None:
+    paths = [str(item.pattern) for item in (*get_resolver().url_patterns, *websocket_urlpatterns)]
+    words = {path.partition("/")[0] for path in [*paths, settings.STATIC_URL.removeprefix("/")]}
+    assert sorted(words - {""}) == list(OWN_WORDS)
 
 
 def test_data_directory_and_key_are_private_and_the_key_stays(tmp_path: Path) -> None:
@@ -202,16 +264,27 @@ def test_deploy_check_has_nothing_to_say_behind_https(tmp_path: Path) -> None:
     assert "System check identified no issues" in done.stdout + done.stderr
 
 
-def test_bad_option_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("PENSTOCK_CONSOLE_ADDRESS", "nowhere", "--console-address: 'nowhere' is not HOST:PORT"),
+        (
+            "PENSTOCK_CONSOLE_ORIGIN",
+            "https://a,https://b",
+            "--console-origin: 'https://a,https://b' is more than one address, and the console has one",
+        ),
+    ],
+)
+def test_bad_option_is_one_line_and_no_traceback(variable: str, value: str, sentence: str) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "user", "list"],
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "PENSTOCK_CONSOLE_ADDRESS": "nowhere"},
+        env={"PATH": os.environ["PATH"], variable: value},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stderr) == (2, "penstock: --console-address: 'nowhere' is not HOST:PORT\n")
+    assert (done.returncode, done.stderr) == (2, f"penstock: {sentence}\n")
 
 
 @pytest.mark.slow(reason="starts processes")

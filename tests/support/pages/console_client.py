@@ -47,7 +47,8 @@ class ConsoleClient:
     """One session over one kept connection. Not for several threads at once.
 
     tls: makes it HTTPS; host: what stands in the Host header and in the origin, when it is not the address; source: the
-    loopback address that it connects from; headers: goes with each request.
+    loopback address that it connects from; headers: goes with each request;
+    root: the path of the console's first page.
     """
 
     def __init__(
@@ -58,10 +59,12 @@ class ConsoleClient:
         host: str = "",
         source: str = "",
         headers: Mapping[str, str] | None = None,
+        root: str = "/",
     ) -> None:
         self.host = host or f"127.0.0.1:{port}"
         self.origin = f"{'https' if tls else 'http'}://{self.host}"
         self.cookies: dict[str, Morsel[str]] = {}
+        self._root = root
         self._headers = dict(headers or {})
         source_address = (source, 0) if source else None
         self._connection: http.client.HTTPConnection = (
@@ -99,7 +102,8 @@ class ConsoleClient:
 
     def log_in(self, user: str = ADMIN_USER, password: str = ADMIN_PASSWORD) -> None:
         """Raises AssertionError with the page when it is refused."""
-        answer = self.post("/login/", {"username": user, "password": password}, form_path="/login/")
+        path = f"{self._root}login/"
+        answer = self.post(path, {"username": user, "password": password}, form_path=path)
         assert answer.status == 302, answer.text
 
     def subscription(self, path: str) -> str:

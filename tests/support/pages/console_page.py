@@ -105,7 +105,7 @@ def audit_row(page: Page, object_name: str) -> dict[str, str]:
     """The newest row about a topic or channel, fetched beside the open page: column heading → text."""
     table: dict[str, list[str]] = page.evaluate(
         """async (name) => {
-          const answer = await fetch(`/audit/?object=${encodeURIComponent(name)}`);
+          const answer = await fetch(`${document.body.dataset.root}audit/?object=${encodeURIComponent(name)}`);
           const table = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main table");
           const texts = (cells) => [...cells].map((cell) => cell.textContent);
           return {
