@@ -14,7 +14,7 @@ from queue_engine.consume_queue.set_aside import set_aside
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.stats import Outcome
+from queue_engine.delivery.stats import Outcome, Totals
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background
@@ -77,6 +77,7 @@ class Catalog:
         open_store: Callable[[str], TopicStore] | None,
     ) -> None:
         self.topics: dict[str, Topic] = {}
+        self.gone = Totals()  # of topics and channels deleted since the start
         self.is_closing = False
         self._options = options
         self._clock = clock
@@ -421,7 +422,7 @@ class Catalog:
         channels = len(topic.channels)
         for name in list(topic.channels):
             try:
-                dropped = topic.delete_channel(name)
+                dropped = self._drop_channel(topic, name)
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
                 continue
@@ -430,6 +431,8 @@ class Catalog:
             deferred += dropped.deferred
             clients += dropped.clients
         topic.is_deleted = True
+        self.gone.add_topic(topic.message_count, topic.message_bytes)
+        self.gone.deletion_count += 1
         self._workload.forget(topic)
         self._fences.lift(topic)
         del self.topics[topic.name]
@@ -460,15 +463,20 @@ class Catalog:
 
         def in_force() -> Ticket:
             try:
-                outcome.add(topic.delete_channel(channel.name))
+                outcome.add(self._drop_channel(topic, channel.name))
             finally:
                 topic.resume()
             return _forgotten(topic)
 
         return after(written, in_force)
 
+    def _drop_channel(self, topic: Topic, name: str) -> Outcome:
+        self.gone.add_channels([topic.channels[name].stats(None)])
+        self.gone.deletion_count += 1
+        return topic.delete_channel(name)
+
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
-        outcome = topic.delete_channel(name)
+        outcome = self._drop_channel(topic, name)
         if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
             # The next channel does not get what the last one had. If this change is lost, it does.
             self._changes.append(*_released(topic, topic.store.positions().released))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from queue_engine import cursor_acts
@@ -99,6 +100,7 @@ class EngineStats:
         """
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
+        deletions = self._catalog.gone.deletion_count
         listed: list[TopicStats] = []
         sliced = 0
         for name in names:
@@ -122,6 +124,9 @@ class EngineStats:
                 continue
             listed.append(one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one)))
             sliced += 1
+        if self._catalog.gone.deletion_count != deletions:
+            # Their counts are among those of deleted ones now.
+            listed = [self._without_deleted(one) for one in listed if self._is_there(one)]
         producers = [client for client in self._clients.values() if client.is_producer]
         self._sequence += 1
         return EngineSnapshot(
@@ -135,6 +140,7 @@ class EngineStats:
             topics=tuple(listed),
             producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
             log=self._log_stats(),
+            gone=self._catalog.gone.copy(),
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
             aside=self._aside,
@@ -149,6 +155,15 @@ class EngineStats:
             except StopIteration as stop:
                 snapshot: EngineSnapshot = stop.value
                 return snapshot
+
+    def _is_there(self, one: TopicStats) -> bool:
+        found = self.topics.get(one.topic_name)
+        return found is not None and found.number == one.number
+
+    def _without_deleted(self, one: TopicStats) -> TopicStats:
+        """Without the channels that were deleted since their stats were made."""
+        there = {channel.number for channel in self.topics[one.topic_name].channels.values()}
+        return replace(one, channels=tuple(channel for channel in one.channels if channel.number in there))
 
     def _unreadable(self, one: Topic | Channel) -> str:
         failure = self._workload.failure_of(one)

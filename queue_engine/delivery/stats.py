@@ -4,8 +4,9 @@ Counters count since the process started, as nsqd's do. `depth` is what waits: i
 or deferred. `None` means unknown or not requested, never zero.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from queue_engine.storage.aside_stats import AsideStats
@@ -98,6 +99,47 @@ class TopicStats:
     unreadable: str = ""
 
 
+@dataclass(slots=True)
+class Totals:
+    """Counts since the start, summed over topics and channels; the names are those of their stats. deletion_count: how
+    many topics and channels were added because they were deleted."""
+
+    message_count: int = 0
+    message_bytes: int = 0
+    finish_count: int = 0
+    requeue_count: int = 0
+    timeout_count: int = 0
+    deletion_count: int = 0
+    latency: Counter[int] = field(default_factory=Counter)
+    held: HistogramCounts = NO_MESSAGES
+
+    def add_topic(self, message_count: int, message_bytes: int) -> None:
+        """Add a topic's own counts, without its channels'."""
+        self.message_count += message_count
+        self.message_bytes += message_bytes
+
+    def add_channels(self, channels: Iterable[ChannelStats]) -> None:
+        listed = list(channels)
+        for channel in listed:
+            self.finish_count += channel.finish_count
+            self.requeue_count += channel.requeue_count
+            self.timeout_count += channel.timeout_count
+            for bucket, count in channel.latency.items():
+                self.latency[bucket] += count
+        self.held = self.held.plus(channel.held for channel in listed)
+
+    def with_all_of(self, topics: Iterable[TopicStats]) -> "Totals":
+        """These, and the counts of topics with their channels."""
+        sums = self.copy()
+        for topic in topics:
+            sums.add_topic(topic.message_count, topic.message_bytes)
+            sums.add_channels(topic.channels)
+        return sums
+
+    def copy(self) -> "Totals":
+        return replace(self, latency=self.latency.copy())
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All of the engine at one second. Topics are sorted by name."""
@@ -115,6 +157,7 @@ class EngineSnapshot:
     refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
+    gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
 
 

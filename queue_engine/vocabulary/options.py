@@ -62,7 +62,7 @@ GROUPS = {
     "storage": "the log and its readers",
     "worker_nice": "the pipeline's worker",
     "set_aside_segment": "damaged files",
-    "samples_interval_ms": "samples of the server's stats",
+    "samples_interval_ms": "samples of the server's stats, metrics",
     "http_token": "access and stopping",
     "mem_queue_size": "disk queues",
     "msg_timeout_ms": "messages",
@@ -156,6 +156,10 @@ class Options:
     )
     samples_retention_ms: int = _option(604_800_000, "how long samples are kept", low=60_000)
     samples_retention_bytes: int = _option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
+    # Of a channel there are about fifty: enough for two thousand, and as much as one scrape should carry (15 MB).
+    metrics_series_max: int = _option(
+        100_000, "most series of single topics and channels in /metrics; beyond, some are left out (0: no limit)", low=0
+    )
     http_token: str = _option(
         "", "HTTP requests that read bodies, publish or change anything need Authorization: Bearer TOKEN"
     )

@@ -37,7 +37,7 @@ from queue_engine.service.http.connection import (
     internal_error,
 )
 from queue_engine.service.http.publish import PublishRoutes
-from queue_engine.service.http.query import BOOLEANS, query_of
+from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
@@ -234,10 +234,13 @@ class HttpApi:
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         engine_cpu_s = time.thread_time()
+        patterns = topic_patterns(head.raw_query)
+        series_max = self._options.metrics_series_max
 
         def made(snapshot: EngineSnapshot) -> Response:
             around = self._surroundings.read(self.console)
-            return Response(200, metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s), METRICS)
+            text = metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s, patterns=patterns, series_max=series_max)
+            return Response(200, text, METRICS)
 
         self._answer_snapshot(
             self._engine.stats.in_slices(lambda topic, channel: False),

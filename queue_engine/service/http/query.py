@@ -1,9 +1,11 @@
 """Parses a request's query as nsqd does."""
 
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote_plus
 
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
+from queue_engine.service.http.reference.parameters import METRICS_TOPIC
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.vocabulary.names import is_valid_name
 
@@ -17,13 +19,28 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 def parse_query(raw: str) -> Query:
     """The first value of each parameter. Raises Refusal for a bad escape or a semicolon, as Go's parser does."""
     query: Query = {}
+    for name, value in _parameters(raw):
+        query.setdefault(name, value)
+    return query
+
+
+def _parameters(raw: str) -> Iterator[tuple[str, str]]:
     for part in raw.split("&"):
         if ";" in part or _BAD_ESCAPE.search(part):
             raise Refusal(400, "INVALID_REQUEST")
         if part:
             name, _, value = part.partition("=")
-            query.setdefault(unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace"))
-    return query
+            yield unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace")
+
+
+def topic_patterns(raw: str) -> list[str]:
+    """Each `topic` of the query of /metrics, which may have * and ?. Raises Refusal as `parse_query`, and for too many:
+    each is compared with every topic."""
+    name, times_max = METRICS_TOPIC.name, METRICS_TOPIC.times_max
+    patterns = [value for given, value in _parameters(raw) if given == name and value]
+    if len(patterns) > times_max:
+        raise Refusal(400, "INVALID_REQUEST", f"{name} is given {len(patterns)} times and the most is {times_max}")
+    return patterns
 
 
 def query_of(path: str, raw: str) -> Query:

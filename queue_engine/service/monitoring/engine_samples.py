@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
+from queue_engine.service.monitoring.selection import SeriesCosts
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
@@ -59,6 +60,10 @@ _LOG = {
 }
 # Bucket of a latency → bucket of the histogram.
 _PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in range(BUCKET_MAX)), len(MESSAGE_BOUNDS_NS)]
+
+# What a topic, a channel and a cursor have in an answer at most, their bytes on the disk and a channel's age included.
+_HISTOGRAM_SERIES = len(MESSAGE_BOUNDS_NS) + 3
+COSTS = SeriesCosts(topic=len(_TOPIC) + 1, channel=len(_CHANNEL) + 2 + 2 * _HISTOGRAM_SERIES, cursor=len(_CURSOR))
 
 
 def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:

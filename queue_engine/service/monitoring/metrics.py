@@ -1,20 +1,23 @@
 """The answer of `GET /metrics`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.monitoring.console_figures import Console, ConsoleFigures
 from queue_engine.service.monitoring.disk_samples import add_disk_usage
 from queue_engine.service.monitoring.disk_usage import DiskUsage, DiskUsageWatch
-from queue_engine.service.monitoring.engine_samples import add_engine, add_topics
+from queue_engine.service.monitoring.engine_samples import COSTS, add_engine, add_topics
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.service.monitoring.process_figures import DiskRoom, ProcessFigures, disk_room, process_figures
+from queue_engine.service.monitoring.selection import select
 from queue_engine.service.monitoring.server_samples import (
     add_console,
     add_disk_room,
     add_process,
     add_refused_connections,
 )
+from queue_engine.service.monitoring.total_samples import add_left_out, add_totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +42,25 @@ class SurroundingsReader:
         return Surroundings(process_figures(), disk_room(self._data_path), self._usage.usage(), console.figures())
 
 
-def metrics_text(snapshot: EngineSnapshot, around: Surroundings, *, engine_cpu_s: float) -> bytes:
-    """The whole answer. engine_cpu_s: processor time of the engine's thread."""
+def metrics_text(
+    snapshot: EngineSnapshot,
+    around: Surroundings,
+    *,
+    engine_cpu_s: float,
+    patterns: Sequence[str] = (),
+    series_max: int = 0,
+) -> bytes:
+    """The whole answer. engine_cpu_s: processor time of the engine's thread. patterns, series_max: as of `select`."""
     to = Exposition()
+    selection = select(snapshot.topics, patterns, series_max, COSTS)
     add_engine(to, snapshot)
     add_process(to, around.process, engine_cpu_s)
     add_disk_room(to, around.room)
     if around.usage is not None:
-        add_disk_usage(to, around.usage, snapshot.topics)
+        add_disk_usage(to, around.usage, snapshot.topics, selection.topics)
     add_refused_connections(to, snapshot.refused_connections, around.console.refused_connections)
     add_console(to, around.console)
-    add_topics(to, snapshot.topics, snapshot.taken_at_ns)
+    add_totals(to, snapshot)
+    add_left_out(to, selection)
+    add_topics(to, selection.topics, snapshot.taken_at_ns)
     return to.text()

@@ -95,12 +95,14 @@ def _check_response(where: str, response: Mapping[str, Any], headers: Mapping[by
 
 
 def _check_parameters(where: str, parameters: list[dict[str, Any]], raw_query: str) -> None:
-    given = {name: values[0] for name, values in parse_qs(raw_query, keep_blank_values=True).items()}
+    given = parse_qs(raw_query, keep_blank_values=True)
     for parameter in parameters:
         name, schema = parameter["name"], parameter["schema"]
         assert name in given or not parameter["required"], f"{where} without {name}"
         if name in given:
-            value = int(given[name]) if schema.get("type") == "integer" else given[name]
+            values = given[name]
+            kind = schema.get("type")
+            value = values if kind == "array" else int(values[0]) if kind == "integer" else values[0]
             assert _validator(orjson.dumps(schema)).is_valid(value), f"{where}: {name}={value} is not {schema}"
 
 

@@ -101,6 +101,17 @@ class Pattern(Parameter):
         return {"type": "string", "pattern": self.pattern}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated(Parameter):
+    """Text that may be given several times."""
+
+    times_max: int
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return {"type": "array", "items": {"type": "string"}, "maxItems": self.times_max}
+
+
 class Place(NamedTuple):
     """Three parameters of which a request gives one: a place in a topic."""
 
@@ -116,6 +127,9 @@ CURSOR = Name("cursor", "the cursor's name", suffix="")
 
 STATS_TOPIC = Parameter("topic", "this topic alone; of producers, those that published to it")
 STATS_CHANNEL = Parameter("channel", "these channels alone, of each topic that is shown")
+METRICS_TOPIC = Repeated(
+    "topic", "topics of this name alone, with * and ? for any characters; may be repeated", times_max=100
+)
 FORMAT = Parameter("format", "json for JSON; text for people without it")
 INCLUDE_CLIENTS = Parameter("include_clients", "false or 0: without the consumers of each channel")
 INCLUDE_MEM = Parameter("include_mem", "false or 0: without the memory of the process")

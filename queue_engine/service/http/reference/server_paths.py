@@ -40,6 +40,7 @@ SERVER = {
     "/metrics": Endpoint(
         "The stats for Prometheus.",
         (Success("Prometheus' text format, 0.0.4.", METRICS),),
+        (parameters.METRICS_TOPIC,),
         errors=(errors.EXITING,),
     ),
     "/openapi.json": Endpoint(
