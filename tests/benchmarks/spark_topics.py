@@ -61,7 +61,7 @@ class SparkTopics:
         self._directory = server.data_path.parent / f"spark-{server.data_path.name}"
         shutil.rmtree(self._directory, ignore_errors=True)
         self._server = server
-        _publish(server.http_port, self.names, self.messages)
+        publish_rows(server.http_port, self.names, self.messages)
         self._session = make_session(
             "penstock-benchmarks", scratch=self._directory / "scratch", master=MASTER, extra=self._settings
         )
@@ -163,7 +163,8 @@ class SparkTopics:
         )
 
 
-def _publish(http_port: int, topics: list[str], messages: int) -> None:
+def publish_rows(http_port: int, topics: list[str], messages: int) -> None:
+    """Publish `messages`, a multiple of BATCH, in batches to the topics in turn."""
     rng = random.Random(1)
     words = ["".join(rng.choices(string.ascii_lowercase, k=rng.randint(2, 9))) for _ in range(2_000)]
     text = " ".join(rng.choices(words, k=200_000)).encode()

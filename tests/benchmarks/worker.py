@@ -103,18 +103,19 @@ def seconds_to_first_batch(server: ServerProcess, data_path: Path) -> float:
 def idle_share(leader_pid: int, span_s: float) -> float:
     """CPU seconds of the processes of a session by a second, those included that begin and end meanwhile."""
     used_s: dict[tuple[str, str], float] = {}
-    _look(leader_pid, used_s)
+    note_cpu(leader_pid, used_s)
     before_s, began_s = sum(used_s.values()), time.monotonic()
     while (elapsed_s := time.monotonic() - began_s) < span_s:
         time.sleep(LOOK_EVERY_S)
-        _look(leader_pid, used_s)
+        note_cpu(leader_pid, used_s)
     return (sum(used_s.values()) - before_s) / elapsed_s
 
 
-def _look(leader_pid: int, used_s: dict[tuple[str, str], float]) -> None:
-    """Note what each process has used so far, by its number and start: the system forgets it when they end, since
-    Spark's daemons do not wait for theirs. By session, not by group: Spark's Python processes make groups of their
-    own."""
+def note_cpu(leader_pid: int, used_s: dict[tuple[str, str], float]) -> None:
+    """Note in `used_s` the seconds of a core that each process of a session has used, by its number and start.
+
+    What ended processes used stays there: the system forgets it, since Spark's daemons do not wait for theirs. By
+    session, not by group: Spark's Python processes make groups of their own."""
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
