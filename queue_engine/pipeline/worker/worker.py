@@ -10,8 +10,9 @@ The worker takes the lake's lock; when another process has it, the worker ends a
 to the engine first: its priority and its Java's memory are options (`spark/worker_limits.py`). It ends when its
 standard input is closed (the process that started it is gone), when its parent changes, or on SIGTERM. Then it stops
 the jobs and Java; what is left after four seconds is killed with the whole process group, and before the session is
-ready all is killed at once. Nothing is lost: every job can be killed at any moment. Exit status: 0 it was asked to end,
-1 it could not start or go on, 3 another process holds the lake.
+ready all is killed at once. It also ends, without haste, when the server says that there is no work (`pipes.py`).
+Nothing is lost: every job can be killed at any moment. Exit status: 0 it was asked to end, 1 it could not start or go
+on, 3 another process holds the lake.
 
 Why it ended and where its log is goes to the standard error it was started with; everything else, Java's output
 included, goes to pipeline/worker.log.
@@ -48,6 +49,7 @@ from queue_engine.pipeline.spark.secret_variables import take_token
 from queue_engine.pipeline.spark.worker_limits import NICE, add_option
 from queue_engine.pipeline.worker import state as worker_state
 from queue_engine.pipeline.worker.log_file import WorkerLogFile
+from queue_engine.pipeline.worker.pipes import REST_LINE, first_line
 from queue_engine.pipeline.worker.scheduler import JobScheduler
 from queue_engine.pipeline.worker.state import WorkerState, write_worker_state
 from queue_engine.vocabulary import log_lines
@@ -66,6 +68,8 @@ TICK_S = 0.5
 STATE_EVERY_S = 5.0
 # The worker is gone at most five seconds after its parent's end; noticing that takes up to a second.
 KILL_AFTER_S = 3.5
+# Nobody waits for the end of a worker that rests.
+REST_KILL_AFTER_S = 20.0
 JOBS_END_WITHIN_S = 1.5
 JAVA_ENDS_WITHIN_S = 1.5
 PARENT_CHECK_S = 0.5
@@ -74,11 +78,12 @@ EXIT_HELD = 3
 
 
 class Shutdown:
-    """Ends the process: when it is asked to, on a signal, or when the parent is gone."""
+    """Ends the process: when it is asked to, on a signal, to rest, or when the parent is gone."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.reason = ""
+        self.is_resting = False  # no work is the only reason so far
         self.is_ready = False  # before the session is ready nothing can be stopped in order
         self._parent = os.getppid()
 
@@ -94,13 +99,23 @@ class Shutdown:
 
     def ask(self, reason: str) -> None:
         """Request the end: in order when the session is ready, else at once. Any thread may call it."""
-        if self.asked.is_set():
+        if self.asked.is_set() and not self.is_resting:
             return
+        self.is_resting = False
+        self._end(reason, KILL_AFTER_S)
+
+    def rest(self) -> None:
+        """Request the end for want of work. A later `ask` makes haste."""
+        if not self.asked.is_set():
+            self.is_resting = True
+            self._end("there is no work", REST_KILL_AFTER_S)
+
+    def _end(self, reason: str, kill_after_s: float) -> None:
         self.reason = reason
         self.asked.set()
         if not self.is_ready:
             kill_group(0)
-        timer = threading.Timer(KILL_AFTER_S, kill_group, (EXIT_FAILED,))
+        timer = threading.Timer(kill_after_s, kill_group, (EXIT_FAILED,))
         timer.daemon = True
         timer.start()
 
@@ -108,10 +123,12 @@ class Shutdown:
         while True:
             if follows_stdin:
                 readable, _, _ = select.select([0], [], [], PARENT_CHECK_S)
-                # Nothing follows the first line, so readable means that the other end is closed.
-                if readable and not os.read(0, 4096):
-                    self.ask("standard input ended")
-                    return
+                if readable:
+                    # After the first line only the end follows, or a rest and then the end.
+                    if os.read(0, len(REST_LINE)) == b"":
+                        self.ask("standard input ended")
+                        return
+                    self.rest()
             else:
                 time.sleep(PARENT_CHECK_S)
             if os.getppid() != self._parent:
@@ -159,7 +176,7 @@ def main(arguments: Sequence[str]) -> None:
     given = _parse(arguments)
     token = take_token(os.environ)
     if given.follow_stdin:
-        token = _first_line(0)
+        token = first_line(0)
     os.umask(0o077)
     # A copy, since descriptor 2 will be the log. The server reads this one until the process ends.
     parent_output = os.fdopen(os.dup(2), "w", buffering=1)
@@ -185,14 +202,6 @@ def main(arguments: Sequence[str]) -> None:
         _exit(parent_output, EXIT_FAILED, str(exc))
 
 
-def _first_line(descriptor: int) -> str:
-    """The first line, without its end. Reads byte by byte: what follows stays unread, so `select` sees the end."""
-    line = b""
-    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
-        line += byte
-    return os.fsdecode(line)
-
-
 def _exit(parent_output: TextIO, status: int, sentence: str) -> NoReturn:
     """End the process without exit hooks: those would wait for threads and processes that are gone."""
     if sentence:
@@ -213,7 +222,7 @@ def _run_jobs(
     for leftover in ("spark", "warehouse", "classes"):
         shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
     try:
-        master = chosen_master(given.master, os.environ)
+        master = chosen_master(given.master, os.environ, given.worker_python_processes)
         spark = start_session("penstock-worker", lake_path, master, given.worker_memory_bytes)
     except Exception as exc:
         logger.exception("no Spark session")
@@ -234,14 +243,15 @@ def _run_jobs(
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
-    shutdown.ask("done")
+    if not shutdown.asked.is_set():
+        shutdown.ask("done")
     logger.info("ending reason=%s", shutdown.reason)
     write_state(worker_state.ENDING, sentence)
     jobs.stop()
     _end_spark_jobs(spark)
     if not jobs.wait(JOBS_END_WITHIN_S):
         logger.warning("jobs did not end in time")
-    write_state(worker_state.ENDED, sentence)
+    write_state(worker_state.RESTING if shutdown.is_resting else worker_state.ENDED, sentence)
     _end_java(spark)
     return status, sentence
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from admin_console.rings.rings import SECONDS
 from queue_engine.pipeline.job.requests import put_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
-from queue_engine.pipeline.worker.pending_work import HISTORY_LAG_MAX_S, PendingWork
+from queue_engine.pipeline.worker.pending_work import HISTORY_GATHER_S, HISTORY_LAG_MAX_S, PendingWork
 from tests.support.clock import ManualClock
 
 
@@ -33,6 +34,10 @@ def work(tmp_path: Path, clock: ManualClock, engine: Engine) -> PendingWork:
     return PendingWork(tmp_path, clock, archive_depth=lambda: engine.depth, has_samples=lambda: engine.has_samples)
 
 
+def seconds(clock: ManualClock) -> int:
+    return clock.time_ns() // 1_000_000_000
+
+
 def write_history(lake_path: Path, end_s: int) -> None:
     lake = Lake(str(lake_path))
     with lake.lock():
@@ -47,13 +52,45 @@ def test_a_server_that_lives_for_a_moment_has_no_work(work: PendingWork, clock: 
     assert work.find() == "the history is behind"
 
 
-def test_a_history_that_is_up_to_date_is_no_work(work: PendingWork, clock: ManualClock, tmp_path: Path) -> None:
+def test_a_history_that_is_up_to_date_may_gather_before_a_worker_is_started_for_it(
+    work: PendingWork, clock: ManualClock, tmp_path: Path
+) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
-    now_s = clock.time_ns() // 1_000_000_000
-    write_history(tmp_path, now_s - HISTORY_LAG_MAX_S + 1)
+    write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S + 1)
+    assert work.find() == ""
+    clock.advance(ms=2000)
+    assert work.find() == "", "what this server has sampled itself is in the memory of the pages"
+    clock.advance(ms=(HISTORY_GATHER_S - HISTORY_LAG_MAX_S) * 1000)
+    assert work.find() == "the history is behind"
+    write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S - 1)
+    assert work.find() == "the history is behind", "a worker that was started for it brings it up to date"
+    write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S)
+    assert work.find() == ""
+    clock.advance(ms=2000)
+    assert work.find() == ""
+
+
+def test_the_history_of_an_earlier_server_does_not_gather(
+    work: PendingWork, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Its last minutes are in no memory."""
+    write_history(tmp_path, seconds(clock) - 1)
+    clock.advance(ms=(HISTORY_LAG_MAX_S - 1) * 1000)
     assert work.find() == ""
     clock.advance(ms=2000)
     assert work.find() == "the history is behind"
+
+
+def test_gathered_history_is_written_before_the_pages_forget_it() -> None:
+    starting_s = 120
+    assert HISTORY_GATHER_S + starting_s < SECONDS
+
+
+def test_a_day_that_is_being_compacted_is_work(work: PendingWork, tmp_path: Path) -> None:
+    write_state(tmp_path, JobState("compact", "running"))
+    assert work.find() == "the job compact has not ended"
+    write_state(tmp_path, JobState("compact", "waiting"))
+    assert work.find() == ""
 
 
 def test_no_samples_or_a_stopped_rollup_need_no_history(
