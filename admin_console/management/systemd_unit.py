@@ -22,9 +22,11 @@ WATCHDOG_S = 120
 DESCRIPTORS = 65_536
 # Python, the console with its pages and duckdb: what no option of the engine limits.
 _SERVER_BYTES = 512 << 20
-# Spark's Python processes, and what Java takes beside its heap.
-_WORKER_BYTES = 768 << 20
+# The worker itself, Spark's Python processes that plan, and what Java takes beside its heap; then those that read and
+# write, with large messages.
+_WORKER_BYTES = 640 << 20
 _WORKER_PER_HEAP = 1.25
+_WORKER_PER_PROCESS_BYTES = 192 << 20
 # Beyond MemoryHigh the kernel slows the server and takes memory back; at MemoryMax it kills a process.
 _MAX_PER_HIGH = 1.25
 _PRIVILEGED_PORTS_END = 1024
@@ -87,6 +89,7 @@ def memory_limits(options: Options, *, with_pipeline: bool) -> tuple[int, int]:
     )
     if with_pipeline:
         high_bytes += _WORKER_BYTES + math.ceil(_WORKER_PER_HEAP * options.worker_memory_bytes)
+        high_bytes += _WORKER_PER_PROCESS_BYTES * options.worker_python_processes
     high_mib = math.ceil(high_bytes / (1 << 20))
     return high_mib, math.ceil(_MAX_PER_HIGH * high_mib)
 
