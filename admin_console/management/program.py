@@ -7,6 +7,7 @@ for the others, but for `pipeline` and `systemd`, it has to be there.
 
 import difflib
 import importlib
+import logging
 import os
 import re
 import signal
@@ -18,7 +19,10 @@ from typing import Any
 from admin_console import paths
 from admin_console.management.known_variables import complaints_about_variables
 from admin_console.options import ConsoleOptions, take_early_flags
+from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.version import VERSION
+
+logger = logging.getLogger(__name__)
 
 MISTAKE = 2
 HELP = ("help", "--help", "-h")
@@ -66,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except (ValueError, OSError) as exc:
-        return _refuse(str(exc))
+        return _refuse(str(exc), is_log_line="serve" in arguments[1:])
     return _run_command(program, name, rest)
 
 
@@ -137,15 +141,19 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
         _refuse(str(exc))
         return 1
     except CommandError as exc:
-        return _refuse(str(exc))
+        return _refuse(str(exc), is_log_line=name == "serve")
     finally:
         # SQLite then takes its journal into the database.
         connections.close_all()
     return 0
 
 
-def _refuse(sentence: str) -> int:
-    print(f"penstock: {sentence}", file=sys.stderr)
+def _refuse(sentence: str, *, is_log_line: bool = False) -> int:
+    """is_log_line: standard error is a server's log, all of which is JSON where that was asked for."""
+    if is_log_line and log_lines.is_json(os.environ):
+        print(log_lines.line_of(logger, sentence, os.environ, logging.CRITICAL), file=sys.stderr)
+    else:
+        print(f"penstock: {sentence}", file=sys.stderr)
     return MISTAKE
 
 

@@ -271,6 +271,7 @@ async def _run_until_stdin_ends(demo: Demo) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     log_lines.configure(os.environ)
+    log_lines.log_uncaught()
     file, tcp_host, tcp_port, http_host, http_port = arguments
     lines = Path(file).read_bytes().splitlines()
     demo = Demo(tcp_host, int(tcp_port), lines, BacklogLimit(http_host, int(http_port)))

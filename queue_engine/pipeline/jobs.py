@@ -370,4 +370,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    log_lines.log_uncaught()
     sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ Times are in UTC. A traceback follows a text line, indented, and is `traceback` 
 import contextlib
 import logging
 import re
+import sys
 import threading
 import time
 import traceback
@@ -59,9 +60,24 @@ def configure(environment: Mapping[str, str]) -> None:
     logging.basicConfig(level=level_of(environment), handlers=[handler])
 
 
-def line_of(logger: logging.Logger, message: str, environment: Mapping[str, str]) -> str:
+def log_uncaught() -> None:
+    """Have errors that nothing has caught logged as every other line, instead of printed: those of threads, of objects
+    that are being removed, and the one that ends the process."""
+
+    def log(logger_name: str, error: BaseException | None, what: str) -> None:
+        if error is not None and not isinstance(error, SystemExit | KeyboardInterrupt):
+            logging.getLogger(logger_name).critical("%s", what, exc_info=error)
+
+    threading.excepthook = lambda given: log(
+        "threading", given.exc_value, f"a thread ended with an error: {given.thread.name if given.thread else '?'}"
+    )
+    sys.unraisablehook = lambda given: log("sys", given.exc_value, given.err_msg or "an error was ignored")
+    sys.excepthook = lambda kind, error, trace: log("sys", error, "the process ends with an error")
+
+
+def line_of(logger: logging.Logger, message: str, environment: Mapping[str, str], level: int = logging.INFO) -> str:
     """A line for what is written whatever the level is: what the start has to say to its user."""
-    return formatter_of(environment).format(logging.LogRecord(logger.name, logging.INFO, "", 0, message, None, None))
+    return formatter_of(environment).format(logging.LogRecord(logger.name, level, "", 0, message, None, None))
 
 
 class TextLines(logging.Formatter):

@@ -4,12 +4,13 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from queue_engine.vocabulary.log_lines import REMEMBERED_MAX, LineHandler, formatter_of, level_of
+from queue_engine.vocabulary.log_lines import REMEMBERED_MAX, LineHandler, formatter_of, level_of, log_uncaught
 from tests.support.clock import ManualClock
 
 AT_S = datetime(2026, 11, 22, 18, 42, 3, 120_000, tzinfo=UTC).timestamp()
@@ -171,6 +172,31 @@ def test_a_line_that_repeats_is_remembered_longer_than_those_that_do_not() -> No
         assert log.write("next %d", number) == [f"next {number}"]
     count = f"{REMEMBERED_MAX + 12:,}"
     assert log.write("one more") == ["one more", f"refused {MORE.format(count)}"]
+
+
+def test_an_error_that_nothing_catches_is_a_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module, hook in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
+        monkeypatch.setattr(module, hook, getattr(module, hook))  # puts it back afterwards
+    log_uncaught()
+    error = raised(ValueError, "torn")
+
+    def fail() -> None:
+        raise error
+
+    thread = threading.Thread(target=fail, name="upkeep")
+    thread.start()
+    thread.join()
+    sys.excepthook(ValueError, error, error.__traceback__)
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    messages = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
+    assert [(level, message) for level, message, _ in messages] == [
+        ("CRITICAL", "a thread ended with an error: upkeep"),
+        ("CRITICAL", "the process ends with an error"),
+    ]
+    assert all(told is not None and told[1] is error for *_, told in messages)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_line_of_text_can_not_be_forged_by_what_is_in_it() -> None:

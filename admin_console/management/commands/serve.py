@@ -69,6 +69,7 @@ EXIT_TIMEOUT_S = 1.0
 class Command(ServeParser):
     def handle(self, **given: Any) -> None:
         options = ServeOptions.of(given)
+        log_lines.log_uncaught()
         status = Serving(
             options.engine, self._print, with_demo=options.with_demo, with_pipeline=options.with_pipeline
         ).run()

@@ -192,6 +192,7 @@ def main(arguments: Sequence[str]) -> None:
         with lake.lock():
             log = WorkerLogFile(lake_path)
             log_lines.configure(os.environ)
+            log_lines.log_uncaught()
             logging.getLogger("py4j").setLevel(logging.WARNING)
             parent_output.write(f"pipeline worker: process {os.getpid()}, log {log.path}\n")
             # Exits inside of the lock: the lake stays held until no thread of this process is left.

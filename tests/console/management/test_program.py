@@ -1,6 +1,7 @@
 """The command `penstock`: which commands there are, and what a mistake costs."""
 
 import ast
+import json
 import os
 import pkgutil
 import re
@@ -379,6 +380,16 @@ def test_a_database_that_can_not_be_opened_is_a_sentence(tmp_path: Path) -> None
         2,
         f"penstock: {data}/console.sqlite3 can't be copied: unable to open database file\n",
     )
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("option", ["--tcp-address=x", "--tcp-address=192.0.2.1:4150"], ids=["refused", "no start"])
+def test_why_a_server_does_not_start_is_json_where_its_log_is(tmp_path: Path, option: str) -> None:
+    options = (option, "--http-address=127.0.0.1:0", "--console-address=127.0.0.1:0", "--log-format=json")
+    done = penstock("serve", *options, f"--data-path={tmp_path}/data", directory=tmp_path)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (done.returncode, done.stdout, lines[-1]["level"]) == (2, "", "CRITICAL")
+    assert option.partition("=")[2] in lines[-1]["message"]
 
 
 @pytest.mark.slow(reason="starts processes")
