@@ -24,12 +24,11 @@ from queue_engine.disk.reserve import Reserve
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.faults import ProgressFaults
 from queue_engine.progress.floors import CleanStop
+from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.progress.journal_file import JournalFile, journal_path
-from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
 from queue_engine.progress.merge import ProgressMerge
-from queue_engine.progress.progress_files import Indexes, ProgressFiles
+from queue_engine.progress.progress_files import ProgressFiles
 from queue_engine.progress.progress_recovery import RecoveredProgress
-from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
 from queue_engine.progress.unread_index import UnreadIndexes
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
@@ -62,7 +61,8 @@ Waiting = Mapping[int, tuple[int, int]]
 class ProgressJournal:
     """One for all channels of a log. Belongs to the engine's thread.
 
-    error: why progress is not on disk as it should be; None when it is. faults: errors of the disk so far. reserve:
+    error: why progress is not on disk as it should be; None when it is. entries: what channels note
+    here; `flush` writes it. faults: errors of the disk so far. reserve:
     room on the disk for the journal, and for other writes that help when the disk is full.
     """
 
@@ -88,11 +88,10 @@ class ProgressJournal:
         self._sync_worker = sync_worker or worker
         self._next_number = number
         self._file: JournalFile | None = None  # None: no journal may be written to
-        self._entries: list[bytes] = []
         self.entry_count = 0  # since the last merge began
         self._channels: dict[int, ChannelProgress] = {}
-        self._dirty: Indexes = {}  # changed since the last merge
         self._progress_files = ProgressFiles(directory, files)
+        self.entries = JournalEntries(self._progress_files.on_disk)
         self.unread = UnreadIndexes(directory, files)
         self._recover = recover
         self._unread: StorageError | None = None  # why the progress could not be read
@@ -126,6 +125,7 @@ class ProgressJournal:
         self._progress_files = ProgressFiles(
             self._directory, self._files, found.on_disk, dict(found.listed), found.floors_journal
         )
+        self.entries.on_disk = self._progress_files.on_disk
         try:
             self._files.make_directory(self._directory)
             self.unread.set_aside(found.unread, found.unread_reasons, self._progress_files.on_disk)
@@ -141,7 +141,7 @@ class ProgressJournal:
             raise self._failure(exc) from exc
         # They are merged, too, and so are floors that could not be written.
         self.entry_count = len(self._old_journals) + (self.error is not None)
-        self._mark_all()
+        self.entries.mark_all(self._channels)
         self.reserve.keep()
 
     def read_unread(self, channel: int, progress: ChannelProgress) -> None:
@@ -149,7 +149,7 @@ class ProgressJournal:
         if self._unread is not None:
             self._read_all()
         if self.unread.reason(channel) is not None:
-            self._dirty.setdefault(channel, set()).update(self.unread.read_again(channel, progress))
+            self.entries.note_dirty(channel, self.unread.read_again(channel, progress))
             progress.level()
             self.entry_count += 1  # a merge writes it down
 
@@ -169,7 +169,7 @@ class ProgressJournal:
         # Channels may have been made since.
         found.channels = self._channels
         self._next_number = max(self._next_number, found.next_journal)
-        self._entries.clear()
+        self.entries.waiting.clear()
         self.unread.note({})
         try:
             self.open(found)
@@ -220,21 +220,16 @@ class ProgressJournal:
         assert self._file is not None
         return min([*self._old_journals, self._file.number])
 
-    def _mark_all(self) -> None:
-        for number, progress in self._channels.items():
-            known = self._progress_files.on_disk.get(number, ())
-            self._dirty.setdefault(number, set()).update(known, index_contents(progress))
-
     def register(self, channel: int, progress: ChannelProgress) -> None:
         """Add a channel that recovery did not find."""
         self._channels[channel] = progress
-        self._dirty.setdefault(channel, set())
+        self.entries.note_dirty(channel)
 
     def forget(self, channel: int) -> None:
         """The channel was deleted, durably. Its files go with the next merge."""
         self._channels.pop(channel, None)
         self.unread.forget(channel)
-        self._dirty.setdefault(channel, set())
+        self.entries.note_dirty(channel)
 
     def close(self, waiting: Waiting | None = None) -> None:
         """Put everything on the disk, in this thread, and write the floors of a clean stop, with which the next start
@@ -273,29 +268,6 @@ class ProgressJournal:
         except OSError as exc:
             logger.warning("floors of the clean stop not written directory=%s error=%s", self._directory, exc)
 
-    # Entries.
-
-    def deliver(self, channel: int, first: int, count: int, made: int) -> None:
-        self._note(DELIVER, made, channel, first, count, 0)
-
-    def ack(self, channel: int, first: int, count: int) -> None:
-        self._note(ACK, 0, channel, first, count, 0)
-
-    def requeue(self, channel: int, first: int, count: int) -> None:
-        self._note(REQUEUE, 0, channel, first, count, 0)
-
-    def defer(self, channel: int, first: int, count: int, made: int, due_ns: int) -> None:
-        """due_ns: Unix, 0 for at once."""
-        self._note(DEFER, made, channel, first, count, due_ns)
-
-    def empty(self, channel: int, upto: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._progress_files.on_disk.get(channel, ()))
-        self._note(EMPTY, 0, channel, upto, 0, 0)
-
-    def seek(self, channel: int, target: int, epoch: int) -> None:
-        self._dirty.setdefault(channel, set()).update(self._progress_files.on_disk.get(channel, ()))
-        self._note(SEEK, 0, channel, target, 0, epoch)
-
     # Acts: their entries are on the disk before memory changes.
 
     def prepare_empty(self, channels: Iterable[int], upto: int) -> Ticket:
@@ -305,42 +277,33 @@ class ProgressJournal:
         def note() -> None:
             # One block: a crash, or a disk that refuses, leaves all of them or none.
             for channel in channels:
-                self.empty(channel, upto)
+                self.entries.empty(channel, upto)
 
         return self._prepare(note)
 
     def prepare_seek(self, channel: int, target: int, epoch: int) -> Ticket:
         """The same for rewinding a channel to an offset."""
-        return self._prepare(lambda: self.seek(channel, target, epoch))
+        return self._prepare(lambda: self.entries.seek(channel, target, epoch))
 
     def _prepare(self, note: Callable[[], None]) -> Ticket:
         self.flush()  # entries before it are not withdrawn with it
-        if self._file is None or self.error is not None or self._entries:
+        if self._file is None or self.error is not None or self.entries.waiting:
             return failed(self.error or self._failure(None))
         note()
         self._write()
-        if self._entries or self._file is None:
-            self._entries.clear()
+        if self.entries.waiting or self._file is None:
+            self.entries.waiting.clear()
             return failed(self.error or self._failure(None))
         return or_unknown(self.synced(), "the act was written, and syncing it failed")
 
-    def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
-        self._entries.append(pack_entry(op, made, channel, first, count, value))
-        index = first // INDEX_OFFSETS
-        dirty = self._dirty[channel]
-        if index not in dirty:
-            dirty.add(index)
-        if count > 1 and (first + count - 1) // INDEX_OFFSETS != index:
-            dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
-
     def flush(self) -> None:
         """Write the entries. Never fails: entries that find no room on the disk stay in memory and are tried again."""
-        if self._entries:
+        if self.entries.waiting:
             self._write()
             self._sync_when_due(self._used_ns)
 
     def _write(self) -> None:
-        entries = self._entries
+        entries = self.entries.waiting
         if not entries:
             return
         file = self._file
@@ -467,7 +430,7 @@ class ProgressJournal:
             return
         assert self._file is not None
         self._is_merging = True
-        dirty, self._dirty = self._dirty, {number: set() for number in self._channels}
+        dirty = self.entries.take_dirty(self._channels)
         self._old_journals[old.number] = 0
         self.entry_count = 0
         self._merged_ns = self._clock.monotonic_ns()
@@ -494,7 +457,7 @@ class ProgressJournal:
                 self._merged(merge, error)
             else:
                 self._is_merging = False
-                self._note_dirty(dirty)
+                self.entries.give_back(dirty)
                 self._break(error)
             for ticket in awaiting:
                 ticket.reject(self._failure(error))
@@ -516,15 +479,11 @@ class ProgressJournal:
                 self._old_journals.pop(number, None)
         else:
             # Nothing is lost: the journals stay, and the next merge does this one's work, too.
-            self._note_dirty(merge.dirty)
+            self.entries.give_back(merge.dirty)
             self.error = self._failure(error)
             self.entry_count += 1
         if self._awaiting:
             self._start_sync()
-
-    def _note_dirty(self, dirty: Indexes) -> None:
-        for channel, indexes in dirty.items():
-            self._dirty.setdefault(channel, set()).update(indexes)
 
     # Errors of the disk: a new journal from memory.
 
@@ -543,7 +502,7 @@ class ProgressJournal:
         """Write to this journal no more; the next one begins from memory."""
         file, self._file = self._file, None
         if not self._is_renewing:
-            self._entries.clear()
+            self.entries.waiting.clear()
         self._unsynced_since_ns = None
         self._renew_at_ns, self._renew_wait_ns = 0, RETRY_NS
         if file is not None:
@@ -562,7 +521,7 @@ class ProgressJournal:
         number, directory = self._next_number, self._directory
         self._next_number += 1
         channels = [(channel, progress.copy()) for channel, progress in self._channels.items()]
-        self._entries.clear()
+        self.entries.waiting.clear()
         self._is_renewing = True
         begun: list[JournalFile] = []
 
@@ -595,7 +554,7 @@ class ProgressJournal:
             self._start_sync()
 
     def _renew_failed(self, error: Exception | None) -> None:
-        self._entries.clear()
+        self.entries.waiting.clear()
         self.error = self._failure(error)
         self._renew_at_ns = self._clock.monotonic_ns() + self._renew_wait_ns
         if isinstance(error, OSError) and error.errno in _FULL:

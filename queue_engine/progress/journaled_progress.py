@@ -47,7 +47,7 @@ class JournaledProgress:
                     self.ages.delivered(first, alike)
                 progress.delivered(first, alike, made)
                 if journal is not None:
-                    journal.deliver(self.number, first, alike, made)
+                    journal.entries.deliver(self.number, first, alike, made)
                 first += alike
                 count -= alike
         if journal is not None:
@@ -60,12 +60,12 @@ class JournaledProgress:
         if self.attempts.made:
             self.attempts.forget_range(first, first + count)
         if self.journal is not None:
-            self.journal.ack(self.number, first, count)
+            self.journal.entries.ack(self.number, first, count)
 
     def requeued(self, first: int, count: int) -> None:
         self.progress.requeued(first, count)
         if self.journal is not None:
-            self.journal.requeue(self.number, first, count)
+            self.journal.entries.requeue(self.number, first, count)
 
     def deferred(self, first: int, count: int, due_ns: int) -> None:
         """due_ns: Unix."""
@@ -86,7 +86,7 @@ class JournaledProgress:
     def _defer(self, first: int, count: int, made: int, due_ns: int) -> None:
         self.progress.deferred_until(first, count, made, due_ns)
         if self.journal is not None:
-            self.journal.defer(self.number, first, count, made, due_ns)
+            self.journal.entries.defer(self.number, first, count, made, due_ns)
 
     # Acts: durable in the journal first, then in memory.
 
@@ -102,14 +102,14 @@ class JournaledProgress:
         """The journal has it once more, behind the entries that were written since it was prepared."""
         self.progress.emptied(upto)
         if self.journal is not None:
-            self.journal.empty(self.number, upto)
+            self.journal.entries.empty(self.number, upto)
 
     def sought(self, offset: int) -> None:
         """The same of a cursor that was moved."""
         self.progress.sought(offset, self.progress.epoch + 1)
         if self.journal is not None:
             self.journal.unread.forget(self.number)
-            self.journal.seek(self.number, offset, self.progress.epoch)
+            self.journal.entries.seek(self.number, offset, self.progress.epoch)
 
     # What could not be read at the start.
 

@@ -399,7 +399,7 @@ class StoreScript:
     def _note_written(self) -> None:
         """The journal was flushed, if the disk let it."""
         journal = self.store.journal
-        if journal.error is None and not journal._entries and journal._file is not None:
+        if journal.error is None and not journal.entries.waiting and journal._file is not None:
             for book in self.era.books:
                 book.noted = set(book.settled)
 

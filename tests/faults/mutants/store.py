@@ -40,7 +40,7 @@ def _settled_before_it_is_known(patch: Patch) -> None:
 
     def eager(self: LogBacklog, run: Any) -> None:
         sent(self, run)
-        self._journaled.journal.ack(self.number, *self._first_range(run))
+        self._journaled.journal.entries.ack(self.number, *self._first_range(run))
 
     patch.setattr(
         LogBacklog, "_first_range", lambda self, run: (int(run.ids[0], 16) - self._topic.id_base, 1), raising=False

@@ -8,7 +8,7 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk_queue.store import DiskQueueBacklog
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.progress.journal import ProgressJournal
+from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.vocabulary.run import Run
 
 Patch = pytest.MonkeyPatch
@@ -63,16 +63,16 @@ def _return_some_that_are_finished(patch: Patch) -> None:
 
 
 def _forget_some_fins_over_a_kill(patch: Patch) -> None:
-    ack = ProgressJournal.ack
+    ack = JournalEntries.ack
     count = 0
 
-    def forgetful(self: ProgressJournal, *entry: Any) -> None:
+    def forgetful(self: JournalEntries, *entry: Any) -> None:
         nonlocal count
         count += 1
         if count % ONE_IN:
             ack(self, *entry)
 
-    patch.setattr(ProgressJournal, "ack", forgetful)
+    patch.setattr(JournalEntries, "ack", forgetful)
 
 
 MUTANTS: dict[str, Callable[[Patch], None]] = {

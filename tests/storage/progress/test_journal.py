@@ -70,16 +70,16 @@ class Bench:
 
     def deliver(self, channel: int, first: int, count: int, made: int = 1) -> None:
         self.channels[channel].delivered(first, count, made)
-        self.journal.deliver(channel, first, count, made)
+        self.journal.entries.deliver(channel, first, count, made)
 
     def ack(self, channel: int, first: int, count: int) -> None:
         self.channels[channel].settled(first, count)
-        self.journal.ack(channel, first, count)
+        self.journal.entries.ack(channel, first, count)
 
     def seek(self, channel: int, target: int) -> None:
         progress = self.channels[channel]
         progress.sought(target, progress.epoch + 1)
-        self.journal.seek(channel, target, progress.epoch)
+        self.journal.entries.seek(channel, target, progress.epoch)
 
     def merge(self) -> None:
         self.journal.merge()
@@ -100,7 +100,7 @@ def test_what_was_flushed_is_there_after_a_kill(bench: Bench) -> None:
     bench.ack(1, 0, 4)
     bench.deliver(2, 5, 1, made=300)
     bench.channels[2].deferred_until(5, 1, 300, 77)
-    bench.journal.defer(2, 5, 1, 300, 77)
+    bench.journal.entries.defer(2, 5, 1, 300, 77)
     bench.journal.flush()
     expected = bench.channels
     bench.kill()
@@ -351,7 +351,7 @@ def test_a_full_disk_keeps_entries_and_the_reserve_lets_them_through(tmp_path: P
     bench.worker.finish()
     assert "reserve" in bench.names()
     bench.files.fail("write", errno.ENOSPC)
-    journal.deliver(1, 0, 1, 1)
+    journal.entries.deliver(1, 0, 1, 1)
     journal.flush()
     assert journal.error is None
     assert "reserve" not in bench.names()
@@ -532,13 +532,13 @@ class JournalMachine(RuleBasedStateMachine):
     def defer(self, channel: int, first: int, due: int) -> None:
         if not self.bench.channels[channel].is_settled(first):
             self.bench.channels[channel].deferred_until(first, 1, 1, due)
-            self.bench.journal.defer(channel, first, 1, 1, due)
+            self.bench.journal.entries.defer(channel, first, 1, 1, due)
             self.bench.journal.flush()
 
     @rule(channel=channels, upto=places)
     def empty(self, channel: int, upto: int) -> None:
         self.bench.channels[channel].emptied(upto)
-        self.bench.journal.empty(channel, upto)
+        self.bench.journal.entries.empty(channel, upto)
         self.bench.journal.flush()
 
     @rule(channel=channels, to=places)

@@ -25,7 +25,7 @@ def do_everything(bench: Bench) -> None:
     bench.deliver(2, 0, 2_000, made=300)
     bench.ack(2, 0, 1_990)
     bench.channels[1].deferred_until(12, 2, 2, 77)
-    bench.journal.defer(1, 12, 2, 2, 77)
+    bench.journal.entries.defer(1, 12, 2, 2, 77)
     bench.seek(1, 2)
     bench.deliver(1, 2, 6)
     bench.ack(1, 4, 2)
@@ -193,7 +193,7 @@ def test_entries_for_which_there_is_no_room_are_bounded(bench: Bench, monkeypatc
     for offset in range(0, 100, 2):
         bench.ack(1, offset, 1)
         bench.journal.flush()
-    assert len(bench.journal._entries) <= 11
+    assert len(bench.journal.entries.waiting) <= 11
     assert "No space" in str(bench.journal.error)
     bench.files.bytes_free = None
     renew(bench, 1_100)

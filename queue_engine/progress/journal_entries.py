@@ -1,0 +1,68 @@
+"""What channels have done since the last write of the journal, and which index segments a merge has to write for it."""
+
+from collections.abc import Iterable, Mapping
+
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
+from queue_engine.progress.progress_files import Indexes
+from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
+
+
+class JournalEntries:
+    """waiting: packed entries, not written yet. dirty: channel → index segments that changed since the last merge.
+    on_disk: those that may exist."""
+
+    def __init__(self, on_disk: Indexes) -> None:
+        self.waiting: list[bytes] = []
+        self.dirty: Indexes = {}
+        self.on_disk = on_disk
+
+    def deliver(self, channel: int, first: int, count: int, made: int) -> None:
+        self._note(DELIVER, made, channel, first, count, 0)
+
+    def ack(self, channel: int, first: int, count: int) -> None:
+        self._note(ACK, 0, channel, first, count, 0)
+
+    def requeue(self, channel: int, first: int, count: int) -> None:
+        self._note(REQUEUE, 0, channel, first, count, 0)
+
+    def defer(self, channel: int, first: int, count: int, made: int, due_ns: int) -> None:
+        """due_ns: Unix, 0 for at once."""
+        self._note(DEFER, made, channel, first, count, due_ns)
+
+    def empty(self, channel: int, upto: int) -> None:
+        self.note_dirty(channel, self.on_disk.get(channel, ()))
+        self._note(EMPTY, 0, channel, upto, 0, 0)
+
+    def seek(self, channel: int, target: int, epoch: int) -> None:
+        self.note_dirty(channel, self.on_disk.get(channel, ()))
+        self._note(SEEK, 0, channel, target, 0, epoch)
+
+    def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
+        self.waiting.append(pack_entry(op, made, channel, first, count, value))
+        index = first // INDEX_OFFSETS
+        dirty = self.dirty[channel]
+        if index not in dirty:
+            dirty.add(index)
+        if count > 1 and (first + count - 1) // INDEX_OFFSETS != index:
+            dirty.update(range(index + 1, (first + count - 1) // INDEX_OFFSETS + 1))
+
+    def note_dirty(self, channel: int, indexes: Iterable[int] = ()) -> None:
+        self.dirty.setdefault(channel, set()).update(indexes)
+
+    def mark_all(self, channels: Mapping[int, ChannelProgress]) -> None:
+        """A merge has to write all index segments of these channels."""
+        for number, progress in channels.items():
+            self.note_dirty(number, self.on_disk.get(number, ()))
+            self.note_dirty(number, index_contents(progress))
+
+    def take_dirty(self, channels: Iterable[int]) -> Indexes:
+        """The index segments for the merge that begins now; of these channels' the next one writes what changes from
+        here on."""
+        dirty, self.dirty = self.dirty, {number: set() for number in channels}
+        return dirty
+
+    def give_back(self, dirty: Indexes) -> None:
+        """A merge failed: the next one writes these, too."""
+        for channel, indexes in dirty.items():
+            self.note_dirty(channel, indexes)
