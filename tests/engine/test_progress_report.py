@@ -12,8 +12,8 @@ from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
 from queue_engine.service.http.stats import stats_json
-from queue_engine.service.monitoring.console_figures import NoConsole
-from queue_engine.service.monitoring.metrics import metrics_text, surroundings_of
+from queue_engine.service.monitoring.engine_samples import add_engine
+from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.storage.recovery_report import SHOWN_MAX
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
@@ -125,8 +125,9 @@ def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_pat
     assert "1 error of the disk since start" in text
     assert "A new journal was begun" in text
     assert tone == "warning"
-    around = surroundings_of(str(tmp_path), NoConsole())
-    assert b"penstock_progress_faults_total 1" in metrics_text(engine.stats.now(), around, engine_cpu_s=0)
+    metrics = Exposition()
+    add_engine(metrics, engine.stats.now())
+    assert b"penstock_progress_faults_total 1" in metrics.text()
     depth = engine.catalog.channel("orders", "billing").backlog.depth
     pass_time(engine, clock, 200)
     files.abandon()  # kill -9
