@@ -304,11 +304,16 @@ JOBS: Mapping[str, Job] = {
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line of this module and of `penstock pipeline run`."""
+    return command_line().parse_args(arguments)
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What `penstock pipeline run` takes."""
     parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
     parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")
     add_common_options(parser)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:

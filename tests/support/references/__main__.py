@@ -1,10 +1,17 @@
 """`python -m tests.support.references` makes every part of a Markdown file that is made from the code anew."""
 
-from tests.support.references.all_references import REFERENCES
-from tests.support.references.generated import ROOT
+import os
+
+import django
 
 
 def main() -> None:
+    # Before the imports: modules of commands import Django's models.
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.settings"
+    django.setup()
+    from tests.support.references.all_references import REFERENCES
+    from tests.support.references.generated import ROOT
+
     for reference in REFERENCES:
         path = ROOT / reference.path
         before = path.read_text()

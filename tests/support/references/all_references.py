@@ -1,6 +1,6 @@
 """Every part of a Markdown file that is made from the code."""
 
-from tests.support.references import http_api, metrics, options
+from tests.support.references import commands, http_api, metrics, options
 from tests.support.references.generated import Reference
 
 REFERENCES = (
@@ -8,6 +8,7 @@ REFERENCES = (
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
     Reference("disk kinds", "queue_engine/service/monitoring/README.md", metrics.disk_kinds),
+    Reference("commands", "admin_console/management/commands/README.md", commands.commands),
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
     Reference("HTTP paths", "queue_engine/service/http/REFERENCE.md", http_api.paths),

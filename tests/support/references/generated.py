@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+BAR = r"\|"
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -35,9 +36,7 @@ class Reference:
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a Markdown table."""
     lines = [heading, ["---"] * len(heading), *rows]
-    return [
-        "|" + "|".join(f" {cell.replace('|', '&#124;')} " if cell else " " for cell in line) + "|" for line in lines
-    ]
+    return ["|" + "|".join(f" {cell.replace('|', BAR)} " if cell else " " for cell in line) + "|" for line in lines]
 
 
 def code(text: str) -> str:

@@ -1,0 +1,56 @@
+"""The table of what the commands take, beside `serve`, whose options have tables of their own."""
+
+from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from importlib import import_module
+
+from admin_console.management.program import COMMANDS
+from admin_console.management.serve_options import ServeParser
+from queue_engine.pipeline import jobs
+from tests.support.references.generated import code, table
+
+
+def commands() -> list[str]:
+    rows = list[tuple[str, ...]]()
+    for name in COMMANDS:
+        command = import_module(f"admin_console.management.commands.{name}").Command()
+        parser = command.create_parser("penstock", name)
+        if name == "pipeline":
+            rows += _rows("pipeline run", jobs.command_line(), set())
+            rows += [(code("pipeline status"), "", "print what the jobs do")]
+        elif name != "serve":
+            # `systemd` takes what `serve` takes.
+            rows += _rows(name, parser, _serve_flags() if isinstance(command, ServeParser) else set())
+    return table(("command", "takes", ""), rows)
+
+
+def _serve_flags() -> set[str]:
+    return {
+        flag for action in ServeParser().create_parser("penstock", "serve")._actions for flag in action.option_strings
+    }
+
+
+def _rows(name: str, parser: ArgumentParser, without: set[str], text: str = "") -> Iterator[tuple[str, ...]]:
+    """A row for each argument; one without for a command that takes none."""
+    own = [one for one in parser._actions if not without & set(one.option_strings) and one.help != SUPPRESS]
+    own = [one for one in own if "--help" not in one.option_strings]
+    for action in own:
+        if isinstance(action, _SubParsersAction):
+            texts = {one.dest: one.help or "" for one in action._choices_actions}
+            for verb, sub in action.choices.items():
+                yield from _rows(f"{name} {verb}", sub, without, texts[verb])
+            return
+    if not own or text:
+        yield (code(name), "", text or parser.description or "")
+    for action in own:
+        yield (code(name), _shown(action), (action.help or "").replace("%%", "%"))
+
+
+def _shown(action: Action) -> str:
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if action.choices is not None:
+        value = "|".join(map(str, action.choices))
+    if not action.option_strings:
+        return code(value)
+    required = ", required" if action.required else ""
+    return code(action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")) + required
