@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary storage delivery service.admission",
     "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
-    "service.http.reference": "vocabulary wire storage engine",
+    "service.http.reference": "vocabulary wire storage engine service.monitoring",
     "service.http": (
         "vocabulary protocol wire storage readers fetch delivery engine service.admission service.monitoring "
         "service.http.reference"

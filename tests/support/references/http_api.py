@@ -66,7 +66,8 @@ def _values(parameter: Parameter) -> str:
     if schema["type"] == "integer":
         most = schema.get("maximum")
         return f"{schema['minimum']} or more" if most is None else f"{schema['minimum']} to {most}"
-    return "text"
+    longest = schema.get("maxLength")
+    return f"{schema['minLength']} to {longest} characters" if longest else "text"
 
 
 def error_words() -> list[str]:

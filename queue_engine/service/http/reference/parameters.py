@@ -27,11 +27,13 @@ KEY_BYTES_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter whose value is any text. text: what it does."""
+    """A parameter whose value is any text of these lengths. text: what it does. longest: None for any."""
 
     name: str
     text: str
     is_required: bool = False
+    shortest: int = 0
+    longest: int | None = None
 
     def required(self) -> Self:
         """The same, for a path that can't do without it."""
@@ -40,7 +42,10 @@ class Parameter:
     @property
     def schema(self) -> Mapping[str, Any]:
         """Its values, as a JSON schema."""
-        return {"type": "string"}
+        schema: dict[str, Any] = {"type": "string"}
+        if self.shortest:
+            schema["minLength"] = self.shortest
+        return schema if self.longest is None else {**schema, "maxLength": self.longest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Name(Parameter):
             "type": "string",
             "minLength": 1,
             "maxLength": NAME_LENGTH_MAX,
-            "pattern": rf"^[.a-zA-Z0-9_-]+{self.suffix}$",
+            "pattern": rf"^(?!\.\.?$)[.a-zA-Z0-9_-]+{self.suffix}$",
         }
 
 
@@ -135,7 +140,12 @@ INCLUDE_CLIENTS = Parameter("include_clients", "false or 0: without the consumer
 INCLUDE_MEM = Parameter("include_mem", "false or 0: without the memory of the process")
 
 DEFER = WholeNumber("defer", "milliseconds until the message is delivered, at most --max-req-timeout", most=None)
-KEY = Parameter("key", f"the message's key, 1 to {KEY_BYTES_MAX} bytes of UTF-8; not with defer")
+KEY = Parameter(
+    "key",
+    f"the message's key, 1 to {KEY_BYTES_MAX} bytes of UTF-8; not with defer",
+    shortest=1,
+    longest=KEY_BYTES_MAX,
+)
 BINARY = Parameter(
     "binary", "any value but false and 0: the body is a count and messages with sizes instead of one message a line"
 )
@@ -184,7 +194,7 @@ TTL_MS = WholeNumber(
 SEGMENTS = WholeNumber(
     "segments", "most segment files in the answer", most=LEASE_SEGMENTS_MAX, default=LEASE_SEGMENTS_MAX
 )
-LEASE = Parameter("lease", "the lease's name")
+LEASE = Parameter("lease", "the lease's name", shortest=1)
 LEASE_OFFSET = replace(OFFSET, text="the first offset that is kept; required for a new lease")
 CURSOR_NUMBER = WholeNumber("number", "the topic's number, as /cursor/create answered it", most=OFFSET_MOST)
 CURSOR_OFFSET = replace(OFFSET, text="everything before this offset is passed")

@@ -3,8 +3,7 @@
 from queue_engine.service.http.reference import errors, parameters, shapes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.declarations import Endpoint, Success
-
-METRICS = "text/plain; version=0.0.4; charset=utf-8"
+from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 
 SERVER = {
     "/ping": Endpoint(
