@@ -37,6 +37,7 @@ from queue_engine.pipeline.spark.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker.pending_work import PendingWork
 from queue_engine.pipeline.worker.process import IDLE, RESTING, RUNNING, WorkerProcess, WorkerProcessState
 from queue_engine.pipeline.worker.process import STATES as WORKER_STATES
+from queue_engine.pipeline.worker.scratch import log_bytes, temporary_bytes
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError
@@ -67,6 +68,7 @@ logger = logging.getLogger(__name__)
 # Updates for several roles and pages are made in the same second: they share one reading of the files.
 FRESH_FOR_S = 0.5
 REPLAYS_SHOWN_MAX = 50
+MEASURE_EVERY_S = 30.0
 
 JOB_SENTENCES = {job.name: job.sentence for job in JOBS.values() if job.is_service}
 
@@ -106,6 +108,7 @@ class PipelineView:
 
     process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: the
     process that holds the lake, that worker or another one. said: the newest state that the holder wrote of itself.
+    temporary_bytes, log_bytes: of the worker's own files on the disk, at most half a minute old.
     """
 
     process: WorkerProcessState | None
@@ -116,6 +119,8 @@ class PipelineView:
     replays: tuple[ReplayView, ...]
     requests_waiting: bool
     complaints: tuple[str, ...]
+    temporary_bytes: int = 0
+    log_bytes: int = 0
 
     @property
     def is_switched_on(self) -> bool:
@@ -135,6 +140,8 @@ class Pipeline:
         self._mutex = threading.Lock()
         self._view: PipelineView | None = None
         self._read_at_s = 0.0
+        self._own_bytes = (0, 0)  # of temporary files and of log files
+        self._measured_s: float | None = None
 
     @property
     def is_switched_on(self) -> bool:
@@ -202,6 +209,7 @@ class Pipeline:
         except OSError as exc:
             complaints.append(f"the lake's lock can't be looked at: {exc.strerror}")
         jobs = dict(states.by_name)
+        self._measure()
         return PipelineView(
             process=self._process.state if self._process is not None else None,
             holder=holder,
@@ -211,7 +219,15 @@ class Pipeline:
             replays=self._replays(jobs, complaints),
             requests_waiting=job_requests.has_requests(self._lake_path),
             complaints=tuple(complaints),
+            temporary_bytes=self._own_bytes[0],
+            log_bytes=self._own_bytes[1],
         )
+
+    def _measure(self) -> None:
+        now_s = time.monotonic()
+        if self._measured_s is None or now_s - self._measured_s >= MEASURE_EVERY_S:
+            self._measured_s = now_s
+            self._own_bytes = (temporary_bytes(self._lake_path), log_bytes(self._lake_path))
 
     def _replays(self, jobs: dict[str, JobState], complaints: list[str]) -> tuple[ReplayView, ...]:
         # Their names begin with their times: the newest first.

@@ -1,5 +1,6 @@
 """The pipeline: its worker, its jobs, the archived topics, the replays."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from admin_console.hub.hub import LiveState
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from admin_console.gateway.pipeline import ArchivedTopic, PipelineView, ReplayView
 
 TOPICS_SHOWN_MAX = 200
+# Smaller files of the worker concern nobody.
+FILES_TOLD_BYTES = 1 << 20
 # The reason that the archive gives for offsets that have no message in the log.
 _NO_MESSAGES = "absent"
 _TOPIC_COLUMNS = (
@@ -146,7 +149,7 @@ def _stats(
     open_replays = [one for one in view.replays if not one.is_over]
     asked = sum(1 for one in open_replays if one.is_asked_about)
     return (
-        Stat("worker", "Worker", *_worker(view)),
+        _worker_stat(view),
         Stat(
             "jobs",
             "Jobs running",
@@ -181,6 +184,17 @@ def _stats(
             Cell(f"{units.number(asked)} to run or discard" if asked else "none to run or discard"),
         ),
     )
+
+
+def _worker_stat(view: "PipelineView") -> Stat:
+    """The worker's state, with the size of its own files once that is worth a word."""
+    value, note = _worker(view)
+    size = view.temporary_bytes + view.log_bytes
+    if size >= FILES_TOLD_BYTES:
+        told = f"temporary files {units.byte_count(view.temporary_bytes)}, log {units.byte_count(view.log_bytes)}"
+        title = f"{note.title}; {told}" if note.title else told
+        note = replace(note, text=f"{note.text} · {units.byte_count(size)} of files", title=title)
+    return Stat("worker", "Worker", value, note)
 
 
 def _worker(view: "PipelineView") -> tuple[Cell, Cell]:

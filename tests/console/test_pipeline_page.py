@@ -79,6 +79,23 @@ def row(html: str, table: str, key: str) -> str:
     return words(text.split(f'data-key="{key}"')[1].split("</tr>")[0].partition(">")[2])
 
 
+def test_the_workers_own_files_are_measured_every_half_minute(
+    engine: EngineRunner, lake: Path, browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see(engine)
+    (lake / "scratch/spark").mkdir(parents=True)
+    (lake / "scratch/spark/rows").write_bytes(b"x" * (1 << 20))
+    monkeypatch.setattr("admin_console.gateway.pipeline.FRESH_FOR_S", 0)
+    switch_on(lake)
+    assert "nothing to do yet · 1.0 MiB of files" in words(shown(browser))
+    (lake / "worker.log").write_bytes(b"x" * (2 << 20))
+    assert "nothing to do yet · 1.0 MiB of files" in words(shown(browser))
+    monkeypatch.setattr("admin_console.gateway.pipeline.MEASURE_EVERY_S", 0)
+    html = shown(browser)
+    assert "nothing to do yet · 3.0 MiB of files" in words(html)
+    assert "temporary files 1.0 MiB, log 2.0 MiB" in html
+
+
 def test_switched_off_it_says_so_and_what_to_do(engine: EngineRunner, browser: Client) -> None:
     see(engine)
     text = words(shown(browser))

@@ -47,6 +47,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.spark.secret_variables import take_token
 from queue_engine.pipeline.spark.worker_limits import NICE, add_option
+from queue_engine.pipeline.worker import scratch
 from queue_engine.pipeline.worker import state as worker_state
 from queue_engine.pipeline.worker.log_file import WorkerLogFile
 from queue_engine.pipeline.worker.pipes import REST_LINE, first_line
@@ -220,8 +221,8 @@ def _run_jobs(
     write_state = _StateFile(lake_path)
     write_state(worker_state.STARTING)
     # A killed session leaves up to a gigabyte; earlier versions left 140 MB of Java's classes.
-    for leftover in ("spark", "warehouse", "classes"):
-        shutil.rmtree(lake_path / "scratch" / leftover, ignore_errors=True)
+    for leftover in scratch.TEMPORARY:
+        shutil.rmtree(lake_path / scratch.DIRECTORY / leftover, ignore_errors=True)
     try:
         master = chosen_master(given.master, os.environ, given.worker_python_processes)
         spark = start_session("penstock-worker", lake_path, master, given.worker_memory_bytes)
@@ -240,7 +241,8 @@ def _run_jobs(
     try:
         jobs.start()
         write_state(worker_state.READY)
-        _tick(jobs, write_state, log, shutdown, is_java_alive=lambda: _java_of(spark).poll() is None)
+        own_files = scratch.Scratch(lake_path, clock)
+        _tick(jobs, write_state, log, own_files, shutdown, is_java_alive=lambda: _java_of(spark).poll() is None)
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
@@ -261,6 +263,7 @@ def _tick(
     jobs: JobScheduler,
     write_state: "_StateFile",
     log: WorkerLogFile,
+    own_files: scratch.Scratch,
     shutdown: Shutdown,
     *,
     is_java_alive: Callable[[], bool],
@@ -269,6 +272,7 @@ def _tick(
         jobs.tick()
         write_state(worker_state.READY)
         log.keep_small()
+        own_files.check()
         if not is_java_alive():
             raise PenstockError("Java ended by itself; worker.log may tell why")
 
