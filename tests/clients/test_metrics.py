@@ -8,6 +8,7 @@ import pytest
 
 from queue_engine.service.monitoring.families import FAMILIES
 from tests.support.exposition import Figures, read_exposition
+from tests.support.monitoring_files import alert_expressions, dashboard_expressions, metrics_of
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -55,6 +56,13 @@ def test_promtool_has_nothing_to_complain_of(answer: bytes) -> None:
 def test_each_metric_of_the_table_is_there(figures: Figures, storage_kind: str) -> None:
     absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG
     assert FAMILIES.keys() - figures.kinds.keys() == absent
+
+
+def test_what_the_dashboard_and_the_alerts_name_is_there(figures: Figures, storage_kind: str) -> None:
+    named = set().union(*map(metrics_of, dashboard_expressions() + alert_expressions()))
+    assert len(named) > 50
+    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG
+    assert {name for name in named - figures.names if not name.startswith(tuple(absent))} == set()
 
 
 def test_each_topic_and_channel_is_there(figures: Figures) -> None:

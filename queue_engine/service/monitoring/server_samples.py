@@ -64,10 +64,10 @@ def add_console(to: Exposition, console: ConsoleFigures) -> None:
     jobs = sorted(console.jobs.items())
     to.add(
         "penstock_pipeline_job",
-        [(labels(job=name, state=state), state == job.state) for name, job in jobs for state in console.job_states],
+        [(labels(name=name, state=state), state == job.state) for name, job in jobs for state in console.job_states],
     )
-    to.add("penstock_pipeline_job_in_trouble", [(labels(job=name), job.is_in_trouble) for name, job in jobs])
-    to.add("penstock_pipeline_job_lag", [(labels(job=name), job.lag) for name, job in jobs if job.lag is not None])
+    to.add("penstock_pipeline_job_in_trouble", [(labels(name=name), job.is_in_trouble) for name, job in jobs])
+    to.add("penstock_pipeline_job_lag", [(labels(name=name), job.lag) for name, job in jobs if job.lag is not None])
     to.add(
         "penstock_pipeline_replays", [(labels(state=state), count) for state, count in sorted(console.replays.items())]
     )

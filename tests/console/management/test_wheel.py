@@ -92,6 +92,15 @@ def test_the_installed_command_is_the_same_program(installed: Path, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_it_has_the_dashboard_and_the_alert_rules(installed: Path) -> None:
+    where = "import queue_engine.service.monitoring as m; print(*m.__path__)"
+    found = subprocess.run([installed, "-c", where], check=True, capture_output=True, text=True, cwd=installed.parent)
+    folder = Path(found.stdout.strip())
+    assert ROOT not in folder.parents
+    for name in ("dashboard.json", "alerts.yaml"):
+        assert (folder / name).read_bytes() == (ROOT / "queue_engine/service/monitoring" / name).read_bytes()
+
+
 def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(installed: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [

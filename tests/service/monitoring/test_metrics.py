@@ -122,13 +122,13 @@ async def test_the_console_hands_its_figures_in_as_one_object(tmp_path: Path) ->
     assert figures.of("penstock_pipeline_worker") == {'state="idle"}': 0, 'state="running"}': 1}
     assert figures["penstock_pipeline_worker_restarts_total"] == 4
     assert figures.of("penstock_pipeline_job") == {
-        'job="archive",state="running"}': 1,
-        'job="archive",state="failed"}': 0,
-        'job="compact",state="running"}': 0,
-        'job="compact",state="failed"}': 1,
+        'name="archive",state="running"}': 1,
+        'name="archive",state="failed"}': 0,
+        'name="compact",state="running"}': 0,
+        'name="compact",state="failed"}': 1,
     }
-    assert figures.of("penstock_pipeline_job_in_trouble") == {'job="archive"}': 0, 'job="compact"}': 1}
-    assert figures.of("penstock_pipeline_job_lag") == {'job="archive"}': 12}
+    assert figures.of("penstock_pipeline_job_in_trouble") == {'name="archive"}': 0, 'name="compact"}': 1}
+    assert figures.of("penstock_pipeline_job_lag") == {'name="archive"}': 12}
     assert figures.of("penstock_pipeline_replays") == {'state="done"}': 1}
 
 
