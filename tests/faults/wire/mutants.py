@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.disk_queue.store import DiskQueueBacklog
+from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.vocabulary.run import Run
