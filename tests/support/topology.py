@@ -1,13 +1,20 @@
-"""Reads the topics and channels of a data directory, as topology.json would have them after a merge."""
+"""The topics and channels of a data directory, as topology.json would have them after a merge, and engines on it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
+from queue_engine.engine import Engine
 from queue_engine.topology.files import TopologyFiles
 from queue_engine.topology.topology import Topology
+from tests.support.clock import ManualClock
+from tests.support.storage_kinds import engine_options
+
+CHANGES = "topology.changes"
 
 
 def load_topology(directory: Path) -> Topology:
@@ -25,3 +32,26 @@ def file_of(directory: Path) -> dict[str, Any]:
     """topology.json alone."""
     document: dict[str, Any] = orjson.loads((directory / "topology.json").read_bytes())
     return document
+
+
+def open_engine(
+    directory: Path,
+    *,
+    files: Files | None = None,
+    background: Background | None = None,
+    clock: ManualClock | None = None,
+) -> Engine:
+    engine = Engine(
+        engine_options(data_path=str(directory)),
+        clock=clock or ManualClock(),
+        files=files or Files(),
+        backgrounds=Backgrounds.of(background or InlineBackground()),
+    )
+    engine.open()
+    return engine
+
+
+def put_file(directory: Path, document: object, name: str = "topology.json") -> Path:
+    path = directory / name
+    path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
+    return path
