@@ -370,7 +370,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except (PenstockError, OSError, ModuleNotFoundError) as exc:
         sys.stderr.write(f"penstock: {exc}\n")
-        return 1
+        return 2
     return 0
 
 

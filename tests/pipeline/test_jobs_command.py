@@ -57,7 +57,7 @@ def test_topics_whose_replayed_messages_are_archived_again_are_named_by_the_envi
 def test_a_missing_package_is_told_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": "."})
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert run.stderr.startswith("penstock: ")
     assert "pyspark" in run.stderr
     assert run.stderr.count("\n") == 1

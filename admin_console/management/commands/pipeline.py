@@ -23,6 +23,13 @@ from queue_engine.vocabulary.errors import PenstockError
 # The directory that holds our packages.
 _CODE = Path(__file__).resolve().parents[3]
 _MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker.worker"}
+# As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
+# modules have their own way once they run.
+_RUN = (
+    "import runpy, signal, sys; "
+    "signal.getsignal(signal.SIGINT) is signal.SIG_IGN or signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", "ERROR")
 
 
@@ -47,7 +54,7 @@ class Command(PlainCommand):
         if token := os.environ.get(TOKEN_VARIABLE):
             environment[TOKEN_VARIABLE] = token
         # The data path was taken from the command line by the program, and stands in the environment.
-        arguments = [sys.executable, "-m", _MODULES[given["what"]], *given["rest"]]
+        arguments = [sys.executable, "-c", _RUN, _MODULES[given["what"]], *given["rest"]]
         os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter, a module of our own
 
     def _print_status(self, lake_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import pkgutil
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -273,27 +274,34 @@ def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monke
         check_account(tmp_path)
 
 
-def interrupted_while(module: str, tmp_path: Path) -> "tuple[int, str]":
-    """Status and output of `penstock serve` when SIGINT comes while it imports `module`."""
+def interrupted_while(module: str, tmp_path: Path, *arguments: str) -> "tuple[int, str]":
+    """Status and output of a command when SIGINT comes while it imports `module`."""
     (tmp_path / "sitecustomize").with_suffix(".py").write_text(
         f"""
 import builtins, os, signal, sys
 imported = builtins.__import__
-def heed(name, *rest):
+def heed(name, *rest, **named):
     if name == {module!r}:
         os.kill(os.getpid(), signal.SIGINT)
-    return imported(name, *rest)
+    return imported(name, *rest, **named)
 builtins.__import__ = heed
 """
     )
-    done = penstock("serve", directory=tmp_path, PYTHONPATH=str(tmp_path))
+    done = penstock(*arguments, directory=tmp_path, PYTHONPATH=str(tmp_path))
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("module", ["admin_console.management.program", "django"])
 def test_an_interrupted_import_is_no_traceback(tmp_path: Path, module: str) -> None:
-    assert interrupted_while(module, tmp_path) == (130, "")
+    assert interrupted_while(module, tmp_path, "serve") == (130, "")
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("what", ["run", "worker"])
+def test_an_interrupted_import_of_the_pipeline_is_no_traceback(tmp_path: Path, what: str) -> None:
+    module = "queue_engine.pipeline.history.rollup_progress"  # which the console does not import
+    assert interrupted_while(module, tmp_path, "pipeline", what) == (-signal.SIGINT, "")
 
 
 @pytest.mark.slow(reason="starts processes")
