@@ -73,6 +73,18 @@ def test_each_file_that_a_text_names_exists() -> None:
     assert complaints == []
 
 
+def test_slow_work_starts_as_a_background_job() -> None:
+    """The disk queues' folder is a background itself: it counts jobs and passes them on."""
+    starting = [
+        name
+        for name in tracked_files()
+        if name.startswith("queue_engine/")
+        and name.endswith(".py")
+        and re.search(r"(background|worker)\.submit\(", (ROOT / name).read_text())
+    ]
+    assert starting == ["queue_engine/disk/background_job.py", "queue_engine/disk_queue/folder.py"]
+
+
 def test_each_folder_names_its_modules_at_its_door() -> None:
     modules: dict[str, set[str]] = {}
     for module, path in python_modules().items():
