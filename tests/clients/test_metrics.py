@@ -72,6 +72,20 @@ def test_each_topic_and_channel_is_there(figures: Figures) -> None:
     assert figures['penstock_publishes_refused_total{reason="invalid"}'] == 1
 
 
+@pytest.mark.slow(reason="files settle, and the walk over them is up to ten seconds old")
+def test_disk_bytes_add_up_to_what_du_says(server: ServerProcess, answer: bytes) -> None:
+    def du() -> int:
+        found = subprocess.run(["du", "-s", "-B1", server.data_path], check=True, capture_output=True, text=True)
+        return int(found.stdout.split()[0])
+
+    def is_equal() -> bool:
+        before = du()
+        kinds = read_exposition(server.http("GET", "/metrics")).of("penstock_disk_bytes")
+        return before == sum(kinds.values()) == du()
+
+    wait_for("the kinds to add up", is_equal, timeout_s=100, every_s=0.5)
+
+
 def test_the_console_hands_its_figures_in(server: ServerProcess) -> None:
     before = read_exposition(server.http("GET", "/metrics")).of("penstock_failed_log_ins_total")
     assert before == {'reason="password"}': 0, 'reason="throttled"}': 0, 'reason="busy"}': 0}

@@ -116,6 +116,9 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "console/management/test_console_report.py": "the pipeline's files, and counts of the console",
+    "service/monitoring/test_alerts.py": "the rules and figures of its own",
+    "service/monitoring/test_dashboard.py": "the dashboard and the table of metrics",
     "engine/test_damage_report.py": "a segment of the log is missing",
     "service/http/test_reference.py": "paths, parameters and the document; each request chooses its kind",
     "service/http/test_documented_errors.py": "refusals of requests; each request chooses its kind",

@@ -282,7 +282,7 @@ _TABLE = (
         "penstock_pipeline_job_lag",
         GAUGE,
         "How far a job of the pipeline is behind its source; absent while unknown",
-        "messages",
+        "messages, samples or windows",
         ("name",),
     ),
     Family("penstock_pipeline_replays", GAUGE, "Replays and plans of replays, by state", "jobs", ("state",)),

@@ -12,6 +12,7 @@ import pytest
 from websockets.sync.client import connect
 
 from admin_console.options import ConsoleOptions
+from tests.support.exposition import read_exposition
 from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
@@ -258,6 +259,8 @@ def test_one_too_many_is_told_so_and_the_queue_goes_on(tmp_path: Path) -> None:
             queue.send(b"PUB orders\n" + sized(b"x"))
             queue.expect_ok()
         assert server.http("GET", "/ping") == b"OK"
+        figures = read_exposition(server.http("GET", "/metrics"))
+        assert figures['penstock_connections_refused_total{listener="console",reason="too_many"}'] == 1
         sockets[0].close()
         wait_for("room again", lambda: asks_well(server), timeout_s=PATIENCE_S)
     assert "connections of the console refused: 1 more than the 20 that there may be at once" in server.log

@@ -7,7 +7,10 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
+from queue_engine.service.monitoring.exposition import labels, shown
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.storage.aside_stats import AsideStats
@@ -177,3 +180,16 @@ async def test_files_that_were_set_aside_are_counted(tmp_path: Path) -> None:
     assert figures["penstock_set_aside_files"] == 3
     assert figures["penstock_set_aside_bytes"] == 4_096
     assert figures["penstock_set_aside_removed_total"] == 2
+
+
+def test_label_values_are_escaped() -> None:
+    assert labels(name='a"b\\c\nd', state="x") == '{name="a\\"b\\\\c\\nd",state="x"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3, "3"), (True, "1"), (0.25, "0.25"), (1e-7, "1e-07"), (2**60, str(2**60)), (1763846400.5, "1763846400.5")],
+)
+def test_numbers_are_exact(value: float, text: str) -> None:
+    assert shown(value) == text
+    assert float(text) == value

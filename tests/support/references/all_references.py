@@ -9,6 +9,7 @@ REFERENCES = (
     Reference("console variables", "admin_console/README.md", options.console_variables),
     Reference("disk kinds", "queue_engine/service/monitoring/README.md", metrics.disk_kinds),
     Reference("commands", "admin_console/management/commands/README.md", commands.commands),
+    Reference("alerts", "queue_engine/service/monitoring/README.md", metrics.alerts),
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
     Reference("HTTP paths", "queue_engine/service/http/REFERENCE.md", http_api.paths),
