@@ -65,6 +65,7 @@ _JAVA_OPTIONS = " ".join(
         "-Xss512k",
     )
 )
+CRASH_REPORT_NAME = "java-crash.log"
 # Each thread of Java that allocates beside the heap would get an arena of its own.
 _ARENAS = "MALLOC_ARENA_MAX"
 
@@ -72,6 +73,15 @@ _ARENAS = "MALLOC_ARENA_MAX"
 def is_this_machine(master: str) -> bool:
     """Whether Spark runs within one Java, started by this process. `local-cluster` starts others, as a cluster does."""
     return master == "local" or master.startswith("local[")
+
+
+def _crash_options(scratch: Path) -> str:
+    """Java's options for a crash: it writes one report, which the next one replaces. Without them each crash leaves a
+    report, and maybe a core dump of a gigabyte, in the directory that the process was started in."""
+    # Java replaces %p by its process id; Spark's launcher splits the options at blanks outside of quotes.
+    path = str((scratch / CRASH_REPORT_NAME).absolute()).replace("%", "%%")
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'-XX:-CreateCoredumpOnCrash "-XX:ErrorFile={quoted}"'
 
 
 def make_session(
@@ -102,7 +112,7 @@ def make_session(
                 os.environ["SPARK_HOME"] = str(lean_spark_home(scratch / "spark_home"))
             settings |= _LOCAL_SETTINGS
             log_option = java_log.java_option(scratch, os.environ)
-            settings["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {log_option}"
+            settings["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {_crash_options(scratch)} {log_option}"
             settings["spark.driver.memory"] = f"{memory_bytes >> 20}m"
             settings["spark.local.dir"] = str(scratch / "spark")
             settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
