@@ -257,9 +257,10 @@ def django(*arguments: str, data_path: Path, **environment: str) -> "subprocess.
 
 
 @pytest.mark.slow(reason="starts processes")
-def test_deploy_check_has_nothing_to_say_behind_https(tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["https://queue.example.org", "https://example.org/queue/"])
+def test_deploy_check_has_nothing_to_say_behind_https(tmp_path: Path, address: str) -> None:
     (tmp_path / "static").mkdir()  # the server makes it
-    done = django("check", "--deploy", data_path=tmp_path, PENSTOCK_CONSOLE_ORIGIN="https://queue.example.org")
+    done = django("check", "--deploy", data_path=tmp_path, PENSTOCK_CONSOLE_ORIGIN=address)
     assert done.returncode == 0
     assert "System check identified no issues" in done.stdout + done.stderr
 
