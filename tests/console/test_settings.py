@@ -12,7 +12,7 @@ from django.db import connection
 from django.urls import get_resolver
 
 from admin_console.live.routing import websocket_urlpatterns
-from admin_console.options import OWN_WORDS, ConsoleOptions, take_early_flags
+from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory
 from tests.support.processes.server import ROOT
@@ -71,6 +71,29 @@ def test_another_limit_of_the_audit_list_is_refused(text: str) -> None:
         ValueError, match=f"--audit-retention-bytes: '{text}' is neither a number of bytes from 16777216"
     ):
         ConsoleOptions.from_environment({"PENSTOCK_AUDIT_RETENTION_BYTES": text})
+
+
+# Option with limits → texts at its limits, and beyond them.
+AT_THE_LIMITS = {
+    "--console-max-connections": (("1", "999999"), ("0", "1000000")),
+    "--console-request-timeout": (("1ms",), ("0ms",)),
+    "--console-idle-timeout": (("1ms",), ("0ms",)),
+    "--audit-retention": (("0", "1h", "999999d"), ("0h", "1000000d")),
+    "--audit-retention-bytes": (("0", "16777216", str(1 << 50)), ("16777215", str((1 << 50) + 1))),
+}
+
+
+def test_console_options_keep_the_limits_that_the_reference_names() -> None:
+    limits = {option.flag: option for option in CONSOLE_OPTIONS if option.limits}
+    assert limits.keys() == AT_THE_LIMITS.keys()
+    for flag, (accepted, refused) in AT_THE_LIMITS.items():
+        named = [word.strip(",") for word in limits[flag].limits.split()]
+        assert {word for word in named if word[0].isdigit()} <= {*accepted, *refused}
+        for text in accepted:
+            ConsoleOptions.from_environment({limits[flag].variable: text})
+        for text in refused:
+            with pytest.raises(ValueError, match=flag):
+                ConsoleOptions.from_environment({limits[flag].variable: text})
 
 
 def test_console_options_name_every_fault_at_once() -> None:
