@@ -131,6 +131,7 @@ def test_a_worker_that_goes_on_removes_them_too(lake: Lake) -> None:
     clock.advance(ms=3_600_000)
     worker.tick()
     assert left(lake) == []
+    assert reports.newest("replay-r1") is None, "a request to run it would find a state"
     clock.advance(ms=2_000)
     worker.tick()
     assert worker.wait(1)
