@@ -54,6 +54,8 @@ from queue_engine.vocabulary.version import VERSION
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000
+# One after the other is made, and each has a snapshot of its own meanwhile.
+SCRAPES_MAX = 8
 PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
 MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
 
@@ -90,6 +92,7 @@ class HttpApi:
         self._addresses = addresses
         self.console = console or NoConsole()
         self._answers = AnswerThread()
+        self.scrape_count = 0  # requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
         self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
         self._connections: set[HttpConnection] = set()
@@ -233,6 +236,9 @@ class HttpApi:
         )
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        if self.scrape_count >= SCRAPES_MAX:
+            detail = f"{self.scrape_count} requests for /metrics are being answered and that is the most: try again"
+            raise Refusal(503, "BUSY", detail)
         engine_cpu_s = time.thread_time()
         patterns = topic_patterns(head.raw_query)
         series_max = self._options.metrics_series_max
@@ -242,10 +248,15 @@ class HttpApi:
             text = metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s, patterns=patterns, series_max=series_max)
             return Response(200, text, METRICS)
 
+        def answered(response: Response) -> None:
+            self.scrape_count -= 1
+            answer(response)
+
+        self.scrape_count += 1
         self._answer_snapshot(
             self._engine.stats.in_slices(lambda topic, channel: False),
-            lambda snapshot: self._answers.make(head, lambda: made(snapshot), answer),
-            answer,
+            lambda snapshot: self._answers.make(head, lambda: made(snapshot), answered),
+            answered,
         )
 
     def _openapi(self, head: RequestHead, body: bytes, answer: Answer) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.service.http.api import SCRAPES_MAX
 from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
 from queue_engine.service.monitoring.exposition import labels, shown
 from queue_engine.service.monitoring.families import FAMILIES
@@ -18,6 +19,7 @@ from queue_engine.vocabulary.version import VERSION
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, settle
 from tests.support.exposition import Figures, read_exposition
+from tests.support.waiting import wait_for_async
 
 
 async def figures_of(server: Server, query: str = "") -> Figures:
@@ -135,19 +137,22 @@ async def test_the_console_hands_its_figures_in_as_one_object(tmp_path: Path) ->
     assert figures.of("penstock_pipeline_replays") == {'state="done"}': 1}
 
 
+class Slow:
+    """A console whose figures wait for the test."""
+
+    def __init__(self) -> None:
+        self.is_released = threading.Event()
+
+    def notices(self) -> list[str]:
+        return []
+
+    def figures(self) -> ConsoleFigures:
+        assert self.is_released.wait(60)
+        return ConsoleFigures(notice_count=7)
+
+
 async def test_the_answer_is_made_beside_the_loop(tmp_path: Path) -> None:
     """A disk or a console that takes long delays the answer and nothing else."""
-
-    class Slow:
-        def __init__(self) -> None:
-            self.is_released = threading.Event()
-
-        def notices(self) -> list[str]:
-            return []
-
-        def figures(self) -> ConsoleFigures:
-            assert self.is_released.wait(60)
-            return ConsoleFigures(notice_count=7)
 
     async with http_server(tmp_path) as server:
         server.api.console = slow = Slow()
@@ -156,6 +161,20 @@ async def test_the_answer_is_made_beside_the_loop(tmp_path: Path) -> None:
         assert not waiting.done()
         slow.is_released.set()
         assert (await waiting)["penstock_console_notices"] == 7
+
+
+async def test_scrapes_beyond_a_limit_are_refused_and_others_go_on(tmp_path: Path) -> None:
+    slow = Slow()
+    async with http_server(tmp_path) as server:
+        server.api.console = slow
+        waiting = [asyncio.create_task(figures_of(server)) for _ in range(SCRAPES_MAX)]
+        await wait_for_async("all to be asked", lambda: server.api.scrape_count == SCRAPES_MAX)
+        refused = await server.request("GET", "/metrics")
+        assert (refused.status, refused.message) == (503, "BUSY")
+        assert str(SCRAPES_MAX) in refused.json["detail"]
+        slow.is_released.set()
+        assert [figures["penstock_console_notices"] for figures in await asyncio.gather(*waiting)] == [7] * SCRAPES_MAX
+        await figures_of(server)
 
 
 async def test_a_console_that_fails_costs_that_answer_alone(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ ALWAYS = (
     Error(431, "INVALID_REQUEST", "the request's head is larger than 16 KiB"),
     Error(500, "INTERNAL_ERROR", "the disk refused, or a fault of the server's; this request alone failed"),
     Error(501, "INVALID_REQUEST", "the Transfer-Encoding is none that the server has"),
-    Error(503, "BUSY", "too many unfinished bodies wait for room (--max-pending-body-bytes)"),
+    Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many requests for /metrics"),
     Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
