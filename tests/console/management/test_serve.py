@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.vocabulary.version import VERSION
-from tests.support.processes.server import ROOT, STOP_TIMEOUT_S, ServerProcess
+from tests.support.processes.server import ROOT, START_TIMEOUT_S, STOP_TIMEOUT_S, STOP_WAIT_S, ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="starts real servers")
@@ -89,13 +89,14 @@ def test_it_serves_with_standard_descriptors_closed(tmp_path: Path, closed: str)
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command], cwd=ROOT, env={"PATH": os.environ["PATH"]}
     )
     try:
-        wait_for("the first start to end", lambda: process.poll() is not None or (tmp_path / "static").is_dir())
+        is_serving = (tmp_path / "static").is_dir
+        wait_for("the start", lambda: process.poll() is not None or is_serving(), timeout_s=START_TIMEOUT_S)
         assert process.poll() is None
         for number in range(3):
             if f"{number}>" in closed or f"{number}<" in closed:
                 assert os.readlink(f"/proc/{process.pid}/fd/{number}") == os.devnull
         process.terminate()
-        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.wait(STOP_WAIT_S) == 0
     finally:
         if process.poll() is None:
             process.kill()
@@ -155,7 +156,7 @@ def test_a_terminal_gets_the_banner_and_a_log_elsewhere_its_line(tmp_path: Path)
             shown += os.read(master, 4096)
     finally:
         process.terminate()
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(STOP_WAIT_S)
         os.close(master)
     assert re.search(r"^TCP: listening on (\S+)\r$", shown.decode(), re.MULTILINE)
     assert re.search(r" INFO \S+: listening: TCP \S+, HTTP \S+, Console http://\S+$", log.read_text(), re.MULTILINE)
@@ -172,7 +173,7 @@ def test_the_log_has_a_line_for_the_start_for_listening_and_for_a_clean_stop(tmp
             written.append(stream.readline())
             assert written[-1]
         process.terminate()
-        out, errors = process.communicate(timeout=STOP_TIMEOUT_S)
+        out, errors = process.communicate(timeout=STOP_WAIT_S)
     lines = [line for line in "".join([*written, out, errors]).splitlines() if "upgrade" not in line.lower()]
     if log_format == "json":
         messages = [json.loads(line)["message"] for line in lines]
