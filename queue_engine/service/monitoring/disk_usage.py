@@ -10,6 +10,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own
@@ -77,7 +78,8 @@ class DiskUsage(NamedTuple):
 
 
 def disk_usage(directory: str) -> DiskUsage:
-    """As of now. A file that goes meanwhile is left out. Raises OSError when a directory can't be read."""
+    """As of now. What goes meanwhile is left out, and so is what is in a directory below that can't be read: that of
+    another account, such as the lost+found of a volume. Raises OSError when the data directory can't be read."""
     usage = DiskUsage(Counter(), Counter(), Counter(), Counter())
     usage.kinds[OTHER] += os.stat(directory).st_blocks * _BLOCK_BYTES
     seen: set[tuple[int, int]] = set()
@@ -89,7 +91,8 @@ def disk_usage(directory: str) -> DiskUsage:
                 try:
                     found = entry.stat(follow_symlinks=False)
                     if entry.is_dir(follow_symlinks=False):
-                        walk(entry.path, within)
+                        with suppress(PermissionError):
+                            walk(entry.path, within)
                 except FileNotFoundError:
                     continue
                 if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):

@@ -71,6 +71,28 @@ def test_holes_links_and_directories_count_as_du_counts_them(tmp_path: Path) -> 
     assert usage.total < 1 << 20
 
 
+def test_a_directory_of_another_account_costs_only_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "log/segments/one", 100_000)
+    whole = disk_usage(str(tmp_path)).total
+    lost = tmp_path / "lost+found"
+    lost.mkdir(mode=0)
+    directory_bytes = lost.stat().st_blocks * 512
+    scandir = os.scandir
+
+    def refusing(path: str) -> "os.PathLike[str] | object":
+        # Root may read every directory.
+        if path == str(lost):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    usage = DiskUsageWatch(str(tmp_path)).usage()
+    assert usage is not None
+    assert usage.total == whole + directory_bytes
+
+
 async def test_the_kinds_add_up_to_the_data_directory_and_the_topics_to_theirs(tmp_path: Path) -> None:
     async with http_server(tmp_path, storage="log", mem_queue_size=0) as server:
         for topic, kind in (("orders", "log"), ("mails", "log"), ("old", "diskqueue")):
