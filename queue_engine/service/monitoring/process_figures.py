@@ -55,6 +55,6 @@ def _start_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat", "rb") as stat:
         # The name in parentheses may have spaces; the start, in ticks since the boot, is the 20th field behind it.
         ticks = int(stat.read().rpartition(b")")[2].split()[19])
-    with open("/proc/stat", "rb") as stat:
-        booted_s = next(int(line.split()[1]) for line in stat if line.startswith(b"btime "))
+    # /proc/stat has the time of the boot, too, but a service's or a container's /proc may lack it.
+    booted_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return booted_s + ticks / os.sysconf("SC_CLK_TCK")

@@ -6,10 +6,12 @@ import platform
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from queue_engine.service.http.api import SCRAPES_MAX
+from queue_engine.service.monitoring import process_figures as process_figures_module
 from queue_engine.service.monitoring.console_figures import AuditListFigures, ConsoleFigures, JobFigures
 from queue_engine.service.monitoring.exposition import labels, shown
 from queue_engine.service.monitoring.families import FAMILIES
@@ -82,6 +84,20 @@ async def test_the_process_and_its_disk_have_their_figures(tmp_path: Path) -> No
         assert again["process_cpu_seconds_total"] > figures["process_cpu_seconds_total"] > 0
         assert again["penstock_engine_cpu_seconds_total"] > figures["penstock_engine_cpu_seconds_total"] > 0
         assert again["process_start_time_seconds"] == started_s
+
+
+def test_a_proc_with_processes_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ProcSubset=pid of a unit, and some containers, have no /proc/stat."""
+    ordinary_open = open
+
+    def without_the_machine(path: str, *arguments: Any, **options: Any) -> Any:
+        if str(path) == "/proc/stat":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return ordinary_open(path, *arguments, **options)
+
+    monkeypatch.setattr("builtins.open", without_the_machine)
+    process_figures_module._start_s.cache_clear()
+    assert process_figures_module.process_figures().start_s > 0
 
 
 async def test_each_open_descriptor_counts(tmp_path: Path) -> None:
