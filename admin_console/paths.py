@@ -1,12 +1,13 @@
 """The data directory, and the secret key in it.
 
 console.sqlite3 holds users, sessions and the audit list; secret-key signs sessions; admin-password is there from
-the first start until the first admin's password is changed. The engine keeps its own files beside them.
+the first start until the first admin logs in or has another password. The engine keeps its own files beside them.
 """
 
 import os
 import pwd
 import secrets
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def check_account(path: Path) -> None:
     """One account owns the data: what root writes in it, that account could not read. Raises OSError with a sentence
     when what a server has made in `path` belongs to another account and this process is root's, or may not read it.
 
-    Only files tell: a volume's directory may be root's, and its mount may name any owner for what all may write."""
+    Only files tell: a volume's directory may be root's, and its mount may name any owner for what all may write.
+    NFS and SMB may give what root makes to another account: then that account's files are root's as well."""
     for one in (path / name for name in _TELLING_FILES):
         try:
             owner = one.lstat().st_uid
@@ -67,6 +69,8 @@ def check_account(path: Path) -> None:
             continue
         me = os.geteuid()
         if owner == me or (me and os.access(one, os.R_OK | os.W_OK, effective_ids=True)):
+            continue
+        if not me and owner == _owner_of_new_files(path):
             continue
         told = (
             f"{one.name} in it belongs to the account {account_name(owner)}, and this command runs as "
@@ -77,6 +81,15 @@ def check_account(path: Path) -> None:
         else:
             remedy = f"Run the command as {account_name(owner)}"
         raise OSError(_complaint(path, told + remedy))
+
+
+def _owner_of_new_files(path: Path) -> int | None:
+    """To whom a file belongs that this process makes in `path`; None where it can't. The file is gone again."""
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            return os.fstat(file.fileno()).st_uid
+    except OSError:
+        return None
 
 
 def check_data_directory(path: Path) -> None:

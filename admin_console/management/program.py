@@ -127,15 +127,18 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
     command: Any = importlib.import_module(f"admin_console.management.commands.{name}").Command()
     try:
         options = _parsed(command, program, name, arguments)
+    except ValueError as exc:
+        return _refuse(str(exc))
+    try:
         if name != "serve" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # Ctrl-C ends the command as an error does, so that it removes what it has begun. `serve` has its own way.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command.execute(**options)
-    except ValueError as exc:
-        return _refuse(str(exc))
     except BrokenPipeError:
         raise
     except OSError as exc:
+        if name == "serve":
+            raise  # its own refusals are CommandErrors: this is a fault, and the log needs where
         return _refuse(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc))
     except DamageFound as exc:
         _refuse(str(exc))

@@ -20,7 +20,13 @@ import pytest
 from admin_console.management import commands
 from admin_console.management.known_variables import KNOWN, complaints_about_variables
 from admin_console.management.program import ABOUT_NO_DATA, COMMANDS, run
-from admin_console.paths import account_name, check_account, check_data_directory, make_data_directory
+from admin_console.paths import (
+    _owner_of_new_files,
+    account_name,
+    check_account,
+    check_data_directory,
+    make_data_directory,
+)
 from queue_engine.vocabulary.version import VERSION
 
 ROOT = Path(__file__).parents[3]
@@ -215,6 +221,9 @@ def data_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     telling.chmod(0o600)
     if os.geteuid() == 0:
         os.chown(telling, 65533, -1)
+    else:
+        # What root would make here is not this account's.
+        monkeypatch.setattr("admin_console.paths._owner_of_new_files", lambda _: 0)
     monkeypatch.setenv("PENSTOCK_DATA_PATH", str(tmp_path))
     return tmp_path
 
@@ -260,6 +269,22 @@ def test_a_directory_that_is_mounted_with_another_owner_serves_root(
     check_account(tmp_path)
 
 
+def test_a_file_system_that_gives_roots_files_to_another_account_serves_root(
+    data_of_another: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS with root_squash, SMB with uid=: no local directory does that, so the owner of new files is told here."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    owner = (data_of_another / "topology.json").stat().st_uid
+    monkeypatch.setattr("admin_console.paths._owner_of_new_files", lambda _: owner)
+    check_account(data_of_another)
+
+
+def test_the_owner_of_new_files_is_found_and_no_file_stays(tmp_path: Path) -> None:
+    assert _owner_of_new_files(tmp_path) == os.geteuid()
+    assert _owner_of_new_files(tmp_path / "missing") is None
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(tmp_path, 65533, -1)
@@ -272,6 +297,25 @@ def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monke
         OSError, match=f"Give everything in it to one account: `chown -R {account_name(me)} {tmp_path}`"
     ):
         check_account(tmp_path)
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("error", ["ValueError('1 is wrong')", "OSError(24, 'Too many open files')"])
+def test_a_fault_of_the_server_is_logged_with_its_place(tmp_path: Path, error: str) -> None:
+    """Status 2 and a sentence are for what a user got wrong."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"""
+import sys
+sys.path.insert(0, {os.getcwd()!r})
+from admin_console.management.service_manager import ServiceManager
+def fail(self, status): raise {error}
+ServiceManager.starting = fail
+"""
+    )
+    done = penstock("serve", f"--data-path={tmp_path}/data", directory=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "the process ends with an error" in done.stderr
+    assert 'sitecustomize.py", line 5' in done.stderr
 
 
 def interrupted_while(module: str, tmp_path: Path, *arguments: str) -> "tuple[int, str]":
