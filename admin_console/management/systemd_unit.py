@@ -180,10 +180,9 @@ def _life(service: Service) -> list[str]:
         "KillMode=mixed",
         "# The engine's loop feeds it. A server that hangs is ended by SIGABRT; the journal has what each thread did.",
         f"WatchdogSec={WATCHDOG_S}s",
+        "# Also a start that is refused: its address, its disk or room on it may be there a moment later.",
         "Restart=on-failure",
         "RestartSec=5s",
-        "# 2: it can't start as it is told to. The journal has the reason; another try would end the same way.",
-        "RestartPreventExitStatus=2",
     ]
 
 

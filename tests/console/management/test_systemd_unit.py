@@ -118,7 +118,8 @@ def test_the_unit_says_how_it_starts_lives_and_ends() -> None:
     assert found["EnvironmentFile"] == "-/etc/penstock/environment"
     assert (found["KillMode"], found["TimeoutStopSec"]) == ("mixed", "151s")
     assert (found["TimeoutStartSec"], found["WatchdogSec"]) == (f"{START_LIMIT_S}s", "120s")
-    assert (found["Restart"], found["RestartPreventExitStatus"]) == ("on-failure", "2")
+    assert (found["Restart"], found["RestartSec"]) == ("on-failure", "5s")
+    assert "RestartPreventExitStatus" not in found
     assert (found["LimitNOFILE"], found["OOMPolicy"]) == ("65536", "continue")
     assert (found["NoNewPrivileges"], found["ProtectSystem"]) == ("yes", "strict")
     assert (found["ProtectHome"], found["PrivateTmp"], found["CapabilityBoundingSet"]) == ("yes", "yes", "")
