@@ -303,7 +303,8 @@ def test_a_file_of_another_account_is_told_with_the_remedy(tmp_path: Path, monke
 @pytest.mark.parametrize("error", ["ValueError('1 is wrong')", "OSError(24, 'Too many open files')"])
 def test_a_fault_of_the_server_is_logged_with_its_place(tmp_path: Path, error: str) -> None:
     """Status 2 and a sentence are for what a user got wrong."""
-    (tmp_path / "sitecustomize.py").write_text(
+    faulty = (tmp_path / "sitecustomize").with_suffix(".py")
+    faulty.write_text(
         f"""
 import sys
 sys.path.insert(0, {os.getcwd()!r})
@@ -315,7 +316,7 @@ ServiceManager.starting = fail
     done = penstock("serve", f"--data-path={tmp_path}/data", directory=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "the process ends with an error" in done.stderr
-    assert 'sitecustomize.py", line 5' in done.stderr
+    assert f'File "{faulty}", line 5' in done.stderr
 
 
 def interrupted_while(module: str, tmp_path: Path, *arguments: str) -> "tuple[int, str]":
