@@ -38,7 +38,7 @@ def test_what_a_link_points_to_does_not_count(tmp_path: Path) -> None:
 
 def test_files_beyond_the_limit_end_the_worker_by_the_next_measurement(tmp_path: Path) -> None:
     clock = ManualClock()
-    scratch = Scratch(tmp_path, clock, MIB)
+    scratch = Scratch(tmp_path, clock, MIB, free_bytes=lambda _: 2 * MIB - 1)
     put(tmp_path, "scratch/spark/rows", MIB)
     scratch.check()
     put(tmp_path, "scratch/spark/more", MIB)
@@ -46,6 +46,14 @@ def test_files_beyond_the_limit_end_the_worker_by_the_next_measurement(tmp_path:
     scratch.check()
     clock.advance(ns=1)
     with pytest.raises(
-        PipelineError, match="temporary files take 2,097,152 bytes, of at most 1,048,576: the worker ends"
+        PipelineError,
+        match="take 2,097,152 bytes, of at most 1,048,576 where the disk has 2,097,151 left",
     ):
         scratch.check()
+
+
+def test_files_stay_while_as_much_is_left_on_the_disk(tmp_path: Path) -> None:
+    """They may be one job's work: ended for them, it would begin anew and make as many again."""
+    put(tmp_path, "scratch/spark/rows", 3 * MIB)
+    Scratch(tmp_path, ManualClock(), MIB).check()
+    Scratch(tmp_path, ManualClock(), MIB, free_bytes=lambda _: 3 * MIB).check()
