@@ -129,14 +129,24 @@ def test_the_readme_and_its_pictures_are_small() -> None:
     assert sum((ROOT / name).stat().st_size for name in pictures) <= 400 << 10
 
 
+def headings(path: Path) -> set[str]:
+    """The headings of a text as links name them: small letters, hyphens, no other signs."""
+    lines = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
 def test_each_link_of_a_readme_leads_to_something() -> None:
     complaints = []
     for name in tracked_files():
-        if name.endswith(".md"):
-            for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text()):
-                path = (ROOT / name).parent / target.partition("#")[0]
-                if not target.startswith("https://") and not path.exists():
-                    complaints.append(f"{name}: {target}")
+        if not name.endswith(".md"):
+            continue
+        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text()):
+            if target.startswith("https://"):
+                continue
+            file, _, heading = target.partition("#")
+            path = (ROOT / name).parent / file if file else ROOT / name
+            if not path.exists() or (heading and heading not in headings(path)):
+                complaints.append(f"{name}: {target}")
     assert complaints == []
 
 

@@ -29,10 +29,19 @@ class Machine:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self.tcp_port, self.http_port, self.console_port = free_ports(3)
         self.data_path = root / "var/lib/penstock"
-        for folder in ("opt", "var/lib", "var/backups", "etc/systemd/system", "bin", "run", "packages"):
+        for folder in (
+            "opt",
+            "var/lib",
+            "var/backups",
+            "etc/systemd/system",
+            "etc/prometheus",
+            "bin",
+            "run",
+            "packages",
+        ):
             (root / folder).mkdir(parents=True)
         for name, text in _STAND_INS.items():
             (root / "bin" / name).write_text(text)
@@ -60,10 +69,11 @@ class Machine:
     def here(self, text: str) -> str:
         """The page's text with this machine's paths, ports and account."""
         for theirs, ours in (
-            ("/opt/penstock", f"{self._root}/opt/penstock"),
-            ("/var/lib", f"{self._root}/var/lib"),
-            ("/var/backups", f"{self._root}/var/backups"),
-            ("/etc/systemd", f"{self._root}/etc/systemd"),
+            ("/opt/penstock", f"{self.root}/opt/penstock"),
+            ("/var/lib", f"{self.root}/var/lib"),
+            ("/var/backups", f"{self.root}/var/backups"),
+            ("/etc/systemd", f"{self.root}/etc/systemd"),
+            ("/etc/prometheus", f"{self.root}/etc/prometheus"),
             (":4150", f":{self.tcp_port}"),
             (":4151", f":{self.http_port}"),
             (":4171", f":{self.console_port}"),
@@ -79,15 +89,15 @@ class Machine:
 
     @property
     def unit(self) -> str:
-        return (self._root / "etc/systemd/system/penstock.service").read_text()
+        return (self.root / "etc/systemd/system/penstock.service").read_text()
 
     @property
     def journal(self) -> str:
-        return (self._root / "run/penstock.journal").read_text()
+        return (self.root / "run/penstock.journal").read_text()
 
     def kill(self) -> None:
         """End the server as a crash would."""
-        pid_file = self._root / "run/penstock.pid"
+        pid_file = self.root / "run/penstock.pid"
         if not pid_file.exists():
             return
         pid = int(pid_file.read_text())
@@ -107,11 +117,11 @@ class Machine:
 
     def _environment(self) -> dict[str, str]:
         return {
-            "PATH": f"{self._root}/bin:{os.environ['PATH']}",
-            "HOME": str(self._root),
-            "STATE": str(self._root / "run"),
-            "UNITS": str(self._root / "etc/systemd/system"),
-            "PYTHONPATH": str(self._root / "packages"),
+            "PATH": f"{self.root}/bin:{os.environ['PATH']}",
+            "HOME": str(self.root),
+            "STATE": str(self.root / "run"),
+            "UNITS": str(self.root / "etc/systemd/system"),
+            "PYTHONPATH": str(self.root / "packages"),
             "PIP_NO_DEPS": "1",
             "PIP_NO_INDEX": "1",
             "PIP_NO_BUILD_ISOLATION": "false",  # pip's own way to say: without isolation

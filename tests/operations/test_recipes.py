@@ -177,10 +177,13 @@ def test_a_full_disk_gets_room(tmp_path: Path) -> None:
         machine.get("/pub?topic=greetings", body=b"accepted again")
 
 
-def test_prometheus_takes_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "prometheus.yml"
-    path.write_text(recipe("prometheus, a part of prometheus.yml"))
-    subprocess.run(["promtool", "check", "config", str(path)], check=True, capture_output=True, timeout=60)
+def test_prometheus_takes_the_configuration_and_the_alert_rules(machine: Machine) -> None:
+    machine.run(recipe("alert rules"))
+    path = machine.root / "etc/prometheus/prometheus.yml"
+    path.write_text(machine.here(recipe("prometheus.yml")))
+    checked = subprocess.run(["promtool", "check", "config", str(path)], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr
+    assert "SUCCESS: 1 rule files found" in checked.stdout
 
 
 def test_each_block_is_run_here_or_says_that_it_is_not() -> None:
