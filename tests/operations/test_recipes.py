@@ -150,7 +150,7 @@ def test_a_lost_data_directory_is_restored(machine: Machine) -> None:
     machine.get("/pub?topic=restored", body=b"in the backup")
     machine.run(recipe("backup"))
     machine.kill()
-    shutil.rmtree(machine.data_path)
+    shutil.rmtree(machine.data_path / "log")
     assert is_ready(machine.run(recipe("lost directory")))
     assert depth(machine, "restored") == 1
 
