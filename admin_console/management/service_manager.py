@@ -66,7 +66,12 @@ class ServiceManager:
         self._send("WATCHDOG=1", flags=socket.MSG_DONTWAIT)
 
     def stopping(self, status: str, limit_s: int) -> None:
-        """Report how far the stop is. Only one that has advanced gets `limit_s` more seconds."""
+        """Report how far the stop is, each second. Only one that has advanced gets `limit_s` more seconds.
+
+        A feeding after SIGTERM has systemd's watchdog watch again, and the engine's loop ends: the stop feeds it.
+        """
+        if self.feed_every_s:
+            self.feed()
         if status != self._stop_status:
             self._stop_status = status
             self._send("STOPPING=1", f"STATUS=Stopping: {status}", f"EXTEND_TIMEOUT_USEC={limit_s * 1_000_000}")

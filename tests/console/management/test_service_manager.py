@@ -47,6 +47,16 @@ def test_a_stop_gets_more_time_only_while_it_advances(tmp_path: Path) -> None:
         assert notified.values("EXTEND_TIMEOUT_USEC") == ["120000000", "120000000"]
 
 
+def test_the_watchdog_of_a_stop_is_fed_whether_it_advances_or_not(tmp_path: Path) -> None:
+    """The stop's own limit ends one that hangs. It may be longer than the watchdog's."""
+    with NotifySocket(tmp_path / "notify") as notified:
+        manager = ServiceManager({"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "120000000"})
+        for _ in range(3):
+            manager.stopping("2 messages are left", stop_limit_s(600_000))
+        assert notified.values("WATCHDOG") == ["1", "1", "1"]
+        assert notified.values("EXTEND_TIMEOUT_USEC") == ["660000000"]
+
+
 def test_a_start_gets_more_time_only_while_the_engine_works(tmp_path: Path) -> None:
     used_s = [0.0, 1.0, 1.0, 1.0, 2.0]
     looked = threading.Event()
