@@ -1,4 +1,6 @@
-"""Reads, leases and keyed writes, which only topics of the log have.
+"""Reads, leases, keyed writes and the preview of a rewind, which only topics of the log have.
+
+The rewind itself is an act of `topic_acts.py`.
 
 Raises InvalidStorageError for a topic of another storage kind.
 """

@@ -1,4 +1,4 @@
-"""Why a publish is refused, in a word: for the count of refused publishes by reason."""
+"""The words for why a publish is refused. The listeners count refused publishes by them in `engine_stats.py`."""
 
 from enum import StrEnum
 
