@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "paused")
 COUNTERS = ("messages", "finished", "timeouts", "requeued", DEPTH_JUMPS)
-# Each costs 73 KB. What comes later is counted in the totals and its topic, but has no history of its own.
+# Each costs 73 KB. What comes later has no history of its own; its gauges are counted in the totals and its topic.
 RINGS_MAX = 4_000
 
 Key = tuple[str, str]  # topic and channel; the channel is "" for a topic, both are for the totals
@@ -68,9 +68,10 @@ class LiveState:
 
 
 class Hub:
-    """Rings for all that exists, the newest live state, and the listeners that get every new one."""
+    """Rings for what exists, at most `rings_max`; the newest live state; the listeners that get every new one."""
 
-    def __init__(self) -> None:
+    def __init__(self, rings_max: int = RINGS_MAX) -> None:
+        self._rings_max = rings_max
         self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
         self.act_count = 0
         self._act_numbers = itertools.count(1)
@@ -152,6 +153,9 @@ class Hub:
             for channel in topic.channels:
                 key = (topic.topic_name, channel.channel_name)
                 alive.add(key)
+                waiting += channel.depth
+                in_flight += channel.in_flight_count
+                deferred += channel.deferred_count
                 rings = self._rings(key)
                 if rings is None:
                     continue
@@ -168,9 +172,6 @@ class Hub:
                 passed_on = max(passed_on, grown[0])
                 for index in (1, 2, 3, 4):
                     growth[index] += grown[index]
-                waiting += channel.depth
-                in_flight += channel.in_flight_count
-                deferred += channel.deferred_count
             alive.add(topic_key)
             rings = self._rings(topic_key)
             if rings is not None:
@@ -195,7 +196,7 @@ class Hub:
         rings = self.rings.get(key)
         if rings is None:
             # The totals always have theirs.
-            if len(self.rings) >= RINGS_MAX and key != TOTAL:
+            if len(self.rings) >= self._rings_max and key != TOTAL:
                 return None
             rings = self.rings[key] = Rings(self.clock, GAUGES, COUNTERS)
         return rings

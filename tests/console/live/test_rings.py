@@ -84,6 +84,15 @@ def test_deleting_a_channel_takes_nothing_from_the_sums() -> None:
     assert ("orders", "b") not in hub.rings, "its fifteen minutes are forgotten with it"
 
 
+def test_a_channel_beyond_the_limit_has_no_rings_and_its_gauges_are_in_the_totals() -> None:
+    hub = Hub(rings_max=2)
+    channels = [channel("orders", name, depth=5, in_flight_count=3, deferred_count=1) for name in ("a", "b", "c")]
+    hub.write(snapshot(topic("orders", *channels), second=START_S))
+    assert hub.rings.keys() == {("orders", "a"), ("orders", "b"), TOTAL}
+    totals = {name: hub.rings[TOTAL].series(name)[-1] for name in ("waiting", "in_flight", "deferred")}
+    assert totals == {"waiting": 15, "in_flight": 9, "deferred": 3}
+
+
 def test_only_fifteen_minutes_are_kept() -> None:
     hub = Hub()
     for index in range(SECONDS + 30):
