@@ -136,10 +136,10 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
         command.execute(**options)
     except BrokenPipeError:
         raise
-    except OSError as exc:
+    except (ValueError, OSError) as exc:
         if name == "serve":
             raise  # its own refusals are CommandErrors: this is a fault, and the log needs where
-        return _refuse(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc))
+        return _refuse(_sentence_of(exc))
     except DamageFound as exc:
         _refuse(str(exc))
         return 1
@@ -149,6 +149,12 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
         # SQLite then takes its journal into the database.
         connections.close_all()
     return 0
+
+
+def _sentence_of(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _refuse(sentence: str, *, is_log_line: bool = False) -> int:

@@ -37,3 +37,19 @@ def test_disabling_a_user_ends_the_sessions_for_good(tmp_path: Path) -> None:
         user(server, "enable", "vera")
         assert vera.get("/").status == 302, "the old cookie opens nothing, though the user may log in again"
         vera.close()
+
+
+def test_a_password_that_is_not_utf_8_costs_a_sentence(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:
+        done = subprocess.run(
+            [sys.executable, "manage.py", "user", "add", "vera", "--role=viewer", "--password-stdin"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "PENSTOCK_DATA_PATH": str(server.data_path)},
+            input=b"long-enough-\xff\n",
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"penstock: ")
+        assert b"Traceback" not in done.stderr
+        assert "vera" not in user(server, "list")
