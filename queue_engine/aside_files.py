@@ -62,7 +62,7 @@ _UNFINISHED = r"[a-z_-]+(?:\.[a-z]+)*\.\d+\.tmp"
 _NAMES = {
     "": re.compile(
         rf"{_UNFINISHED}|{_CONSOLE_FILES}\.[0-9a-f]{{8}}\.tmp"
-        rf"|.+\.diskqueue\.\d{{6,18}}\.dat\.bad|samples\.bad-\d+"
+        rf"|[.a-zA-Z0-9_:#-]+\.diskqueue\.\d{{6,18}}\.dat\.bad|samples\.bad-\d+"
         rf"|{_CONSOLE_FILES}(?:-wal|-shm|-journal)?\.bad-\d+(?:-wal|-shm|-journal)?"
     ),
     **{log: re.compile(rf"[a-z_.]+\.bad|{_UNFINISHED}") for log in _LOGS},

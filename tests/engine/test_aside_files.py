@@ -238,6 +238,15 @@ def test_a_folder_that_can_not_be_listed_is_named_and_the_others_are_looked_afte
     assert kept.stats.count == 1
 
 
+def test_a_name_that_no_queue_has_costs_nothing(kept: Kept) -> None:
+    """One that is not UTF-8 can't be in the list, and kept the others from being looked after."""
+    strange = os.fsdecode(b"\xff.diskqueue.000003.dat.bad")
+    kept.put("secret-key.bad-1", strange)
+    kept.days(91)
+    assert kept.there() == {strange}
+    assert (kept.stats.removed_count, kept.stats.error) == (1, "")
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n00000000\n", b'{"version": 99}\nxxxx\n'])
 def test_a_damaged_list_makes_all_of_them_new(kept: Kept, content: bytes) -> None:
     kept.put("log/cursors.json.bad")
