@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
-from queue_engine.service.monitoring.selection import SeriesCosts
+from queue_engine.service.monitoring.selection import Selection, SeriesCosts
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
@@ -63,7 +63,9 @@ _PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in ran
 
 # What a topic, a channel and a cursor have in an answer at most, their bytes on the disk and a channel's age included.
 _HISTOGRAM_SERIES = len(MESSAGE_BOUNDS_NS) + 3
-COSTS = SeriesCosts(topic=len(_TOPIC) + 1, channel=len(_CHANNEL) + 2 + 2 * _HISTOGRAM_SERIES, cursor=len(_CURSOR))
+COSTS = SeriesCosts(
+    topic=len(_TOPIC) + 1, channel=len(_CHANNEL) + 2, histograms=2 * _HISTOGRAM_SERIES, cursor=len(_CURSOR)
+)
 
 
 def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
@@ -83,9 +85,9 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
         _add_log(to, snapshot.log)
 
 
-def add_topics(to: Exposition, topics: Iterable[TopicStats], taken_at_ns: int) -> None:
+def add_topics(to: Exposition, selection: Selection, taken_at_ns: int) -> None:
     """Add topics with their channels and cursors."""
-    listed = [(labels(topic=topic.topic_name), topic) for topic in topics]
+    listed = [(labels(topic=topic.topic_name), topic) for topic in selection.topics]
     for name, field in _TOPIC.items():
         to.add(name, _samples(listed, field))
     channels = [
@@ -101,9 +103,11 @@ def add_topics(to: Exposition, topics: Iterable[TopicStats], taken_at_ns: int) -
         if channel.oldest_ns is not None
     ]
     to.add("penstock_channel_oldest_seconds", oldest)
-    latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]
-    to.add_histogram("penstock_channel_publish_to_finish_seconds", latencies)
-    to.add_histogram("penstock_channel_delivery_to_finish_seconds", [(of, channel.held) for of, channel in channels])
+    if selection.has_histograms:
+        latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]
+        to.add_histogram("penstock_channel_publish_to_finish_seconds", latencies)
+        held = [(of, channel.held) for of, channel in channels]
+        to.add_histogram("penstock_channel_delivery_to_finish_seconds", held)
     cursors = [
         (labels(topic=topic.topic_name, cursor=cursor.cursor), cursor)
         for _, topic in listed

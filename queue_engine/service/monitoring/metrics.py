@@ -62,5 +62,5 @@ def metrics_text(
     add_console(to, around.console)
     add_totals(to, snapshot)
     add_left_out(to, selection)
-    add_topics(to, selection.topics, snapshot.taken_at_ns)
+    add_topics(to, selection, snapshot.taken_at_ns)
     return to.text()

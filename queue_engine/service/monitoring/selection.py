@@ -10,18 +10,20 @@ from queue_engine.delivery.stats import TopicStats
 
 
 class SeriesCosts(NamedTuple):
-    """How many series each has in an answer."""
+    """How many series each has in an answer. channel: without its histograms."""
 
     topic: int
     channel: int
+    histograms: int
     cursor: int
 
 
 class Selection(NamedTuple):
-    """topics: those listed, by name, with the channels that are listed. The counts are of those that the limit left
-    out."""
+    """topics: those listed, by name, with the channels that are listed. has_histograms: whether channels have theirs.
+    The counts are of those that the limit left out."""
 
     topics: tuple[TopicStats, ...]
+    has_histograms: bool
     topics_left_out: int
     channels_left_out: int
     series_left_out: int
@@ -30,15 +32,19 @@ class Selection(NamedTuple):
 def select(topics: Sequence[TopicStats], patterns: Sequence[str], series_max: int, costs: SeriesCosts) -> Selection:
     """patterns: of topic names, with * and ?; none: every topic. series_max: 0 for no limit.
 
-    Within the limit the topics and channels that were made first are listed. So a new one changes nothing for the
-    others. A topic is listed before the topics that were made after it get any series.
+    Where all is too much, the histograms of channels go first, which are most of it. Within the limit the topics and
+    channels that were made first are listed. A topic is listed before the topics that were made after it get any
+    series.
     """
     wanted = [one for one in topics if not patterns or any(fnmatchcase(one.topic_name, each) for each in patterns)]
-    if not series_max:
-        return Selection(tuple(wanted), 0, 0, 0)
+    channel_count = sum(len(topic.channels) for topic in wanted)
+    least = sum(costs.topic + costs.cursor * len(topic.cursors) for topic in wanted) + costs.channel * channel_count
+    if not series_max or least + costs.histograms * channel_count <= series_max:
+        return Selection(tuple(wanted), True, 0, 0, 0)
     left = series_max
     listed: list[TopicStats] = []
-    topics_left_out = channels_left_out = series_left_out = 0
+    topics_left_out = channels_left_out = 0
+    series_left_out = costs.histograms * channel_count
     for topic in sorted(wanted, key=lambda one: one.number):
         topic_cost = costs.topic + costs.cursor * len(topic.cursors)
         if topic_cost > left:
@@ -59,6 +65,5 @@ def select(topics: Sequence[TopicStats], patterns: Sequence[str], series_max: in
         else:
             left -= costs.channel * len(channels)
         listed.append(topic)
-    return Selection(
-        tuple(sorted(listed, key=lambda one: one.topic_name)), topics_left_out, channels_left_out, series_left_out
-    )
+    by_name = tuple(sorted(listed, key=lambda one: one.topic_name))
+    return Selection(by_name, False, topics_left_out, channels_left_out, series_left_out)

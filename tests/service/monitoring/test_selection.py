@@ -85,13 +85,31 @@ async def test_beyond_the_limit_series_are_left_out_and_counted(tmp_path: Path) 
         assert len(cut.of("penstock_channel_depth")) == 3
         assert cut["penstock_metrics_topics_left_out"] == 2
         assert cut["penstock_metrics_channels_left_out"] == 5
-        assert cut["penstock_metrics_series_left_out"] == 2 * COSTS.topic + 5 * COSTS.channel
+        assert cut["penstock_metrics_series_left_out"] == (2 * COSTS.topic + 5 * COSTS.channel + 8 * COSTS.histograms)
         for name in ("penstock_topics", "penstock_channels", "penstock_messages_waiting"):
             assert cut[name] == whole[name]
         # What the client asks for has the whole limit to itself.
         asked = await figures_of(server, "?topic=mails")
         assert topics_in(asked) == {"mails"}
-        assert asked["penstock_metrics_series_left_out"] == 0
+        assert asked["penstock_metrics_channels_left_out"] == 0
+
+
+async def test_the_histograms_of_channels_go_before_any_channel(tmp_path: Path) -> None:
+    whole = 4 * COSTS.topic + 8 * (COSTS.channel + COSTS.histograms)
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "whole").mkdir()
+    async with http_server(tmp_path / "cut", metrics_series_max=whole - 1) as server:
+        await fill(server)
+        cut = await figures_of(server)
+    assert cut["penstock_metrics_series_left_out"] == 8 * COSTS.histograms
+    assert len(cut.of("penstock_channel_depth")) == 8
+    assert not cut.of("penstock_channel_delivery_to_finish_seconds_count")
+    assert cut["penstock_delivery_to_finish_seconds_count"] == 0
+    async with http_server(tmp_path / "whole", metrics_series_max=whole) as server:
+        await fill(server)
+        uncut = await figures_of(server)
+    assert uncut["penstock_metrics_series_left_out"] == 0
+    assert len(uncut.of("penstock_channel_delivery_to_finish_seconds_count")) == 8
 
 
 async def test_the_costs_are_what_an_answer_has(tmp_path: Path) -> None:
@@ -102,7 +120,7 @@ async def test_the_costs_are_what_an_answer_has(tmp_path: Path) -> None:
         figures = await figures_of(server)
     of_orders = [key for key in figures.values if 'topic="orders"' in key]
     assert len([key for key in of_orders if "channel=" not in key]) == COSTS.topic
-    assert len([key for key in of_orders if 'channel="a"' in key]) == COSTS.channel
+    assert len([key for key in of_orders if 'channel="a"' in key]) == COSTS.channel + COSTS.histograms
 
 
 async def test_any_limit_is_kept(tmp_path: Path) -> None:
@@ -111,13 +129,14 @@ async def test_any_limit_is_kept(tmp_path: Path) -> None:
         topics = server.engine.stats.now().topics
     rng = Random(3)
     for _ in range(500):
-        costs = SeriesCosts(rng.randrange(1, 9), rng.randrange(1, 9), rng.randrange(1, 9))
+        costs = SeriesCosts(rng.randrange(1, 9), rng.randrange(1, 9), rng.randrange(9), rng.randrange(1, 9))
         shuffled = [replace(topic, number=rng.randrange(1_000)) for topic in topics]
         limit = rng.randrange(1, 80)
         selection = select(shuffled, (), limit, costs)
         channels = sum(len(topic.channels) for topic in selection.topics)
-        used = costs.topic * len(selection.topics) + costs.channel * channels
-        whole = costs.topic * 4 + costs.channel * 8
+        of_channel = costs.channel + (costs.histograms if selection.has_histograms else 0)
+        used = costs.topic * len(selection.topics) + of_channel * channels
+        whole = costs.topic * 4 + (costs.channel + costs.histograms) * 8
         assert used <= limit
         assert used + selection.series_left_out == whole
         assert len(selection.topics) + selection.topics_left_out == 4
