@@ -12,11 +12,17 @@ FILE_NAME = "upgrade-notes"
 _BYTES_MAX = 64 << 10
 
 HTTP_TOKEN = "http-token-covers-changes"  # noqa: S105 - the note's name
+AUDIT_SIZE = "audit-list-has-a-limit"
 TEXTS: Mapping[str, str] = {
     HTTP_TOKEN: (
         "Upgrade: --http-token now covers publishing and every change over HTTP, too, and not only reading bodies. "
         "Clients that publish or act over HTTP must send Authorization: Bearer TOKEN. /ping, /info, /stats and "
         "/metrics stay open; NSQ clients on the TCP port need no token, as before."
+    ),
+    AUDIT_SIZE: (
+        "Upgrade: the audit list now takes at most --audit-retention-bytes, and this one is larger. Its oldest rows "
+        "are removed once the list is checked, a second for 1,000 rows. To keep all of them, start with "
+        "--audit-retention-bytes 0."
     ),
 }
 

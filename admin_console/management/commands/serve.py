@@ -190,6 +190,8 @@ class Serving:
     def _tell_of_upgrade(self, is_new: bool) -> None:
         """Print the upgrade notes, once for a data directory of an older version."""
         names = [upgrade_notes.HTTP_TOKEN] if self._options.http_token else []
+        if 0 < settings.CONSOLE.audit_bytes_max < _bytes_of(settings.DATABASES["default"]["NAME"]):
+            names.append(upgrade_notes.AUDIT_SIZE)
         for text in upgrade_notes.unprinted(settings.DATA_PATH, names, is_new=is_new):
             logger.warning("%s", text)
             self._print(text)
@@ -392,6 +394,14 @@ def _flush_or_drop(stream: Any) -> None:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _bytes_of(path: str) -> int:
+    """The size of a file; 0 where there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _heed_no_more_signals() -> None:

@@ -331,8 +331,13 @@ def test_a_server_cuts_a_list_that_is_too_large_and_the_rest_holds(migrated: Pat
     add_rows(tmp_path, 1, 11_000, message="x" * 2_000, at_ms=now_ms())
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
         count, first = f"SELECT count(*) FROM {TABLE}", f"SELECT min(id) FROM {TABLE}"
-        with ServerProcess(tmp_path, options=["--no-pipeline", "--audit-retention-bytes", str(16 << 20)]):
+        told = "Upgrade: the audit list now takes at most --audit-retention-bytes, and this one is larger."
+        with ServerProcess(tmp_path, options=["--no-pipeline", "--audit-retention-bytes=0"]) as unlimited:
+            assert database.execute(first).fetchone()[0] == 1
+        assert told not in unlimited.log
+        with ServerProcess(tmp_path, options=["--no-pipeline", "--audit-retention-bytes", str(16 << 20)]) as limited:
             wait_for("a shorter list", lambda: database.execute(first).fetchone()[0] > 1, timeout_s=120)
+        assert told in limited.log
         assert 10_000 <= database.execute(count).fetchone()[0] < 11_000
     verified = manage(tmp_path, "audit", "verify")
     assert verified.returncode == 0, verified.stdout + verified.stderr
