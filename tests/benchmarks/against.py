@@ -19,12 +19,12 @@ from tests.benchmarks.log_scenarios import publish_singles
 from tests.benchmarks.scenarios import (
     BATCH,
     halves,
+    is_consumed,
     publish_rate,
     rate,
     single_program,
     together,
     topic_with,
-    wait_until_consumed,
 )
 from tests.support.processes.server import ServerProcess
 
@@ -63,7 +63,7 @@ def consume(storage: str) -> Measure:
         with topic_with(server, storage, "c0") as topic:
             publish_rate(server, topic, 200, messages)
             program = ("nsq_load", "consume", server.tcp_port, topic, "c0", 200, 2_500)
-            consumed = rate([program] * 2, expected=messages, until=lambda: wait_until_consumed(server, topic))
+            consumed = rate([program] * 2, expected=messages, is_over=lambda: is_consumed(server, topic))
             return {"messages/s": consumed}
 
     return measure

@@ -16,6 +16,7 @@ from tests.benchmarks.scenarios import (
     NsqServer,
     beside_console_load,
     halves,
+    is_consumed,
     listed_topics,
     percentile_ms,
     publish_rate,
@@ -24,7 +25,6 @@ from tests.benchmarks.scenarios import (
     together,
     topic_name,
     topic_with,
-    wait_until_consumed,
     while_reloading,
 )
 from tests.support.processes.server import ServerProcess
@@ -262,7 +262,7 @@ class Deep:
         return rate(
             [("nsq_load", "consume", server.tcp_port, topic, "c0", 200, 2500)] * CONNECTIONS,
             expected=messages,
-            until=lambda: wait_until_consumed(server, topic),
+            is_over=lambda: is_consumed(server, topic),
         )
 
     def redis(self, directory: Path) -> Figures:

@@ -23,7 +23,6 @@ from tests.support.waiting import wait_for
 BATCH = 200
 CONNECTIONS = 2
 BACKLOG_TIMEOUT_S = 120.0
-CONSUME_TIMEOUT_S = 600.0  # of ten million messages
 SYNCED_SHARE = 40  # an nsqd that syncs each message gets one for so many
 
 T = TypeVar("T")
@@ -96,14 +95,10 @@ def wait_for_backlog(server: NsqServer, topic: str, messages: int) -> None:
     wait_for("the backlog", is_there, timeout_s=BACKLOG_TIMEOUT_S)
 
 
-def wait_until_consumed(server: NsqServer, topic: str) -> None:
-    """Until the topic's channels have nothing left."""
-
-    def left() -> int:
-        names = ("depth", "in_flight_count", "deferred_count")
-        return sum(int(channel[name]) for channel in server.topic_stats(topic)["channels"] for name in names)
-
-    wait_for("the consumers", lambda: not left(), timeout_s=CONSUME_TIMEOUT_S, every_s=0.2)
+def is_consumed(server: NsqServer, topic: str) -> bool:
+    """Whether the topic's channels have nothing left."""
+    names = ("depth", "in_flight_count", "deferred_count")
+    return not any(int(channel[name]) for channel in server.topic_stats(topic)["channels"] for name in names)
 
 
 def halves(connections: int) -> list[int]:
@@ -112,23 +107,23 @@ def halves(connections: int) -> list[int]:
 
 
 def together(
-    programs: Sequence[tuple[object, ...]], until: Callable[[], None] | None = None
+    programs: Sequence[tuple[object, ...]], is_over: Callable[[], bool] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """Run load programs at once; their reports, and the moment just before the first was let go. until: as for
-    `run_together`."""
+    """Run load programs at once; their reports, and the moment just before the first was let go. is_over: as
+    for `run_together`."""
     with ExitStack() as stack:
         started = [stack.enter_context(LoadProgram(str(module), *rest)) for module, *rest in programs]
-        return run_together(started, until)
+        return run_together(started, is_over)
 
 
 def rate(
     programs: Sequence[tuple[object, ...]],
     *,
     expected: int | None = None,
-    until: Callable[[], None] | None = None,
+    is_over: Callable[[], bool] | None = None,
 ) -> float:
     """Messages a second of all programs together, from the common start to the last one's end."""
-    reports, start_ns = together(programs, until)
+    reports, start_ns = together(programs, is_over)
     count = sum(one["count"] for one in reports)
     assert expected is None or count == expected, f"{count} of {expected} messages came"
     return count / ((max(one["end_ns"] for one in reports) - start_ns) / 1e9)
@@ -194,7 +189,7 @@ class Stream:
                     for name in self._consumers()
                 ],
                 expected=messages * len(self._channels),
-                until=lambda: wait_until_consumed(server, topic),
+                is_over=lambda: is_consumed(server, topic),
             )
         return {f"publish_{self._suffix}": publish, f"consume_{self._suffix}": consume}
 
@@ -268,7 +263,7 @@ class SingleFins:
             return rate(
                 [program] * CONNECTIONS,
                 expected=self._messages,
-                until=lambda: wait_until_consumed(server, topic),
+                is_over=lambda: is_consumed(server, topic),
             )
 
     def redis(self, directory: Path) -> Figures:

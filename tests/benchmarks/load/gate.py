@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from tests.support.waiting import wait_for
+
+OVER_TIMEOUT_S = 600.0  # of ten million messages
+
 
 def wait_for_go() -> int:
     """In the load program: report ready, wait, return the moment of the start in ns."""
@@ -66,6 +70,10 @@ class LoadProgram:
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def result(self) -> dict[str, Any]:
         """Its report. Raises RuntimeError when it failed."""
         assert self._process.stdout is not None
@@ -91,19 +99,25 @@ class LoadProgram:
 
 
 def run_together(
-    programs: Sequence[LoadProgram], until: Callable[[], None] | None = None
+    programs: Sequence[LoadProgram], is_over: Callable[[], bool] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
     """Start all programs at once. Returns their reports in order, and the time just before the first start, in ns.
 
-    until: for programs that run until they are stopped: they are stopped when it returns.
+    is_over: for programs that run until they are stopped: they are stopped when it says so, or one of them has failed.
     """
     for program in programs:
         program.wait_until_ready()
     start_ns = time.monotonic_ns()
     for program in programs:
         program.go()
-    if until is not None:
-        until()
+    if is_over is not None:
+        wait_for(
+            "the load to be over",
+            lambda: is_over() or any(program.has_ended for program in programs),
+            timeout_s=OVER_TIMEOUT_S,
+            every_s=0.2,
+        )
         for program in programs:
-            program.go()
+            if not program.has_ended:
+                program.go()
     return [program.result() for program in programs], start_ns

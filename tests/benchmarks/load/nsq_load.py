@@ -92,14 +92,14 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int, *, i
     """
     # Heartbeats as rare as for the others.
     connection = connect(port, PYNSQ_IDENTIFY | RARE_HEARTBEATS if is_pynsq else None)
-    # A timeout kept by the kernel costs no extra call per receive.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, IDLE_MS * 1000))
     frame_bytes = FRAME_HEADER_BYTES + body_bytes
     header = struct.pack(">ii", frame_bytes - 4, 2)
     wait_for_go()
     is_over = told_to_end()
     connection.sendall(f"SUB {topic} {channel}\n".encode())
-    expect_ok(connection)
+    expect_ok(connection)  # for as long as a machine may stall
+    # A timeout kept by the kernel costs no extra call per receive.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, IDLE_MS * 1000))
     connection.sendall(b"RDY %d\n" % (1 if is_pynsq else rdy))
     count, end_ns, rest = 0, time.monotonic_ns(), b""
     while True:
