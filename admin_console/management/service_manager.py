@@ -6,6 +6,7 @@ NAME=VALUE. In WATCHDOG_USEC it says how many microseconds may pass between two 
 
 import logging
 import math
+import re
 import socket
 import struct
 from collections.abc import MutableMapping
@@ -50,7 +51,7 @@ class ServiceManager:
             return
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT_S, 0))
-        if microseconds.isascii() and microseconds.isdigit():
+        if re.fullmatch("[0-9]{1,20}", microseconds):  # 64 bits
             self.feed_every_s = FEED_SHARE * int(microseconds) / 1e6
 
     def starting(self, status: str) -> None:
@@ -86,4 +87,4 @@ class ServiceManager:
         except OSError as exc:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("the service manager can't be reached: %s message=%s", exc.strerror, lines[0])
+                logger.warning("the service manager can't be reached: %s message=%s", exc.strerror or exc, lines[0])

@@ -198,7 +198,8 @@ class Files:
         except FileNotFoundError:
             return None
         try:
-            return self.read_at(fd, size_max, 0)
+            # Not size_max at once: the system would have to find memory for it.
+            return self.read_at(fd, min(size_max, self.size(fd)), 0)
         except OSError as exc:
             exc.filename = exc.filename or path  # the system knows only the descriptor
             raise

@@ -25,10 +25,12 @@ _NS_PER_UNIT = {
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration as nsqd writes it: "60s", "1m30s", "500ms", "1.5h".
+    """Milliseconds of a duration as nsqd writes it: "60s", "1m30s", "500ms", "1.5h", "0".
 
-    Raises ValueError, naming the text, for anything else, a bare number included: its unit would be a guess.
+    Raises ValueError, naming the text, for anything else, another bare number included: its unit would be a guess.
     """
+    if text == "0":
+        return 0
     position = 0
     total_ns = 0.0
     while position < len(text):

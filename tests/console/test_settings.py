@@ -15,6 +15,7 @@ from admin_console.live.routing import websocket_urlpatterns
 from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory
+from queue_engine.vocabulary.options import parse_duration_ms
 from tests.support.processes.server import ROOT
 
 
@@ -322,3 +323,11 @@ def test_settings_make_no_file_and_start_no_engine(tmp_path: Path) -> None:
 @pytest.mark.slow(reason="starts processes")
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
     assert django("makemigrations", "--check", "--dry-run", data_path=tmp_path).returncode == 0
+
+
+def test_nothing_is_a_duration_without_a_unit_as_nsqd_takes_it() -> None:
+    """The help and the READMEs say "0 for ever" of durations."""
+    assert parse_duration_ms("0") == 0
+    for text in ("5", "00", "-0", "0.0", ""):
+        with pytest.raises(ValueError, match="is not a duration"):
+            parse_duration_ms(text)

@@ -93,6 +93,18 @@ def test_a_manager_that_is_not_there_costs_one_line(tmp_path: Path, caplog: pyte
         assert notified.values("WATCHDOG") == ["1"]
 
 
+def test_an_address_that_no_socket_can_have_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / ("n" * 200))}).ready("Listening")
+    assert [record.message for record in caplog.records] == [
+        "the service manager can't be reached: AF_UNIX path too long message=READY=1"
+    ]
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 5000, "-1", "abc", "\u0661"])
+def test_a_time_that_no_manager_gives_feeds_no_watchdog(text: str) -> None:
+    assert ServiceManager({"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": text}).feed_every_s == 0.0
+
+
 def test_an_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
     ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"}).ready("Listening")
     assert ["'vsock:2:1234'" in record.message for record in caplog.records] == [True]

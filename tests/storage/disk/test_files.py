@@ -1,6 +1,7 @@
 """What `Files` makes of the system's calls: replacing a file whole, writing on after a short write, listing once."""
 
 import errno
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,16 @@ def test_the_budget_asks_the_oldest_first_and_forces_only_when_none_can() -> Non
     for holder in (Holder(can_release=False), Holder(can_release=False), easy):
         budget.opens(holder)
     assert stuck.forced_count == 1
+
+
+def test_a_small_file_takes_memory_for_what_is_in_it(tmp_path: Path) -> None:
+    """Where memory is limited (`ulimit -v`), a stop failed for want of what the largest file may have."""
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    tracemalloc.start()
+    try:
+        assert FaultyFiles().read_whole(str(tmp_path / "file"), 1 << 30) == b"x" * 100
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+    assert FaultyFiles().read_whole(str(tmp_path / "file"), 10) == b"x" * 10
