@@ -125,7 +125,7 @@ def test_a_look_that_can_not_be_kept_raises(monkeypatch: pytest.MonkeyPatch) -> 
     """Also one that would only be counted: its row could not be kept later."""
     monkeypatch.setattr("admin_console.audit.writer.INTENT_ROWS_MAX", 1)
     request = RequestFactory().get("/")
-    request.user = SimpleNamespace(is_authenticated=True, username="ada", role="admin")  # type: ignore[assignment]
+    request.user = SimpleNamespace(is_authenticated=True, username="ada", role="admin")
     writer = AuditWriter()
     writer.refusal = "disk full"
     set_row_buffer(writer)
