@@ -50,13 +50,13 @@ class Machine:
             if "penstock" not in package.name.lower() and package.suffix != ".pth":
                 (root / "packages" / package.name).symlink_to(package)
 
-    def run(self, text: str, *, directory: Path = ROOT) -> str:
+    def run(self, text: str) -> str:
         """Run a block as bash runs a script that ends at its first error; return what it wrote to standard output.
 
         Raises AssertionError with all it wrote when it fails."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", self.here(text)],
-            cwd=directory,
+            cwd=self.root,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -69,6 +69,7 @@ class Machine:
     def here(self, text: str) -> str:
         """The page's text with this machine's paths, ports and account."""
         for theirs, ours in (
+            ("/usr/src/penstock", str(ROOT)),
             ("/opt/penstock", f"{self.root}/opt/penstock"),
             ("/var/lib", f"{self.root}/var/lib"),
             ("/var/backups", f"{self.root}/var/backups"),

@@ -75,6 +75,7 @@ def test_an_upgrade_and_the_way_back_lose_nothing(machine: Machine) -> None:
     machine.get("/pub?topic=upgraded", body=b"through both")
     assert is_ready(machine.run(recipe("upgrade")))
     assert "/opt/penstock/0.2.0/" in machine.unit
+    assert not list((machine.root / "etc/systemd/system").glob("*.new"))
     assert depth(machine, "upgraded") == 1
     assert is_ready(machine.run(recipe("going back")))
     assert "/opt/penstock/0.1.0/" in machine.unit
@@ -114,6 +115,23 @@ def test_a_lost_password_is_set_anew(machine: Machine) -> None:
     machine.run(recipe("password"))
     ConsoleClient(machine.console_port).log_in("admin", "another long passphrase")
     assert not (machine.data_path / "admin-password").exists()
+
+
+def test_users_and_the_audit_list_come_back_from_a_backup(machine: Machine) -> None:
+    """After a kill, too, which leaves a write-ahead log of the new database."""
+    machine.run(recipe("users").replace("grace", "ada"))
+    machine.run("rm -rf /var/backups/penstock")
+    machine.run(recipe("backup"))
+    machine.kill()
+    database = machine.data_path / "console.sqlite3"
+    database.write_bytes(b"damaged" * 10_000)
+    machine.run("systemctl start penstock")
+    machine.get("/topic/create?topic=audited", body=b"")
+    machine.kill()
+    machine.run(recipe("users of a backup"))
+    listed = machine.run("/opt/penstock/0.1.0/bin/penstock user list --data-path /var/lib/penstock")
+    assert "ada" in [line.split()[0] for line in listed.splitlines()]
+    assert "as it was written" in machine.run(recipe("check the audit list"))
 
 
 def test_the_worker_says_what_it_does(machine: Machine) -> None:
