@@ -12,7 +12,13 @@ from django.core.management.base import CommandError
 
 from admin_console import paths
 from admin_console.management.serve_options import ServeOptions, ServeParser, arguments_of
-from admin_console.management.systemd_unit import DATA_PATH_DEFAULT, Service, complaint_about_word, unit_text
+from admin_console.management.systemd_unit import (
+    DATA_PATH_DEFAULT,
+    ENVIRONMENT_PATH,
+    Service,
+    complaint_about_word,
+    unit_text,
+)
 
 ACCOUNT_DEFAULT = "penstock"
 # What useradd takes.
@@ -66,6 +72,11 @@ class Command(ServeParser):
             )
         )
         self.stdout.write(text, ending="")
+        if options.engine.http_token:
+            self.stderr.write(
+                f"The token is not in the unit, which other accounts can read. Put PENSTOCK_HTTP_TOKEN=… into "
+                f"{ENVIRONMENT_PATH}."
+            )
 
 
 def _program(called: Path) -> tuple[str, ...]:
