@@ -248,8 +248,13 @@ def _install() -> list[str]:
 
 
 def _state_directory(path: Path) -> Path | None:
-    """The directory below /var/lib that systemd makes for the account; None for a path elsewhere."""
-    return path.relative_to(STATE_ROOT) if STATE_ROOT in path.parents else None
+    """The directory below /var/lib that systemd makes for the account; None for a path elsewhere.
+
+    What is in /var/lib/private is systemd's own: it ignores such a name."""
+    if STATE_ROOT not in path.parents:
+        return None
+    below = path.relative_to(STATE_ROOT)
+    return below if below.parts[0] != "private" else None
 
 
 def _is_any_below(places: Sequence[Path], roots: Sequence[Path]) -> bool:

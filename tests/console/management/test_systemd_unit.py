@@ -135,6 +135,9 @@ def test_data_elsewhere_is_writable_and_made_by_hand() -> None:
     assert "StateDirectory" not in found
     assert "#   install -d -m 0700 -o penstock -g penstock '/srv/my queue'\n" in text
     assert settings_of(unit_text(service(data_path=Path("/var/lib/a/b"))))["StateDirectory"] == "a/b"
+    own = settings_of(unit_text(service(data_path=Path("/var/lib/private/a"))))
+    assert "StateDirectory" not in own, "systemd ignores it there"
+    assert own["ReadWritePaths"] == "/var/lib/private/a"
 
 
 def test_a_program_or_data_below_a_home_or_tmp_can_be_reached() -> None:
