@@ -17,8 +17,8 @@ from tests.support.waiting import wait_for
 
 def demo_pid(server: ServerProcess) -> int:
     """The demo's process, as the server names it."""
-    (line,) = [line for line in server.log.splitlines() if line.startswith("Demo: process ")]
-    return int(line.split()[2])
+    (rest,) = [line.partition("Demo: process ")[2] for line in server.log.splitlines() if "Demo: process " in line]
+    return int(rest.split()[0])
 
 
 def is_running(pid: int) -> bool:

@@ -38,6 +38,8 @@ def answer(server: ServerProcess, storage_kind: str) -> bytes:
         for _ in range(3):
             consumer.send(b"FIN " + consumer.read_message().id + b"\n")
         wait_for("the messages to be finished", lambda: server.channel_stats("orders", "billing")["finish_count"] == 3)
+        # It is measured a second after the start.
+        wait_for("the audit list's size", lambda: b"\npenstock_audit_list_bytes " in server.http("GET", "/metrics"))
         return server.http("GET", "/metrics")
 
 
