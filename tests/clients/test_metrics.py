@@ -13,6 +13,8 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow(reason="starts a real server")
+
 # All characters that a name may have, and the longest names.
 TOPICS = ("orders", "a.b_c-D9", "t" * 64, "brief#ephemeral")
 CHANNELS = ("billing", "A-b_c.d#ephemeral", "c" * 64)
@@ -74,7 +76,7 @@ def test_each_topic_and_channel_is_there(figures: Figures) -> None:
     assert figures['penstock_publishes_refused_total{reason="invalid"}'] == 1
 
 
-@pytest.mark.slow(reason="files settle, and the walk over them is up to ten seconds old")
+# Files settle, and the walk over them is up to ten seconds old.
 def test_disk_bytes_add_up_to_what_du_says(server: ServerProcess, answer: bytes) -> None:
     def du() -> int:
         found = subprocess.run(["du", "-s", "-B1", server.data_path], check=True, capture_output=True, text=True)

@@ -116,6 +116,7 @@ def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
     assert not deaths
 
 
+@pytest.mark.slow(reason="each loop waits for a second before it tries again")
 @pytest.mark.parametrize(
     ("owner", "name"),
     [(Engine, "turn"), (Engine, "scan_pass"), (Engine, "tick"), (EngineStats, "in_slices"), (Engine, "offer_sample")],

@@ -5,6 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.service.monitoring.alert_cases import CASES, INSTANCE, AlertCase, series
 from tests.support.monitoring_files import ALERTS
 
@@ -45,6 +47,7 @@ def _tests_of(case: AlertCase, action: str) -> list[dict[str, object]]:
     ]
 
 
+@pytest.mark.slow(reason="promtool computes hours of each alert")
 def test_each_alert_fires_and_keeps_quiet(tmp_path: Path) -> None:
     found = actions()
     tests = [test for case in CASES for test in _tests_of(case, found[case.alert])]
