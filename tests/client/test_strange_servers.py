@@ -49,6 +49,7 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
             await Connection.open("127.0.0.1", port, timeout_s=0.1)
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 async def test_a_server_that_falls_silent_is_given_up() -> None:
     async with server_that(agrees) as port, await Producer.open("127.0.0.1", port, PROMPT) as producer:
         assert producer.connection.agreed == {}

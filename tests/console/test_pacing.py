@@ -40,6 +40,7 @@ def take_turn(kind: RequestQueue) -> None:
         pass
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_four_that_compute_without_pause_have_half_of_the_interpreter() -> None:
     kind = RequestQueue(share=0.5)
     computed_s = [0.0] * 4

@@ -121,6 +121,7 @@ def test_req_with_a_delay_defers(engine: RunningEngine) -> None:
     assert engine.channel_stats("t", "c")["deferred_count"] == 1
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_req_beyond_the_longest_delay_is_clamped_to_it(start_engine: StartEngine) -> None:
     engine = start_engine(max_req_timeout_ms=300)
     client = engine.client()
@@ -156,6 +157,7 @@ def test_timeout_brings_it_back_and_a_late_fin_is_told_so(start_engine: StartEng
     other.expect_open()
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_the_clients_own_msg_timeout_counts(engine: RunningEngine) -> None:
     """Neither earlier nor, by the server's own of a minute, much later."""
     client = engine.client()
@@ -191,6 +193,7 @@ def test_touch_prolongs(engine: RunningEngine) -> None:
     wait_for("the end", lambda: engine.channel_stats("t", "c")["in_flight_count"] == 0)
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_touch_does_not_prolong_beyond_the_longest_timeout(start_engine: StartEngine) -> None:
     """Touched far more often than its timeout asks for, it comes again all the same."""
     engine = start_engine(msg_timeout_ms=500, max_msg_timeout_ms=800, queue_scan_interval_ms=20)
@@ -222,6 +225,7 @@ def test_a_lost_consumers_messages_come_back_at_once(engine: RunningEngine) -> N
     assert (again.id, again.attempts) == (message.id, 2)
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_a_lost_consumers_messages_wait_for_their_timeout_if_so_told(start_engine: StartEngine) -> None:
     engine = start_engine(requeue_on_disconnect=False, msg_timeout_ms=500, queue_scan_interval_ms=20)
     lost, other = engine.client(), engine.client()

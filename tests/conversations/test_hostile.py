@@ -20,6 +20,7 @@ def test_who_sends_no_magic_is_closed(start_engine: StartEngine) -> None:
     client.expect_closed(timeout_s=4.5)  # by itself the server waits for 5 s
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_who_starts_a_command_and_never_ends_it_is_closed(start_engine: StartEngine) -> None:
     engine = start_engine(command_timeout_ms=100)
     for begun in (b"PUB t", b"PUB t\n\x00", b"PUB t\n" + struct.pack(">i", 100) + b"x" * 10):
@@ -92,6 +93,7 @@ def test_a_consumer_that_never_reads_costs_its_buffer_and_others_are_served(engi
     publisher.expect_open()
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_a_publisher_that_never_reads_its_answers_stops_being_read(engine: RunningEngine) -> None:
     """Its OKs fill its own buffers; what it may cost is bounded, and others are served."""
     deaf = engine.client()

@@ -226,6 +226,7 @@ def test_a_taken_port_is_told_and_leaves_nothing_running(tmp_path: Path) -> None
         first.stop()
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_samples_come_by_themselves_and_go_on_after_a_restart(tmp_path: Path) -> None:
     def samples(engine: RunningEngine) -> list[Sample]:
         page = json.loads(engine.http("GET", f"/topic/messages?topic={SAMPLES_TOPIC}&limit=1000"))

@@ -348,6 +348,7 @@ def test_whatever_jobs_do_they_do_with_the_token_and_nothing_without(tmp_path: P
         client.release(lease.lease)
 
 
+@pytest.mark.slow(reason="waits for the better part of a second")
 def test_the_servers_own_samples_are_read_without_a_lease(tmp_path: Path) -> None:
     with RunningEngine(tmp_path / "data", samples_interval_ms=1_000) as engine, LogClient(url_of(engine)) as client:
         wait_for("a sample", lambda: client.topic(SAMPLES_TOPIC).synced_offset)
