@@ -28,20 +28,8 @@ from admin_console.paths import (
     make_data_directory,
 )
 from queue_engine.vocabulary.version import VERSION
-
-ROOT = Path(__file__).parents[3]
-
-
-def penstock(*arguments: str, directory: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run it in `directory`."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *arguments],
-        cwd=directory,
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+from tests.support.processes.penstock_command import penstock
+from tests.support.processes.server import ROOT
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> str:

@@ -16,6 +16,7 @@ from admin_console.management.systemd_unit import Service, complaint_about_word,
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
 from queue_engine.vocabulary.options import Options, flag_of, format_duration
 from tests.support.processes.notify_socket import NotifySocket
+from tests.support.processes.penstock_command import penstock
 from tests.support.processes.ports import free_ports
 from tests.support.processes.server import ROOT
 
@@ -54,17 +55,6 @@ def words_of(value: str) -> list[str]:
     """The words of a command as systemd reads them: quotes and escapes first, then what stands for % and $."""
     program, *rest = [word.replace("%%", "%") for word in shlex.split(value)]
     return [program, *(word.replace("$$", "$") for word in rest)]
-
-
-def penstock(*arguments: str, directory: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *arguments],
-        cwd=directory,
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def verified(text: str, directory: Path) -> str:

@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def replaced(text: str, *pairs: tuple[str, str]) -> str:
     return text
 
 
-class RecipeProxy:
+class RecipeProxy(ABC):
     """One proxy before `console_port`. Use as a context. `client_context` trusts its certificate.
 
     Raises AssertionError when its program is missing or does not serve.
@@ -58,16 +59,18 @@ class RecipeProxy:
         self._configuration = directory / f"{self.name}.conf"
         self._configuration.write_text(self._complete(replaced(text, (CONSOLE, f"127.0.0.1:{console_port}"))))
 
+    @abstractmethod
     def _complete(self, text: str) -> str:
         """The whole configuration with the recipe in it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _arguments(self) -> Sequence[str]:
-        raise NotImplementedError
+        """What the program is started with."""
 
     @property
+    @abstractmethod
     def client_context(self) -> ssl.SSLContext:
-        raise NotImplementedError
+        """What a client takes, to trust the proxy's certificate."""
 
     def __enter__(self) -> "RecipeProxy":
         with (self._directory / "log").open("wb") as log:
