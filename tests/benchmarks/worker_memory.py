@@ -5,9 +5,8 @@
 A server as a user starts it, with the options behind `--`. It is measured alone; then, with one topic archived, once
 its first message is in the archive; at the most, while `--messages` of 200 bytes are archived; and a while later, when
 all jobs wait. Memory is PSS: a page that several processes share is divided by their number, so figures add up to what
-the machine gives away. Beside it stand the seconds from a publish to the archive, the worker's start included, the
-rows a second of the large step, from its begin to its end, and the seconds of a core that the worker used until then.
-With --against another checkout is measured in turn.
+the machine gives away. Beside it stand the seconds from a publish to the archive, the worker's start included; how fast
+the archive is, `run.py` measures. With --against another checkout is measured in turn.
 """
 
 import argparse
@@ -19,10 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from queue_engine.pipeline.job.state import read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from tests.benchmarks.spark_topics import publish_rows
-from tests.benchmarks.worker import note_cpu
 from tests.support.processes.memory import is_java, pss_bytes, session_pids
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
@@ -30,6 +27,7 @@ from tests.support.waiting import wait_for
 MIB = 1 << 20
 TIMEOUT_S = 400.0
 SAMPLE_EVERY_S = 0.5
+ARCHIVED_SETTLE_S = 5.0  # the step that wrote the message ends, and gives back what it took
 SETTLE_S = 75.0  # Spark ends a Python process that had no task for a minute
 TOPIC = "spark_0"
 
@@ -69,16 +67,11 @@ def measure(root: Path, options: Sequence[str], *, messages: int, settle_s: floa
             server.http("POST", f"/pub?topic={TOPIC}", b"first")
             wait_for("the first message", lambda: not _depth(server), timeout_s=TIMEOUT_S, every_s=0.05)
             found["first_archived_s"] = round(time.monotonic() - began_s, 1)
-            time.sleep(5)
+            time.sleep(ARCHIVED_SETTLE_S)
             found |= watch.now("one_message")
             watch.peak()
             publish_rows(server.http_port, [TOPIC], messages)
-            used_s: dict[tuple[str, str], float] = {}
-            note_cpu(watch.worker_pid, used_s)
-            before_s = sum(used_s.values())
-            found["archive_rows_s"] = round(_archive_rate(server, data_path, messages))
-            note_cpu(watch.worker_pid, used_s)
-            found["archive_cpu_s"] = round(sum(used_s.values()) - before_s, 1)
+            wait_for("all in the archive", lambda: not _depth(server), timeout_s=TIMEOUT_S)
             found |= {f"peak_{name}": value for name, value in watch.peak().items()}
             time.sleep(settle_s)
             found |= watch.now("waiting")
@@ -88,19 +81,6 @@ def measure(root: Path, options: Sequence[str], *, messages: int, settle_s: floa
 def _depth(server: ServerProcess) -> int:
     answer = json.loads(server.http("GET", f"/cursor/list?topic={TOPIC}"))
     return sum(cursor["depth"] for cursor in answer["cursors"])
-
-
-def _archive_rate(server: ServerProcess, data_path: Path, messages: int) -> float:
-    """Rows a second, from the step's begin to its end. The job reports its begin; steps are gathered for a while."""
-
-    def began() -> bool:
-        state = read_states(data_path / "pipeline").by_name["archive"]
-        return (state.state == "running" and state.total > 1) or not _depth(server)
-
-    wait_for("the archive", began, timeout_s=TIMEOUT_S, every_s=0.02)
-    began_s = time.monotonic()
-    wait_for("all in the archive", lambda: not _depth(server), timeout_s=TIMEOUT_S, every_s=0.02)
-    return messages / (time.monotonic() - began_s)
 
 
 class Watch:
@@ -121,13 +101,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
-
-    @property
-    def worker_pid(self) -> int:
-        """The worker that runs now."""
-        holder = holder_of(str(self._lake_path))
-        assert holder is not None, "no worker runs"
-        return holder.pid
 
     def now(self, name: str) -> Figures:
         """Memory of each part in MiB, each figure's name begun with `name`."""
