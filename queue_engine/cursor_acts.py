@@ -6,14 +6,13 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.fetch.log_reader import LogReader
-from queue_engine.log_acts import END, START, Target
+from queue_engine.log_acts import END, START, Target, log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
 from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
-    InvalidStorageError,
     LimitError,
     OffsetTooHighError,
     TopicChangedError,
@@ -43,7 +42,7 @@ class CursorActs:
         "start". A cursor that exists stays as it is. The outcome counts the messages from the cursor on. Raises
         TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
         self._catalog.check_open()
-        store = _store_of(self._catalog.topic(topic))
+        store = log_store_of(self._catalog.topic(topic), "create_cursor")
         known = store.readers.cursors.get(store.number, cursor)
         if known is not None:
             return Outcome(depth=_depth(store, known)), store.readers.cursors.saved()
@@ -61,7 +60,7 @@ class CursorActs:
         topic's, as the reader knows it. Raises TopicNotFoundError, InvalidStorageError, TopicChangedError,
         CursorNotFoundError, LimitError or StorageError."""
         self._catalog.check_open()
-        store = _store_of(self._catalog.topic(topic))
+        store = log_store_of(self._catalog.topic(topic), "move_cursor")
         if number != store.number:
             raise TopicChangedError(
                 f"topic {topic} has the number {store.number}, not {number}: it was deleted and made anew"
@@ -79,14 +78,14 @@ class CursorActs:
         """Delete a cursor; the outcome counts the messages that it had not passed. Raises TopicNotFoundError,
         InvalidStorageError or CursorNotFoundError."""
         self._catalog.check_open()
-        store = _store_of(self._catalog.topic(topic))
+        store = log_store_of(self._catalog.topic(topic), "delete_cursor")
         found = _cursor(store, cursor)
         ticket = store.readers.cursors.delete(found, store.end_offset)
         return Outcome(depth=_depth(store, found)), ticket
 
     def one(self, topic: str, cursor: str) -> CursorStats:
         """One cursor at this moment. Raises TopicNotFoundError, InvalidStorageError or CursorNotFoundError."""
-        store = _store_of(self._catalog.topic(topic))
+        store = log_store_of(self._catalog.topic(topic), "create_cursor")
         return _stats(store, _cursor(store, cursor))
 
     def all(self, topic: str = "") -> CursorList:
@@ -107,15 +106,6 @@ def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:
     return tuple(
         _stats(store, one) for one in sorted(store.readers.cursors.of_topic(store.number), key=lambda one: one.name)
     )
-
-
-def _store_of(topic: Topic) -> LogTopicStore:
-    if not isinstance(topic.store, LogTopicStore):
-        raise InvalidStorageError(
-            f"topic {topic.name} has storage kind {topic.store.kind}: only topics of the log have pipeline cursors, "
-            "and can be archived"
-        )
-    return topic.store
 
 
 def _cursor(store: LogTopicStore, name: str) -> Cursor:

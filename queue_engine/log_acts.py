@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from queue_engine.act_kinds import check, why_not
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
@@ -18,7 +19,6 @@ from queue_engine.fetch.log_reader import Frames, LogReader, MessagePage
 from queue_engine.fetch.record_reader import RecordReader, Records
 from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.reader_registry import Reader
 from queue_engine.samples.sampler import Sampler
@@ -71,16 +71,17 @@ class SeekPreview:
     depth_now: int
 
 
-def log_store_of(topic: Topic, what: str = "can be read and rewound") -> LogTopicStore:
-    """The topic's store. what: only the log can do. Raises InvalidStorageError for another kind."""
-    if not isinstance(topic.store, LogTopicStore):
-        raise InvalidStorageError(f"topic {topic.name} has storage kind {topic.store.kind}: only the log {what}")
+def log_store_of(topic: Topic, act: str = "read_messages") -> LogTopicStore:
+    """The topic's store, for an act or read of `act_kinds.py` that only the log can do. Raises InvalidStorageError for
+    another kind."""
+    check(act, topic)
+    assert isinstance(topic.store, LogTopicStore), act
     return topic.store
 
 
 def channel_log(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
     """The topic's store, and what the channel has of it. Raises InvalidStorageError."""
-    store = log_store_of(topic)
+    store = log_store_of(topic, "rewind_channel")
     assert isinstance(channel.backlog, LogBacklog)
     return store, channel.backlog
 
@@ -188,7 +189,7 @@ class LogActs:
         in. The ticket is done when that is durable. Raises TopicNotFoundError, InvalidStorageError, LimitError or
         StorageError."""
         self._catalog.check_open()
-        store = log_store_of(self._catalog.topic(topic))
+        store = log_store_of(self._catalog.topic(topic), "lease_messages")
         return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max)
 
     def renew_lease(
@@ -228,11 +229,12 @@ class LogActs:
         self._catalog.check_open()
         kind = self._stores.kind_of(name)
         is_known = name in self.topics or is_reserved(name)
-        if not is_known and is_valid_name(name) and kind != LOG_KIND:
-            raise InvalidStorageError(f"topic {name} would have storage kind {kind}: only the log keeps keys")
+        reason = why_not("publish_keyed", kind, name)
+        if not is_known and is_valid_name(name) and reason:
+            raise InvalidStorageError(reason.replace(" has ", " would have ", 1))
         ready = self._catalog.topic_ready(name)
         if name in self.topics:
-            log_store_of(self.topics[name], "keeps keys")
+            log_store_of(self.topics[name], "publish_keyed")
         return ready
 
     def publish_keyed(self, topic: str, body: bytes, key: bytes) -> Ticket:

@@ -54,7 +54,7 @@ class TopicActs:
         def act(outcome: Outcome) -> Ticket:
             owner = self._catalog.topic(topic)
             outcome.created = channel not in owner.channels
-            offset = None if start is None else resolved(log_store_of(owner), start)
+            offset = None if start is None else resolved(log_store_of(owner, "rewind_channel"), start)
             return self._catalog.create_channel(owner, channel, offset)
 
         return self._catalog.act(topic, act)

@@ -23,6 +23,7 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.history import LakeHistory
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
+from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 # Longer than the engine needs for one command on a working disk; shorter than users wait.
 DEADLINE_S = 5.0
+# An engine in this process has all that the console knows of.
+CAPABILITIES = frozenset({*ACTS, *ACT_KINDS})
 
 
 class EmbeddedGateway:
@@ -89,6 +92,7 @@ class EmbeddedGateway:
             max_defer_ms=self._options.max_req_timeout_ms,
             storage=self._options.storage,
             sync=self._options.sync,
+            capabilities=CAPABILITIES,
         )
 
     def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:

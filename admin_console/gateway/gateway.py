@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from admin_console.gateway.history import HistorySource
+from queue_engine.act_kinds import why_not
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
@@ -45,6 +46,7 @@ __all__ = [
     "is_valid_name",
     "parse_duration_ms",
     "set_gateway",
+    "why_not",
 ]
 
 DONE = "done"
@@ -71,6 +73,7 @@ class NodeInfo:
     max_defer_ms: int
     storage: str = ""  # the kind that a new topic gets
     sync: str = ""  # when the log is on the disk: always, interval or os
+    capabilities: frozenset[str] = frozenset()  # names of the acts and reads that the node has, as in act_kinds.py
 
 
 @dataclass(frozen=True, slots=True)

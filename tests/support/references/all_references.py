@@ -1,9 +1,10 @@
 """Every part of a Markdown file that is made from the code."""
 
-from tests.support.references import commands, http_api, metrics, options
+from tests.support.references import act_kinds, commands, http_api, metrics, options
 from tests.support.references.generated import Reference
 
 REFERENCES = (
+    Reference("act kinds", "queue_engine/README.md", act_kinds.act_kinds),
     Reference("engine options", "queue_engine/vocabulary/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
