@@ -22,11 +22,10 @@ from queue_engine.disk.files import Files
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
 from queue_engine.topology.change_log import ChangeLog
+from queue_engine.topology.entries import ChannelEntry, TopicEntry
 from queue_engine.topology.log_guard import LogGuard
 from queue_engine.topology.topology import (
     Change,
-    ChannelEntry,
-    TopicEntry,
     Topology,
     channel_created,
     channel_deleted,

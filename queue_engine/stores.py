@@ -24,7 +24,7 @@ from queue_engine.readers.leases import Leases
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
-from queue_engine.topology.topology import TopicEntry
+from queue_engine.topology.entries import TopicEntry
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError

@@ -27,7 +27,14 @@ import orjson
 from crc32c import crc32c
 
 from queue_engine.disk.files import Files
-from queue_engine.topology.topology import FORMAT_BEFORE_CHECKSUMS, Change, Topology, check_names, parse_topology
+from queue_engine.topology.topology import (
+    FORMAT,
+    FORMAT_BEFORE_CHECKSUMS,
+    Change,
+    Topology,
+    check_names,
+    parse_topology,
+)
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
 
 FILE_NAME = "topology.json"
@@ -124,8 +131,9 @@ class FoundTopology:
 
     @property
     def is_new_format(self) -> bool:
-        """Whether changes can be appended to the files as they are; otherwise a merge is needed first."""
-        return self.changes is not None and self.state.is_checked
+        """Whether changes can be appended to the files as they are; otherwise a merge is needed first, as for a file of
+        an older format: the version that wrote it would drop what it does not know of the changes."""
+        return self.changes is not None and self.state.is_checked and self.state.format == FORMAT
 
 
 class TopologyFiles:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from queue_engine.commit_log.record import new_id_base
 from queue_engine.commit_log.survey import SurveyedTopic
 from queue_engine.disk.files import Files
+from queue_engine.topology.entries import TopicEntry
 from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_header, parse_changes
 from queue_engine.topology.log_guard import LogGuard
-from queue_engine.topology.topology import FORMAT_BEFORE_CHECKSUMS, LOG_KIND, TopicEntry, Topology, parse_topology
+from queue_engine.topology.topology import FORMAT_BEFORE_CHECKSUMS, LOG_KIND, Topology, parse_topology
 from queue_engine.vocabulary.errors import NewerTopologyError, StorageError, TopologyError
 
 RECOVERED_PREFIX = "recovered-"

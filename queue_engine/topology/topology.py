@@ -1,10 +1,12 @@
 """Which topics and channels exist: the state that `topology.json` and `topology.changes` store, and its changes.
 
     topology.json            all that exists, as of one moment; nsqd's keys are a subset
-    {"format": 2, "version": "0.1.0", "identity": "5f1c…", "has_log": true, "sequence": 7,
+    {"format": 3, "version": "0.1.0", "identity": "5f1c…", "has_log": true, "sequence": 7,
      "next_number": 65543, "unlisted_below": 0, "largest_msg_size": 1048576,
      "topics": [{"name": "orders", "paused": false, "number": 1, "storage": "diskqueue",
-                 "channels": [{"name": "billing", "paused": true, "number": 2}]},
+                 "channels": [{"name": "billing", "paused": true, "number": 2,
+                               "pause": {"by": "anna", "reason": "bad deploy", "since_ms": 1760000000000,
+                                         "until_ms": 1760000900000, "depth": 12}}]},
                 {"name": "clicks", "paused": true, "number": 3, "storage": "log",
                  "id_base": 81985529216486895, "reserved_offset": 1048576, "released": 17,
                  "channels": [{"name": "counts", "paused": false, "number": 4, "start": 0}]}],
@@ -24,8 +26,15 @@ those below `unlisted_below` were given by a version that did not list them. `id
 the largest --max-msg-size that was ever set: messages of that size may be on disk though only smaller ones may be
 published now. A topic without `storage` is `diskqueue`. Ephemeral names are left out.
 
-`checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. A file without `format`
-is of version 1 (up to 897736b): it has no checksum, identity, sequence or deleted numbers, and is taken over once.
+A topic or channel that is paused has a `pause` (`queue_engine/vocabulary/pause.py`): who paused it, why, since when,
+until when (0: no end), and how much waited then; `changed_by` and `changed_ms` tell who gave it that reason and end
+later. Without one, nobody knows. A channel that was resumed with a ramp has a `ramp`, {"from_ms": …, "until_ms": …}.
+All keys that came with format 3 stand only where they say something.
+
+`checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. Format 2 lacks the keys
+of format 3; a start merges it at once, so that no older version reads changes that it would not understand. A file
+without `format` is of version 1 (up to 897736b): it has no checksum, identity, sequence or deleted numbers, and is
+taken over once.
 Where there is no topology.json but an nsqd.dat, that is read instead. To go back to version 1 or to nsqd, stop
 cleanly: then topology.json holds everything, and its keys are a superset of theirs.
 
@@ -41,40 +50,20 @@ from typing import Any
 import orjson
 from crc32c import crc32c
 
+from queue_engine.topology.entries import ChannelEntry, TopicEntry, flag_of, noted, number_of, topic_document, topic_of
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
 from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
+from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 FORMAT_BEFORE_CHECKSUMS = 1
 LOG_KIND = "log"
 
 Change = dict[str, Any]
 """One change as a line has it: "do" names it, the other keys are its details. Made by the functions below."""
-
-
-@dataclass(slots=True)
-class ChannelEntry:
-    name: str
-    paused: bool = False
-    number: int = 0  # 0: none given yet
-    start: int = 0  # the offset it began at; of a `log` topic
-
-
-@dataclass(slots=True)
-class TopicEntry:
-    """channels: by number."""
-
-    name: str
-    paused: bool = False
-    number: int = 0
-    storage: str = "diskqueue"
-    channels: dict[int, ChannelEntry] = field(default_factory=dict)
-    id_base: int = 0
-    reserved_offset: int = 0
-    released: int | None = None
 
 
 @dataclass(slots=True)
@@ -125,7 +114,7 @@ class Topology:
             "sequence": self.sequence,
             "next_number": self.next_number,
             "largest_msg_size": self.largest_msg_size,
-            "topics": [_topic_document(topic) for topic in self.topics.values()],
+            "topics": [topic_document(topic) for topic in self.topics.values()],
             "unlisted_below": self.unlisted_below,
             "deleted": sorted(self.deleted),
         }
@@ -137,7 +126,7 @@ class Topology:
 
 
 def topic_created(entry: TopicEntry) -> Change:
-    document = _topic_document(entry)
+    document = topic_document(entry)
     del document["channels"]
     return {"do": "create_topic", **document}
 
@@ -154,12 +143,16 @@ def channel_deleted(topic: int, number: int) -> Change:
     return {"do": "delete_channel", "topic": topic, "number": number}
 
 
-def topic_paused(number: int, paused: bool) -> Change:
-    return {"do": "pause_topic", "number": number, "paused": paused}
+def topic_paused(number: int, paused: bool, pause: Pause | None = None) -> Change:
+    """pause: what is known of the pause that begins, or goes on with another reason or end."""
+    return {"do": "pause_topic", "number": number, "paused": paused, **noted(pause)}
 
 
-def channel_paused(topic: int, number: int, paused: bool) -> Change:
-    return {"do": "pause_channel", "topic": topic, "number": number, "paused": paused}
+def channel_paused(
+    topic: int, number: int, paused: bool, pause: Pause | None = None, ramp: Ramp | None = None
+) -> Change:
+    """pause: as for a topic. ramp: how a channel that is resumed begins; None: at once, as does an end of a ramp."""
+    return {"do": "pause_channel", "topic": topic, "number": number, "paused": paused, **noted(pause, ramp)}
 
 
 def released_upto(number: int, offset: int | None) -> Change:
@@ -196,7 +189,7 @@ def numbers_forgotten(numbers: Iterable[int]) -> Change:
 
 
 def _create_topic(state: Topology, change: Change) -> None:
-    topic = _topic_of({**change, "channels": []})
+    topic = topic_of({**change, "channels": []})
     if topic.number in state.topics:
         raise ValueError(f"topic number {topic.number} is there already")
     # Names are looked at when all is read (`check_names`): to look for each would take a second for 10,000.
@@ -205,7 +198,7 @@ def _create_topic(state: Topology, change: Change) -> None:
 
 
 def _create_channel(state: Topology, change: Change) -> None:
-    channel = ChannelEntry(str(change["name"]), False, _number(change, "number", 0), _number(change, "start", 0))
+    channel = ChannelEntry(str(change["name"]), False, number_of(change, "number", 0), number_of(change, "start", 0))
     state.topics[change["topic"]].channels[channel.number] = channel
     state.note_given(channel.number)
 
@@ -221,15 +214,18 @@ def _delete_channel(state: Topology, change: Change) -> None:
 
 
 def _pause_topic(state: Topology, change: Change) -> None:
-    state.topics[change["number"]].paused = _flag(change)
+    topic = state.topics[change["number"]]
+    topic.paused, topic.pause = flag_of(change), pause_of(change.get("pause"))
 
 
 def _pause_channel(state: Topology, change: Change) -> None:
-    state.topics[change["topic"]].channels[change["number"]].paused = _flag(change)
+    channel = state.topics[change["topic"]].channels[change["number"]]
+    channel.paused, channel.pause = flag_of(change), pause_of(change.get("pause"))
+    channel.ramp = ramp_of(change.get("ramp"))
 
 
 def _release(state: Topology, change: Change) -> None:
-    state.topics[change["number"]].released = None if change["released"] is None else _number(change, "released", 0)
+    state.topics[change["number"]].released = None if change["released"] is None else number_of(change, "released", 0)
 
 
 def _reserve(state: Topology, change: Change) -> None:
@@ -240,11 +236,11 @@ def _reserve(state: Topology, change: Change) -> None:
 
 
 def _reserve_numbers(state: Topology, change: Change) -> None:
-    state.next_number = max(state.next_number, _number(change, "next_number", 1))
+    state.next_number = max(state.next_number, number_of(change, "next_number", 1))
 
 
 def _grow_msg_size(state: Topology, change: Change) -> None:
-    state.largest_msg_size = max(state.largest_msg_size, _number(change, "largest_msg_size", 0))
+    state.largest_msg_size = max(state.largest_msg_size, number_of(change, "largest_msg_size", 0))
 
 
 def _join_log(state: Topology, change: Change) -> None:
@@ -287,27 +283,6 @@ def checksum_of(document: Mapping[str, Any]) -> str:
     return f"{crc32c(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)):08x}"
 
 
-def _topic_document(topic: TopicEntry) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "name": topic.name,
-        "paused": topic.paused,
-        "number": topic.number,
-        "storage": topic.storage,
-    }
-    channels: list[dict[str, Any]] = [
-        {"name": channel.name, "paused": channel.paused, "number": channel.number}
-        for channel in topic.channels.values()
-    ]
-    if topic.id_base:
-        document["id_base"] = topic.id_base
-        document["reserved_offset"] = topic.reserved_offset
-        document["released"] = topic.released
-        for channel, entry in zip(topic.channels.values(), channels, strict=True):
-            entry["start"] = channel.start
-    document["channels"] = channels
-    return document
-
-
 def parse_topology(text: bytes, file_name: str, *, accepts_any: bool = False) -> Topology:
     """The topology of a file's bytes. Raises TopologyError, naming the file and what is wrong with it.
 
@@ -317,7 +292,7 @@ def parse_topology(text: bytes, file_name: str, *, accepts_any: bool = False) ->
         document = orjson.loads(text)
         if not isinstance(document, dict):
             raise ValueError(f"it holds a {type(document).__name__} and not an object")
-        its_format = _number(document, "format", FORMAT_BEFORE_CHECKSUMS)
+        its_format = number_of(document, "format", FORMAT_BEFORE_CHECKSUMS)
         _check_format(document, its_format, file_name)
         is_checked = its_format > FORMAT_BEFORE_CHECKSUMS or "checksum" in document
         if is_checked and not accepts_any and document.get("checksum") != checksum_of(document):
@@ -369,15 +344,15 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
         if not _is_usable(one["name"], file_name):
             continue
         usable = [channel for channel in one.get("channels") or () if _is_usable(channel["name"], file_name)]
-        found.append(_topic_of({**one, "channels": usable}))
+        found.append(topic_of({**one, "channels": usable}))
     state = Topology(
-        next_number=_number(document, "next_number", 1),
-        largest_msg_size=_number(document, "largest_msg_size", 0),
+        next_number=number_of(document, "next_number", 1),
+        largest_msg_size=number_of(document, "largest_msg_size", 0),
         deleted=set(document.get("deleted") or ()),
-        unlisted_below=_number(document, "unlisted_below", 0),
+        unlisted_below=number_of(document, "unlisted_below", 0),
         identity=str(document.get("identity", "")),
         has_log=bool(document.get("has_log", False)),
-        sequence=_number(document, "sequence", 0),
+        sequence=number_of(document, "sequence", 0),
     )
     channels = [(topic, channel) for topic in found for channel in topic.channels.values()]
     given = [topic.number for topic in found] + [channel.number for _, channel in channels]
@@ -405,41 +380,6 @@ def check_names(state: Topology) -> None:
     _check_unique([f"topic {topic.name}" for topic in state.topics.values()])
     for topic in state.topics.values():
         _check_unique([f"channel {topic.name}/{channel.name}" for channel in topic.channels.values()])
-
-
-def _topic_of(document: Mapping[str, Any]) -> TopicEntry:
-    """Channels without a number are kept under negative ones."""
-    channels: dict[int, ChannelEntry] = {}
-    for one in document["channels"]:
-        number = _number(one, "number", 0)
-        channel = ChannelEntry(one["name"], _flag(one), number, _number(one, "start", 0))
-        if number in channels:
-            raise ValueError(f"number {number} stands twice")
-        channels[number or -1 - len(channels)] = channel
-    return TopicEntry(
-        name=document["name"],
-        paused=_flag(document),
-        number=_number(document, "number", 0),
-        storage=str(document.get("storage", "diskqueue")),
-        channels=channels,
-        id_base=_number(document, "id_base", 0),
-        reserved_offset=_number(document, "reserved_offset", 0),
-        released=None if document.get("released") is None else _number(document, "released", 0),
-    )
-
-
-def _flag(entry: Mapping[str, Any]) -> bool:
-    paused = entry.get("paused", False)
-    if not isinstance(paused, bool):
-        raise ValueError(f"paused is {paused!r} and neither true nor false")
-    return paused
-
-
-def _number(entry: Mapping[str, Any], key: str, default: int) -> int:
-    number = entry.get(key, default)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
-    return number
 
 
 def _check_unique(things: list[str]) -> None:

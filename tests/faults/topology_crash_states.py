@@ -18,8 +18,9 @@ from random import Random
 
 from queue_engine.disk.background import InlineBackground
 from queue_engine.topology.change_log import RETRY_NS, ChangeLog
+from queue_engine.topology.entries import TopicEntry
 from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import Change, TopicEntry, topic_created, topic_deleted
+from queue_engine.topology.topology import Change, topic_created, topic_deleted
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.disks.simulated_disk import SimulatedFiles

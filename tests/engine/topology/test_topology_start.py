@@ -7,8 +7,9 @@ import pytest
 from queue_engine.topology.files import encode_entry
 from queue_engine.topology.topology import parse_topology
 from queue_engine.vocabulary.errors import TopologyError
+from queue_engine.vocabulary.pause import Pause, Ramp
 from queue_engine.vocabulary.version import VERSION
-from tests.support.topology import CHANGES, file_of, open_engine, put_file, written
+from tests.support.topology import CHANGES, file_of, load_topology, open_engine, put_file, written
 
 FIXTURES = Path(__file__).parent.parent.parent / "storage" / "fixtures"
 
@@ -131,10 +132,41 @@ def test_a_file_without_a_checksum_is_accepted_once(tmp_path: Path) -> None:
         open_engine(tmp_path)
 
 
+def test_files_of_format_2_are_read_and_merged_at_once(tmp_path: Path) -> None:
+    """The version that wrote them would drop what it does not know of later changes."""
+    put_file(tmp_path, (FIXTURES / "topology_v2.json").read_bytes())
+    put_file(tmp_path, (FIXTURES / "topology_v2.changes").read_bytes(), CHANGES)
+    engine = open_engine(tmp_path)
+    catalog = engine.catalog
+    assert [catalog.channel("orders", name).paused for name in ("billing", "late")] == [True, False]
+    assert catalog.topic("plain").paused
+    assert file_of(tmp_path)["format"] == 3
+    assert load_topology(tmp_path).topics[1].channels[2].pause is None
+
+
+def test_a_file_of_format_3_keeps_its_pauses_and_ramps(tmp_path: Path) -> None:
+    put_file(tmp_path, (FIXTURES / "topology_v3.json").read_bytes())
+    put_file(tmp_path, (FIXTURES / "topology_v3.changes").read_bytes(), CHANGES)
+    orders, plain = load_topology(tmp_path).topics.values()
+    assert orders.channels[2].pause == Pause("anna", "bad deploy", 1_760_000_000_000, 1_760_000_900_000, 12)
+    assert orders.channels[3].ramp == Ramp(1_760_000_000_000, 1_760_000_300_000)
+    assert plain.pause == Pause("token deploy", "", 1_760_000_000_000, 0, 0, "ben", 1_760_000_060_000)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pause": 1}, {"pause": {"by": 1}}, {"pause": {"depth": -1}}, {"ramp": []}, {"ramp": {"until_ms": "x"}}],
+)
+def test_a_pause_that_is_none_is_named(tmp_path: Path, wrong: dict[str, object]) -> None:
+    put_file(tmp_path, {"topics": [{"name": "orders", "channels": [{"name": "billing", **wrong}]}]})
+    with pytest.raises(TopologyError, match=r"topology.json can't be read: ValueError .* is .* and not "):
+        open_engine(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format": 3, "version": "0.9.0"}, r"format 3 \(written by version 0\.9\.0\).*up to 2"),
+        ({"format": 4, "version": "0.9.0"}, r"format 4 \(written by version 0\.9\.0\).*up to 3"),
         ({"version": "9.9"}, rf"written by version 9\.9, and this is version {VERSION}"),
     ],
 )

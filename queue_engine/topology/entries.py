@@ -1,0 +1,109 @@
+"""One topic or channel of topology.json, and its JSON; `topology.py` draws the file and explains the keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
+
+
+@dataclass(slots=True)
+class ChannelEntry:
+    name: str
+    paused: bool = False
+    number: int = 0  # 0: none given yet
+    start: int = 0  # the offset it began at; of a `log` topic
+    pause: Pause | None = None
+    ramp: Ramp | None = None
+
+
+@dataclass(slots=True)
+class TopicEntry:
+    """channels: by number."""
+
+    name: str
+    paused: bool = False
+    number: int = 0
+    storage: str = "diskqueue"
+    channels: dict[int, ChannelEntry] = field(default_factory=dict)
+    id_base: int = 0
+    reserved_offset: int = 0
+    released: int | None = None
+    pause: Pause | None = None
+
+
+def topic_document(topic: TopicEntry) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": topic.name,
+        "paused": topic.paused,
+        "number": topic.number,
+        "storage": topic.storage,
+        **noted(topic.pause),
+    }
+    channels: list[dict[str, Any]] = [
+        {
+            "name": channel.name,
+            "paused": channel.paused,
+            "number": channel.number,
+            **noted(channel.pause, channel.ramp),
+        }
+        for channel in topic.channels.values()
+    ]
+    if topic.id_base:
+        document["id_base"] = topic.id_base
+        document["reserved_offset"] = topic.reserved_offset
+        document["released"] = topic.released
+        for channel, entry in zip(topic.channels.values(), channels, strict=True):
+            entry["start"] = channel.start
+    document["channels"] = channels
+    return document
+
+
+def noted(pause: Pause | None, ramp: Ramp | None = None) -> dict[str, Any]:
+    """The keys of a pause and a ramp, where there is one."""
+    given = {"pause": pause, "ramp": ramp}
+    return {key: one.document() for key, one in given.items() if one is not None}
+
+
+def topic_of(document: Mapping[str, Any]) -> TopicEntry:
+    """What `topic_document` made. Channels without a number are kept under negative ones. Raises ValueError, KeyError
+    or TypeError."""
+    channels: dict[int, ChannelEntry] = {}
+    for one in document["channels"]:
+        number = number_of(one, "number", 0)
+        channel = ChannelEntry(
+            name=one["name"],
+            paused=flag_of(one),
+            number=number,
+            start=number_of(one, "start", 0),
+            pause=pause_of(one.get("pause")),
+            ramp=ramp_of(one.get("ramp")),
+        )
+        if number in channels:
+            raise ValueError(f"number {number} stands twice")
+        channels[number or -1 - len(channels)] = channel
+    return TopicEntry(
+        name=document["name"],
+        paused=flag_of(document),
+        number=number_of(document, "number", 0),
+        storage=str(document.get("storage", "diskqueue")),
+        channels=channels,
+        id_base=number_of(document, "id_base", 0),
+        reserved_offset=number_of(document, "reserved_offset", 0),
+        released=None if document.get("released") is None else number_of(document, "released", 0),
+        pause=pause_of(document.get("pause")),
+    )
+
+
+def flag_of(entry: Mapping[str, Any]) -> bool:
+    paused = entry.get("paused", False)
+    if not isinstance(paused, bool):
+        raise ValueError(f"paused is {paused!r} and neither true nor false")
+    return paused
+
+
+def number_of(entry: Mapping[str, Any], key: str, default: int) -> int:
+    number = entry.get(key, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
+    return number

@@ -1,0 +1,97 @@
+"""A pause of a topic or channel: who made it, why, since when, until when; and the ramp that may follow it.
+
+Both are stored by `topology/topology.py`, which draws them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REASON_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One pause, from its first act to the act that ends it.
+
+    by: who paused it; "" when that is unknown. reason: in the words of who paused; "" for none. since_ms, until_ms:
+    Unix milliseconds; until_ms 0: it has no end. depth: messages that waited when it began. changed_by, changed_ms:
+    who gave a pause that was there already the reason and end it has now, and when; "" and 0 when nobody did.
+    """
+
+    by: str = ""
+    reason: str = ""
+    since_ms: int = 0
+    until_ms: int = 0
+    depth: int = 0
+    changed_by: str = ""
+    changed_ms: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As it is stored, and answered over HTTP: without what it does not have."""
+        document: dict[str, Any] = {
+            "by": self.by,
+            "reason": self.reason,
+            "since_ms": self.since_ms,
+            "until_ms": self.until_ms,
+            "depth": self.depth,
+        }
+        if self.changed_ms:
+            document |= {"changed_by": self.changed_by, "changed_ms": self.changed_ms}
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A channel that was resumed delivers slowly at first: from `from_ms` on ever faster, and without a limit from
+    `until_ms` on. Both are Unix milliseconds."""
+
+    from_ms: int
+    until_ms: int
+
+    def document(self) -> dict[str, Any]:
+        return {"from_ms": self.from_ms, "until_ms": self.until_ms}
+
+
+def pause_of(document: object) -> Pause | None:
+    """What `Pause.document` made; None for None. Raises ValueError."""
+    if document is None:
+        return None
+    given = _object(document, "pause")
+    return Pause(
+        by=_text(given, "by"),
+        reason=_text(given, "reason"),
+        since_ms=_count(given, "since_ms"),
+        until_ms=_count(given, "until_ms"),
+        depth=_count(given, "depth"),
+        changed_by=_text(given, "changed_by"),
+        changed_ms=_count(given, "changed_ms"),
+    )
+
+
+def ramp_of(document: object) -> Ramp | None:
+    """What `Ramp.document` made; None for None. Raises ValueError."""
+    if document is None:
+        return None
+    given = _object(document, "ramp")
+    return Ramp(_count(given, "from_ms"), _count(given, "until_ms"))
+
+
+def _object(document: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError(f"{what} is {document!r} and not an object")
+    return document
+
+
+def _text(document: Mapping[str, Any], key: str) -> str:
+    text = document.get(key, "")
+    if not isinstance(text, str):
+        raise ValueError(f"{key} is {text!r} and not a text")
+    return text
+
+
+def _count(document: Mapping[str, Any], key: str) -> int:
+    count = document.get(key, 0)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ValueError(f"{key} is {count!r} and not a number from 0 up")
+    return count
