@@ -160,7 +160,7 @@ WHITENOISE_IMMUTABLE_FILE_TEST = r"^.*[.-][0-9a-f]{8,64}\.[a-z.]+$"
 
 # What a form may be: the largest is a message to publish.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 << 20
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 100
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 300
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
 
 LANGUAGE_CODE = "en"

@@ -6,7 +6,18 @@ A path's own words begin with `~`, which no topic or channel name may: `/topics/
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.views import View
 
-from admin_console.views import accounts, audit, cursors, messages, pages, pipeline, rewind, risky_acts, safe_acts
+from admin_console.views import (
+    accounts,
+    audit,
+    bulk_acts,
+    cursors,
+    messages,
+    pages,
+    pipeline,
+    rewind,
+    risky_acts,
+    safe_acts,
+)
 
 
 class NameConverter:
@@ -78,5 +89,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_CHANNEL}/~requeue/", risky_acts.RequeueChannel, "requeue_channel"),
     _act(f"{_CHANNEL}/~release-deferred/", safe_acts.ReleaseDeferred, "release_deferred"),
     _act(f"{_CHANNEL}/~rewind/", rewind.RewindChannel, "rewind_channel"),
+    # The same acts on several that are selected in a list.
+    *(
+        path(
+            f"topics/~selected/{action.replace('_', '-')}/",
+            bulk_acts.BulkAct.as_view(action=action),
+            name=f"bulk_{action}",
+        )
+        for action in bulk_acts.KINDS
+    ),
     path("api/", include("admin_console.api.urls")),
 ]

@@ -11,14 +11,19 @@ document.addEventListener("click", async (event) => {
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  const answer = await ask(link.href);
-  if (answer.form) open(answer.form, link);
+  await askInDialog(link.href, link);
+});
+
+// opener: what was clicked; it gets the focus back.
+export async function askInDialog(url, opener) {
+  const answer = await ask(url);
+  if (answer.form) open(answer.form, opener);
   else if (answer.isLost) {
     // Where the server is gone altogether, the page says so.
-    if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), link);
-  } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), link);
-  else location.assign(link.href);
-});
+    if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), opener);
+  } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), opener);
+  else location.assign(url);
+}
 
 // The server's answer: a form for the dialog, a sentence why there is none, or the next page.
 async function ask(url, options = {}) {
@@ -78,7 +83,9 @@ async function send(dialog, form, submitter) {
   if (dialog.dataset.sent) return;
   dialog.dataset.sent = "1";
   form.setAttribute("aria-busy", "true");
-  const answer = await ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, submitter)) });
+  const fields = new URLSearchParams(new FormData(form, submitter));
+  const isAsking = form.method === "get"; // for a question, as after an act on several of which some failed
+  const answer = await (isAsking ? ask(`${form.action}?${fields}`) : ask(form.action, { method: "POST", body: fields }));
   if (answer.next) {
     location.assign(answer.next);
     return;

@@ -139,6 +139,7 @@ function applyTable(name, { keys, columns }) {
     if (!row) {
       row = root.querySelector(`[data-row-of="${name}"]`).content.firstElementChild.cloneNode(true);
       row.dataset.key = key;
+      nameCheckbox(row, key);
       body.append(row);
       rows.set(key, row);
     }
@@ -162,7 +163,16 @@ function applyTable(name, { keys, columns }) {
   if (empty) empty.hidden = !isEmpty;
 }
 
+// A row that is new to the page is selected by its own key.
+function nameCheckbox(row, key) {
+  const checkbox = row.querySelector(".select-cell input");
+  if (!checkbox) return;
+  checkbox.value = key;
+  checkbox.setAttribute("aria-label", `Select ${key}`);
+}
+
 function hasSelection(table) {
+  if (table.querySelector(".select-cell input:checked")) return true;
   const selection = getSelection();
   return Boolean(selection && !selection.isCollapsed && table.contains(selection.anchorNode));
 }

@@ -12,7 +12,7 @@ from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
 from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
-from admin_console.permissions.table import ACTS
+from admin_console.permissions.table import ALL_ACTS
 
 
 class EnforcePermissions:
@@ -30,7 +30,7 @@ class EnforcePermissions:
         checked.may, checked.why_not = Allowed(user), WhyNot(user)
         response = self._get_response(request)
         match = request.resolver_match
-        if request.method == "POST" and match is not None and match.view_name in ACTS:
+        if request.method == "POST" and match is not None and match.view_name in ALL_ACTS:
             get_hub().note_act()
         return response
 
@@ -44,8 +44,9 @@ class EnforcePermissions:
             return None
         if user is None:
             return _ask_to_log_in(request)
-        sentence = request.why_not[url_name] if url_name in ACTS else ""
-        if url_name in ACTS and request.method == "POST":
+        is_act = url_name in ALL_ACTS
+        sentence = request.why_not[url_name] if is_act else ""
+        if is_act and request.method == "POST":
             record_refusal(
                 request, url_name, topic=kwargs.get("topic", ""), channel=kwargs.get("channel", ""), why=sentence
             )

@@ -28,6 +28,24 @@ PAGES: Mapping[str, Role] = {
 
 ACTS: Mapping[str, Role] = {act.name: act.least for act in act_table.ACTS.values() if act.least is not None}
 
+# The acts that a list offers for all that is selected in it; each needs the role of the act itself.
+BULK_ACTS: Mapping[str, Role] = {
+    f"bulk_{name}": ACTS[name]
+    for name in (
+        "pause_topic",
+        "unpause_topic",
+        "empty_topic",
+        "delete_topic",
+        "pause_channel",
+        "unpause_channel",
+        "requeue_channel",
+        "empty_channel",
+        "delete_channel",
+    )
+}
+
+ALL_ACTS: Mapping[str, Role] = {**ACTS, **BULK_ACTS}
+
 API: Mapping[str, Role] = {
     "overview_series": Role.VIEWER,
     "topic_series": Role.VIEWER,
@@ -37,6 +55,6 @@ API: Mapping[str, Role] = {
     "channel_history": Role.VIEWER,
 }
 
-LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ACTS, **API}
+LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API}
 
 SOCKETS: Mapping[str, Role] = {"/ws/live/": Role.VIEWER}

@@ -31,6 +31,8 @@ class Request:
     q: str = ""
     sort: str = ""
     number: str = ""  # of the page in a long list, from 1
+    by: str = ""  # how the list of topics is ordered: "group"
+    under: str = ""  # the group of topics that is open
     replay: str = ""
 
     @classmethod
@@ -97,8 +99,8 @@ def build_screen(
         if request.page == "overview":
             made = Screen(**common, **overview.parts(live, request.role, http_address))
         else:
-            asked = (request.q, request.sort, request.number)
-            made = Screen(**common, **topics.parts(live, request.role, *asked, http_address))
+            asked = topics.Asked(request.q, request.sort, request.number, request.by, request.under)
+            made = Screen(**common, **topics.parts(live, request.role, asked, http_address))
         if live is not None:
             live.derived[request] = made
         return made

@@ -6,9 +6,11 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.urls import get_script_prefix, reverse, set_script_prefix
 
-from admin_console.permissions.table import ACTS
+from admin_console.permissions.table import ACTS, BULK_ACTS
 from admin_console.screens.cells import ActionCell, NameCell
 from admin_console.vocabulary.roles import Role
+
+BULK_ROLE = min(BULK_ACTS.values(), key=list(Role).index)  # the least that may act on a selection
 
 
 @lru_cache(maxsize=8192)
@@ -38,6 +40,11 @@ def act_cell(label: str, act: str, role: Role, *args: str, query: dict[str, str]
         return ActionCell(label, "", f"Needs the role {least.value}; yours is {role.value}.")
     path = url_of(act, *args)
     return ActionCell(label, f"{path}?{urlencode(query)}" if query else path)
+
+
+def selection_of(table: str, role: Role) -> str:
+    """The id of the form for the selected rows of a list; "" for a role that may do nothing with them."""
+    return f"select-{table}" if role.includes(BULK_ROLE) else ""
 
 
 def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool) -> ActionCell:

@@ -16,7 +16,7 @@ from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell, StateCell
 from admin_console.screens.channel_rows import age_s, all_diagnoses, chips_of, spark_levels
 from admin_console.screens.diagnosis import overview_banner
-from admin_console.screens.links import channel_cell, pause_cell, topic_cell, url_of
+from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
@@ -203,7 +203,14 @@ def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, h
                 ),
             )
         )
-    return Table.build("urgent", "Channels, the most urgent first", _URGENT_COLUMNS, rows, _nothing(live, http_address))
+    return Table.build(
+        "urgent",
+        "Channels, the most urgent first",
+        _URGENT_COLUMNS,
+        rows,
+        _nothing(live, http_address),
+        selection=selection_of("urgent", role),
+    )
 
 
 def quiet_cell(count: float | None, tone: str = "") -> Cell:

@@ -63,13 +63,17 @@ class Empty:
 
 @dataclass(frozen=True)
 class Table:
-    """A live table. Pages of one second share it, so its HTML is made once."""
+    """A live table. Pages of one second share it, so its HTML is made once.
+
+    selection: the id of the form that its rows are selected for, by their keys; "" where they can't be selected.
+    """
 
     name: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     empty: Empty
+    selection: str = ""
 
     @classmethod
     def build(
@@ -79,11 +83,13 @@ class Table:
         columns: Sequence[Column],
         rows: Sequence[tuple[str, Sequence[BaseCell]]],
         empty: Empty,
+        *,
+        selection: str = "",
     ) -> "Table":
         """Join every row's cells to the columns, in order."""
         columns = tuple(columns)
         made = tuple(Row(key, tuple(zip(columns, cells, strict=True))) for key, cells in rows)
-        return cls(name, caption, columns, made, empty)
+        return cls(name, caption, columns, made, empty, selection)
 
     @cached_property
     def html(self) -> str:

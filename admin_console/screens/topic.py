@@ -10,7 +10,7 @@ from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of, spark_levels
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_banner
-from admin_console.screens.links import channel_cell, pause_cell
+from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.overview import depth_stat, growth_cell
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
@@ -198,7 +198,9 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
         "No channels yet",
         "Messages stay at the topic until a channel is created; a consumer that subscribes creates its own.",
     )
-    return Table.build("channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty)
+    return Table.build(
+        "channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty, selection=selection_of("channels", role)
+    )
 
 
 def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table:

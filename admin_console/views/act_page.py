@@ -64,6 +64,7 @@ class ActPage(View):
 
     http_method_names = ["get", "head", "post"]
     action = ""
+    is_confirmed = False  # it was confirmed for all of a selection at once
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -131,9 +132,10 @@ class ActPage(View):
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
             return ask(request, self.question(), complaints=exc.sentences, next_url=next_page(self.request))
-        return self._answer(self._perform(details))
+        return self._answer(self.perform(details))
 
-    def _perform(self, details: dict[str, Any]) -> ActResult:
+    def perform(self, details: dict[str, Any]) -> ActResult:
+        """Do the act with these `details`, audited before and after."""
         try:
             act = begin_act(
                 self.request,
@@ -238,6 +240,8 @@ class ActPage(View):
 
     def check_typed_name(self) -> None:
         """Raises ComplaintError unless the name was typed as it is."""
+        if self.is_confirmed:
+            return
         typed = self.request.POST.get("typed_name", "").strip()
         if typed != self.name:
             raise ComplaintError(

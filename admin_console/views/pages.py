@@ -46,7 +46,7 @@ def overview(request: CheckedRequest) -> HttpResponse:
 
 
 def topics(request: CheckedRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "sort", "number")}
+    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "sort", "number", "by", "under")}
     return _page(request, Request("topics", _role(request), **asked))
 
 

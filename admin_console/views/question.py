@@ -33,7 +33,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Title and button name verb and object; `consequences` are sentences with counts."""
+    """Title and button name verb and object; `consequences` are sentences with counts.
+
+    selected: the names that an act on several is about, and `rows` a line on each.
+    """
 
     title: str
     button: str
@@ -42,6 +45,8 @@ class Question:
     consequences: list[str] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     is_dangerous: bool = False
+    selected: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
 
 
 def ask(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.test import Client, RequestFactory
 
 from admin_console.options import ConsoleOptions
@@ -71,7 +72,9 @@ def test_other_suspicious_requests_leave_no_traceback() -> None:
     written = io.StringIO()
     before = handler.setStream(written)
     try:
-        answer = Client().post("/login/", {f"field{number}": "" for number in range(101)})
+        answer = Client().post(
+            "/login/", {f"field{number}": "" for number in range(settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1)}
+        )
     finally:
         handler.setStream(before)
     assert answer.status_code == 400

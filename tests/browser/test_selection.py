@@ -1,0 +1,63 @@
+"""Rows of a list are selected, and one act is done on all of them."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.support.pages.console_page import create_channel, wait_until_live
+from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
+
+
+def select(page: Page, *names: str) -> None:
+    for name in names:
+        page.get_by_role("checkbox", name=f"Select {name}", exact=True).check()
+
+
+def paused(server: ServerProcess, topic: str, *channels: str) -> list[bool]:
+    return [bool(server.channel_stats(topic, channel)["paused"]) for channel in channels]
+
+
+def test_selected_channels_are_paused_together_and_what_failed_is_asked_again(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    for channel in ("red", "green", "blue"):
+        create_channel(server, "tints", channel)
+    page = open_page("/topics/tints/", graphs=False)
+    wait_until_live(page)
+    acts = page.get_by_role("form", name="Acts on the selected channels")
+    expect(acts).to_be_hidden()
+    select(page, "red", "green", "blue")
+    expect(acts).to_contain_text("3 selected")
+    # Updates come every second; the selection stays.
+    server.http("POST", "/pub?topic=tints", b"a message")
+    expect(page.locator('tr[data-key="red"] [data-cell="depth"]')).to_have_text("1")
+    expect(acts).to_contain_text("3 selected")
+    acts.get_by_role("button", name="Pause…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("tints/green: 1 message, 0 consumers")
+    server.http("POST", "/channel/delete?topic=tints&channel=blue")
+    dialog.get_by_role("button", name="Pause 3 channels").click()
+    expect(dialog).to_contain_text("Paused 2 of 3 channels")
+    assert paused(server, "tints", "red", "green") == [True, True]
+    dialog.get_by_role("button", name="Pause the 1 left again…").click()
+    expect(dialog).to_contain_text("tints/blue: it is not there any more")
+    dialog.get_by_role("link", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Unselect").click()
+    expect(acts).to_be_hidden()
+
+
+def test_all_rows_are_selected_and_resumed_without_a_script(server: ServerProcess, open_page: OpenPage) -> None:
+    for channel in ("one", "two"):
+        create_channel(server, "plain", channel)
+        server.http("POST", f"/channel/pause?topic=plain&channel={channel}")
+    page = open_page("/topics/plain/", java_script_enabled=False)
+    select(page, "one", "two")
+    page.get_by_role("button", name="Resume…").click()
+    expect(page.get_by_role("heading", name="Resume 2 channels")).to_be_visible()
+    page.get_by_role("button", name="Resume 2 channels").click()
+    expect(page.get_by_role("heading", name="Resumed 2 channels")).to_be_visible()
+    wait_for("both to be resumed", lambda: paused(server, "plain", "one", "two") == [False, False])

@@ -1,0 +1,208 @@
+"""One act on several that are selected: asked once with the counts of each, done one by one, a result for each."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.permissions.table import ACTS, BULK_ACTS
+from admin_console.views.bulk_acts import KINDS, SELECTED_MAX
+from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ChannelStats, TopicStats
+from queue_engine.service.runner import EngineRunner
+from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console import client_of, console_engine, make_user, see
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"Accept": "application/json"}
+ALL = ["orders/billing", "orders/mail", "clicks/counts"]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    """orders with billing and mail, clicks with counts; 3 messages in each topic."""
+    with console_engine(tmp_path) as runner:
+        for name in ALL:
+            topic, channel = name.split("/")
+            runner.submit("acts.create_topic", topic).result(5)
+            runner.submit("acts.create_channel", topic, channel).result(5)
+        for topic in ("orders", "clicks"):
+            runner.submit("publish", topic, [b"one", b"two", b"three"]).result(5)
+        yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    return client_of(make_user())
+
+
+def topics_of(engine: EngineRunner) -> dict[str, TopicStats]:
+    return {topic.topic_name: topic for topic in engine.submit("stats.now").result(5).topics}
+
+
+def channels_of(engine: EngineRunner) -> dict[str, ChannelStats]:
+    return {
+        f"{topic.topic_name}/{channel.channel_name}": channel
+        for topic in topics_of(engine).values()
+        for channel in topic.channels
+    }
+
+
+def path_of(act: str, names: list[str] | None = None, of: str = "") -> str:
+    query = urlencode([("on", name) for name in names or []] + ([("of", of)] if of else []))
+    return f"/topics/~selected/{act}/" + (f"?{query}" if query else "")
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def test_each_bulk_act_is_an_act_of_the_table_with_its_role() -> None:
+    assert {f"bulk_{name}" for name in KINDS} == set(BULK_ACTS)
+    assert all(least is ACTS[name.removeprefix("bulk_")] for name, least in BULK_ACTS.items())
+
+
+def test_the_question_names_each_with_its_counts(client: Client) -> None:
+    answer = client.get(path_of("empty-channel", ["orders/billing", "clicks/counts", "clicks/gone"]))
+    text = words(answer.content.decode())
+    assert "Empty 3 channels" in text
+    assert "orders/billing: 3 messages, 0 consumers" in text
+    assert "clicks/gone: it is not there any more" in text
+    assert "Type 3 channels to confirm" in text
+
+
+def test_channels_of_one_topic_may_be_named_without_it(client: Client) -> None:
+    text = words(client.get(path_of("pause-channel", ["billing", "mail"], of="orders")).content.decode())
+    assert "orders/billing: 3 messages" in text
+    assert "orders/mail: 3 messages" in text
+
+
+def test_each_is_paused_told_and_audited_and_so_is_the_one_that_is_gone(engine: EngineRunner, client: Client) -> None:
+    names = [*ALL, "clicks/gone"]
+    answer = client.post(path_of("pause-channel"), {"on": names, "reason": "incident 7"}, headers=JSON)
+    told = answer.json()
+    assert (told["ok"], told["done"]) == (False, 3)
+    assert [(row["name"], row["ok"]) for row in told["results"]] == [(name, name != "clicks/gone") for name in names]
+    assert told["results"][-1]["code"] == "CHANNEL_NOT_FOUND"
+    assert told["results"][0]["undo"] == "/topics/orders/billing/~unpause/"
+    assert {name for name, channel in channels_of(engine).items() if channel.paused} == set(ALL)
+    rows = AuditRow.objects.filter(phase="result").order_by("id")
+    assert [(row.action, f"{row.topic}/{row.channel}", row.verdict, row.reason) for row in rows] == [
+        ("pause_channel", name, "failed" if name == "clicks/gone" else "done", "incident 7") for name in names
+    ]
+
+
+def test_resuming_and_requeuing_several(engine: EngineRunner, client: Client) -> None:
+    with NsqSocket(engine.tcp_address[1]) as consumer:
+        consumer.send(b"SUB orders billing\n")
+        consumer.expect_ok()
+        consumer.send(b"RDY 2\n")
+        for _ in range(2):
+            consumer.read_message()
+        consumer.send(b"RDY 0\n")
+        told = client.post(path_of("requeue-channel"), {"on": ALL}, headers=JSON).json()
+        assert [row["counts"].get("in_flight", 0) for row in told["results"]] == [2, 0, 0]
+    client.post(path_of("pause-channel"), {"on": ALL}, headers=JSON)
+    assert client.post(path_of("unpause-channel"), {"on": ALL}, headers=JSON).json()["ok"] is True
+    assert not any(channel.paused for channel in channels_of(engine).values())
+
+
+def test_nothing_is_lost_before_the_count_is_typed(engine: EngineRunner, client: Client) -> None:
+    for typed, sentence in (("", "Type 2 channels to confirm."), ("3 channels", "'3 channels' is not 2 channels.")):
+        form = {"on": ALL[:2], "typed_name": typed}
+        answer = client.post(path_of("delete-channel"), form)
+        assert answer.status_code == 400
+        assert sentence in words(answer.content.decode())
+    assert set(channels_of(engine)) == set(ALL)
+    told = client.post(path_of("delete-channel"), {"on": ALL[:2], "typed_name": "2 channels"}, headers=JSON).json()
+    assert told["ok"] is True
+    assert set(channels_of(engine)) == {"clicks/counts"}
+
+
+def test_topics_are_paused_emptied_and_deleted(engine: EngineRunner, client: Client) -> None:
+    both = ["orders", "clicks"]
+    client.post(path_of("pause-topic"), {"on": both}, headers=JSON)
+    assert all(topic.paused for topic in topics_of(engine).values())
+    for name in both:
+        engine.submit("publish", name, [b"at the topic"]).result(5)
+    told = client.post(path_of("empty-topic"), {"on": both, "typed_name": "2 topics"}, headers=JSON).json()
+    assert [row["counts"]["depth"] for row in told["results"]] == [1, 1]
+    assert {channel.depth for channel in channels_of(engine).values()} == {3}, "what channels took stays there"
+    client.post(path_of("unpause-topic"), {"on": both}, headers=JSON)
+    assert client.post(path_of("delete-topic"), {"on": both, "typed_name": "2 topics"}, headers=JSON).json()["ok"]
+    assert topics_of(engine) == {}
+
+
+def test_the_results_are_a_page_with_what_failed_first_and_selected_again(client: Client) -> None:
+    html = client.post(path_of("pause-channel"), {"on": ["orders/billing", "orders/none"]}).content.decode()
+    text = words(html)
+    assert "Paused 1 of 2 channels" in text
+    assert text.index("orders/none") < text.index("orders/billing")
+    assert "Pause the 1 left again…" in text
+    assert '<input type="hidden" name="on" value="orders/none">' in html
+    fragment = client.post(path_of("pause-channel"), {"on": ["orders/billing"]}, headers={"X-Fragment": "1"})
+    assert fragment.content.decode().startswith("<form")
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["orders"], "'orders' is not the name of a channel."),
+        (["orders/billing/mail"], "'orders/billing/mail' is not the name of a channel."),
+        (["orders/<b>"], "'orders/<b>' is not the name of a channel."),
+        (
+            [f"orders/c{number}" for number in range(SELECTED_MAX + 1)],
+            "101 channels are selected, and at most 100 can be acted on at once.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_wrong_selection_is_told_and_nothing_is_done(
+    client: Client, method: str, names: list[str], sentence: str
+) -> None:
+    answer = getattr(client, method)(path_of("pause-channel"), {"on": names})
+    assert answer.status_code == 400
+    assert f"{sentence} Nothing was done." in words(answer.content.decode())
+    assert not AuditRow.objects.exists()
+
+
+def test_without_a_selection_the_list_says_what_to_do(client: Client) -> None:
+    answer = client.get(path_of("pause-topic"), follow=True)
+    assert answer.redirect_chain == [("/topics/", 302)]
+    assert "Nothing is selected: choose the topics first. Nothing was done." in words(answer.content.decode())
+    answer = client.post(path_of("pause-topic"))
+    assert answer.status_code == 400
+    assert "Nothing is selected" in words(answer.content.decode())
+
+
+def test_an_operator_pauses_several_and_deletes_none(engine: EngineRunner) -> None:
+    operator = client_of(make_user("olga", Role.OPERATOR))
+    assert operator.post(path_of("pause-channel"), {"on": ALL}, headers=JSON).json()["ok"] is True
+    form = {"on": ALL, "typed_name": "3 channels"}
+    assert operator.post(path_of("delete-channel"), form, headers=JSON).status_code == 403
+    assert set(channels_of(engine)) == set(ALL)
+    assert AuditRow.objects.filter(phase="refused").get().action == "bulk_delete_channel"
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "form"),
+    [
+        (Role.VIEWER, "/topics/orders/", None),
+        (Role.OPERATOR, "/topics/orders/", "select-channels"),
+        (Role.OPERATOR, "/topics/", "select-topics"),
+        (Role.ADMIN, "/", "select-urgent"),
+    ],
+)
+def test_lists_can_be_selected_from_by_those_who_may_act(
+    engine: EngineRunner, role: Role, path: str, form: str | None
+) -> None:
+    see(engine)
+    html = client_of(make_user("olga", role)).get(path).content.decode()
+    assert set(re.findall(r'name="on" value="[^"]+" form="([^"]+)"', html)) == ({form} if form else set())
+    assert ('class="selected-acts"' in html) == bool(form)
