@@ -21,7 +21,7 @@ VIEWER_PASSWORD = "only looking, not touching"
 
 OpenPage = Callable[..., Page]
 
-WAIT_MS = 15_000  # at most, for whatever comes as a rule at once
+WAIT_MS = 30_000  # at most, for whatever comes as a rule at once
 VIEWPORT: ViewportSize = {"width": 1280, "height": 720}  # what playwright gives without another
 expect.set_options(timeout=WAIT_MS)
 
@@ -175,5 +175,5 @@ def _logged_in(browser: Browser, console_url: str, user: str, password: str) -> 
         page.get_by_label("Name").fill(user)
         page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_url("**/")
+        page.wait_for_url(f"{console_url}/")  # "**/" is the page of the log-in as well
         return context.storage_state()

@@ -174,6 +174,7 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
 
 def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
     complaints.expect("/~delete/.*400")
+    complaints.allow("/api/series/doomed/.*404")  # asked for as it goes, where an update was missed
     create_channel(server, "doomed", "too")
     publish(server, "doomed", 5)
     page = open_page("/topics/doomed/", graphs=False)
@@ -326,6 +327,7 @@ def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints:
 
 def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
     complaints.expect("/~delete/.*400")
+    complaints.allow("/api/series/delta/arm/.*404")  # asked for as it goes, where an update was missed
     create_channel(server, "delta", "arm")
     publish(server, "delta", 2)
     page = open_page("/topics/delta/arm/", graphs=False)
@@ -356,6 +358,8 @@ def test_what_goes_wrong_is_said_in_the_dialog(
     complaints.expect("/~requeue/.*409")
     complaints.expect("/~requeue/.*net::ERR_FAILED")
     complaints.expect("/~requeue/.*401")
+    # Where an update was missed the page asks for its second, perhaps while it has no session.
+    complaints.allow("/api/series/spill/way/.*401")
     complaints.expect("/~pause/.*404")
     create_channel(server, "spill", "way")
     publish(server, "spill", 1)

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
-DRAWING_TIMEOUT_S = 15.0
+DRAWING_TIMEOUT_S = 30.0
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

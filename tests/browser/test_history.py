@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
-DRAWING_TIMEOUT_S = 15.0
+DRAWING_TIMEOUT_S = 30.0
 PATH = "/topics/past/line/"
 HOUR_S, DAY_S = 3_600, 86_400
 

@@ -86,7 +86,7 @@ def test_depth_in_flight_and_timeouts_move_on_the_topic_page_and_in_the_list_of_
             cell(topics, "topics", "floods", "in_flight"),
         )
 
-    assert shown() == ("0", "0", "0", "0")
+    wait_for("no depth", lambda: shown() == ("0", "0", "0", "0"), timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
     with NsqSocket(server.tcp_port) as client:
         client.publish("floods", *[b"water"] * 5)
         wait_for("a depth of 5", lambda: shown() == ("5", "5", "5", "0"), timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
@@ -124,7 +124,7 @@ def test_the_depth_graph_draws_what_the_engine_counts(server: ServerProcess, ope
     create_channel(server, "tides", "harbour")
     page = open_page("/topics/tides/harbour/")
     wait_until_live(page)
-    wait_for("the graph", lambda: plotted(page, "depth"), timeout_s=15, every_s=0.1)
+    wait_for("the graph", lambda: plotted(page, "depth"), timeout_s=LIVE_TIMEOUT_S, every_s=0.1)
     for expected in (11, 4):
         if expected == 11:
             server.http("POST", "/mpub?topic=tides", b"\n".join(b"%d" % number for number in range(11)))
@@ -158,6 +158,8 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     server: ServerProcess, open_page: OpenPage, complaints: Complaints
 ) -> None:
     complaints.expect("/topics/phoenix/.*404")
+    # Where an update was missed the page asks for its second, perhaps at that moment.
+    complaints.allow("/api/series/phoenix/.*404")
     create_channel(server, "phoenix", "ash")
     page = open_page("/topics/phoenix/", graphs=False)
     wait_until_live(page)
@@ -165,7 +167,7 @@ def test_a_page_of_what_is_gone_stays_until_it_is_there_again(
     gone = page.get_by_text("There is no topic phoenix")
     gone.wait_for(timeout=LIVE_TIMEOUT_S * 1000)
     # A page that reloads itself with every update never gets so old.
-    wait_for("a page that stays", lambda: page.evaluate("performance.now()") > 3_500, timeout_s=10, every_s=0.1)
+    wait_for("a page that stays", lambda: page.evaluate("performance.now()") > 3_500, every_s=0.1)
     page.get_by_role("link", name="Create phoenix…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Name")).to_have_value("phoenix")

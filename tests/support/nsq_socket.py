@@ -13,7 +13,7 @@ FRAME_ERROR = 1
 FRAME_MESSAGE = 2
 HEARTBEAT = b"_heartbeat_"
 
-DEFAULT_TIMEOUT_S = 15.0  # for what comes at once, on a machine that may stall
+DEFAULT_TIMEOUT_S = 30.0  # for what comes at once, on a machine that may stall
 
 
 @dataclass(frozen=True)

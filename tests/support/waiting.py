@@ -10,8 +10,10 @@ T = TypeVar("T")
 
 _pause = threading.Event()  # never set: a pause between two looks
 
+TIMEOUT_S = 30.0  # for what comes at once, on a machine that may stall
 
-def wait_for(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every_s: float = 0.02) -> T:
+
+def wait_for(what: str, look: Callable[[], T], *, timeout_s: float = TIMEOUT_S, every_s: float = 0.02) -> T:
     """The first truthy answer of `look`; AssertionError naming `what` and the last answer when none comes in time."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -22,7 +24,7 @@ def wait_for(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every
         _pause.wait(every_s)
 
 
-async def wait_for_async(what: str, look: Callable[[], T], *, timeout_s: float = 10.0, every_s: float = 0.02) -> T:
+async def wait_for_async(what: str, look: Callable[[], T], *, timeout_s: float = TIMEOUT_S, every_s: float = 0.02) -> T:
     """`wait_for` while an event loop goes on."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,15 @@ from queue_engine.pipeline.worker.log_file import BYTES_MAX
 from queue_engine.pipeline.worker.state import read_worker_state
 from queue_engine.pipeline.worker.worker import KILL_AFTER_S, OOM_SCORE_ADDED
 from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
+from tests.support.processes.live_processes import live_process, live_processes
+from tests.support.processes.memory import is_java, session_pids
+from tests.support.processes.penstock_command import TIMEOUT_S
 from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
-GONE_WITHIN_S = 8.0  # five are promised, and a machine may stall
+GONE_WITHIN_S = 30.0  # five are promised, and a machine may stall
 START_TIMEOUT_S = 400.0  # beside whatever else this machine does
 NICE = 2
-THREADS_AT = 17  # in /proc/PID/stat, counted from the state on
 TOKEN = "not-for-everybody-to-read"
 DJANGO_SECRET = "nor-is-this"
 
@@ -33,27 +34,12 @@ pytestmark = [pytest.mark.slow(reason="runs the worker and its server"), pytest.
 
 def group(leader_pid: int) -> list[int]:
     """The processes of a group that have not ended."""
-    return [pid for pid, pgrp, _ in processes() if pgrp == leader_pid]
+    return [one.pid for one in live_processes() if one.group == leader_pid]
 
 
 def session(leader_pid: int) -> list[int]:
     """All that a worker has started: Spark's Python processes are in groups of their own."""
-    return [pid for pid, _, leader in processes() if leader == leader_pid]
-
-
-def processes() -> Iterator[tuple[int, int, int]]:
-    """Process, group and session of each that has not ended."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            state, _, pgrp, leader = fields[:4]
-            # A process whose first thread has ended is shown as a zombie while its other threads still end. Until the
-            # last one has, its files are open and its locks are held.
-            if state != "Z" or int(fields[THREADS_AT]) > 1:
-                yield int(entry), int(pgrp), int(leader)
+    return session_pids(leader_pid)
 
 
 def archive_a_message(server: ServerProcess) -> None:
@@ -73,7 +59,7 @@ def archive_a_message(server: ServerProcess) -> None:
 
 
 def java_of(worker_pid: int) -> int:
-    return next(pid for pid in group(worker_pid) if "java" in os.readlink(f"/proc/{pid}/exe"))
+    return next(pid for pid in group(worker_pid) if is_java(pid))
 
 
 def oom_score_added(pid: int) -> int:
@@ -126,7 +112,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         put_request(lake, "start_job", job="compact")
         first = ready_worker(lake)
         assert not classes.exists(), "no version uses it any more"
-        wait_for("the request to be taken", lambda: not has_requests(lake))
+        wait_for("the request to be taken", lambda: not has_requests(lake), timeout_s=START_TIMEOUT_S)
         assert os.getpriority(os.PRIO_PROCESS, first) == NICE
         assert os.getpriority(os.PRIO_PROCESS, java_of(first)) == NICE
         assert autogroup_nice(java_of(first)) in (NICE, None)
@@ -152,7 +138,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=TIMEOUT_S,
         )
         assert second.returncode == 3
         assert f"is held by pid {first} on" in second.stderr
@@ -165,13 +151,15 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
         asked_s = time.monotonic()
         server.stop()
         wait_until_gone(again)
-        wait_for("Java to be gone", lambda: not Path(f"/proc/{java}").exists(), timeout_s=GONE_WITHIN_S)
+        wait_for("Java to be gone", lambda: not live_process(java), timeout_s=GONE_WITHIN_S)
         took_s = time.monotonic() - asked_s
     assert holder_of(str(lake)) is None
     said = read_worker_state(lake)
     assert said is not None
+    # A machine that stalled may have had it killed.
     assert said.state == "ended" or took_s > KILL_AFTER_S, "it ended in order, and was not killed"
-    assert {state.state for state in read_states(lake).by_name.values()} <= {"waiting", "failed"}
+    if said.state == "ended":
+        assert {state.state for state in read_states(lake).by_name.values()} <= {"waiting", "failed"}
     assert "Traceback" not in server.log
 
 
@@ -225,6 +213,6 @@ def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
         "log.keep_small(); print('after', flush=True)"
     )
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True, timeout=30)
+        subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True, timeout=TIMEOUT_S)
     assert (tmp_path / "worker.log").read_text() == "after\n"
     assert BYTES_MAX < (tmp_path / "worker.log.1").stat().st_size <= 6_000_000

@@ -9,7 +9,7 @@ from queue_engine.pipeline.archive.manifest import list_archives
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from tests.pipeline.archive_reading import archive_of, bodies_of, cursor_of, data_files, named_files, publish, switch_on
-from tests.pipeline.worker.test_process import START_TIMEOUT_S, group, ready_worker
+from tests.pipeline.worker.test_process import GONE_WITHIN_S, START_TIMEOUT_S, ready_worker, session
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
@@ -50,7 +50,7 @@ def test_a_server_killed_in_mid_archive_goes_on_with_one_worker_and_every_row_on
         assert holder is not None
     finally:
         server.kill9()
-    wait_for("the worker to be gone", lambda: not group(holder.pid), timeout_s=10)
+    wait_for("the worker to be gone", lambda: not session(holder.pid), timeout_s=GONE_WITHIN_S)
     assert archived_count(lake) in (0, MESSAGES), "one step, which counts whole or not at all"
 
     with server:
@@ -64,6 +64,7 @@ def test_a_server_killed_in_mid_archive_goes_on_with_one_worker_and_every_row_on
         now = holder_of(lake.path)
         assert now is not None
         assert now.pid == worker != holder.pid
+    wait_for("the second worker to be gone", lambda: not session(worker), timeout_s=GONE_WITHIN_S)
     assert bodies_of(lake, archive_of(lake, "orders")) == bodies
     with lake.lock():
         assert data_files(lake) == named_files(lake)

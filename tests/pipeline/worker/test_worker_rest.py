@@ -12,6 +12,7 @@ from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.worker.state import ENDING, RESTING, read_worker_state
 from tests.pipeline.archive_reading import archive_of, bodies_of, cursor_of, publish, switch_on
 from tests.pipeline.worker.test_process import START_TIMEOUT_S, ready_worker, session
+from tests.support.processes.penstock_command import TIMEOUT_S
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -65,7 +66,7 @@ def test_a_worker_rests_and_comes_back_for_messages_and_none_is_lost_between(tmp
         command = [sys.executable, "manage.py", "pipeline", "status", f"--data-path={tmp_path / 'data'}"]
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
         status = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
         )
         assert status.stdout.startswith("The worker has rested since 20"), status.stdout
         publish(server, "orders", [b"third"])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http.cookies import Morsel, SimpleCookie
 from urllib.parse import urlencode
 
+from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER
 
 _TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
@@ -34,7 +35,7 @@ class _NamedServer(http.client.HTTPSConnection):
     def __init__(
         self, name: str, port: int, *, context: ssl.SSLContext, source_address: tuple[str, int] | None
     ) -> None:
-        super().__init__("127.0.0.1", port, timeout=30, context=context, source_address=source_address)
+        super().__init__("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S, context=context, source_address=source_address)
         self._name = name
         self._tls = context
 
@@ -70,7 +71,7 @@ class ConsoleClient:
         self._connection: http.client.HTTPConnection = (
             _NamedServer(self.host.partition(":")[0], port, context=tls, source_address=source_address)
             if tls
-            else http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=source_address)
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S, source_address=source_address)
         )
 
     @property

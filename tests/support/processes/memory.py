@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from tests.support.processes.live_processes import live_processes
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -30,16 +32,7 @@ def descriptor_count(pid: int) -> int:
 
 def session_pids(leader_pid: int) -> list[int]:
     """The processes of a session that have not ended, its leader included: all that it has started stays in it."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(fields[3]) == leader_pid and fields[0] != "Z":
-                found.append(int(entry))
-    return found
+    return [one.pid for one in live_processes() if one.session == leader_pid]
 
 
 def is_java(pid: int) -> bool:

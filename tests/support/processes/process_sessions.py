@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.processes.live_processes import live_processes
 from tests.support.waiting import wait_for
 
 END_TIMEOUT_S = 10.0
@@ -65,7 +66,7 @@ class ProcessSession:
 
     def pids(self) -> list[int]:
         """Of all its processes that run."""
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._has(pid)]
+        return [one.pid for one in live_processes() if one.session == self._process.pid]
 
     def memory_bytes(self) -> int:
         """The resident memory of all processes; shared pages count for each."""
@@ -76,11 +77,3 @@ class ProcessSession:
             except (FileNotFoundError, ProcessLookupError):
                 pass
         return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def _has(self, pid: int) -> bool:
-        try:
-            # Behind the name, which may have any character: state, parent, group, session.
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        return int(fields[3]) == self._process.pid and fields[0] != "Z"
