@@ -144,6 +144,7 @@ class EngineStats:
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
             aside=self._aside,
+            monotonic_ns=self._clock.monotonic_ns(),
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

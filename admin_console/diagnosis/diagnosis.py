@@ -56,13 +56,7 @@ def diagnose_all(
             known = before.get(key, ())
             if not known and is_idle(topic, channel):
                 continue
-            vitals = take_vitals(
-                topic,
-                channel,
-                rings_of(key),
-                taken_at_ns=snapshot.taken_at_ns,
-                paused_since_s=paused_since.get(key),
-            )
+            vitals = take_vitals(topic, channel, rings_of(key), snapshot, paused_since_s=paused_since.get(key))
             now = advance(known, find_all(vitals), now_s)
             if now:
                 states[key] = now
@@ -86,4 +80,5 @@ def is_idle(topic: "TopicStats", channel: "ChannelStats") -> bool:
         or channel.fenced
         or channel.unreadable
         or topic.paused
+        or topic.fenced
     )

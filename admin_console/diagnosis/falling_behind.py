@@ -1,30 +1,40 @@
-"""More messages arrive than are finished, and the oldest one grows old."""
+"""Inflow above outflow: more messages arrive than are finished, and the oldest one grows old."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
 FALLING_BEHIND = Kind("falling behind", begins_after_s=10, ends_after_s=10)
 
 OLD_AND_GROWING_S = 60
+# Before that, when so many times as many arrive as are finished, over the last minute.
+AGEING_S = 15
+RATIO_MIN = 1.2
 
 
 def find(vitals: Vitals) -> Finding | None:
-    if vitals.stats.paused or not vitals.has_consumers_ready or not is_old_and_growing(vitals):
+    if (vitals.oldest_s or 0) < AGEING_S or vitals.stats.paused or not vitals.has_consumers_ready:
         return None
+    if not vitals.is_growing:
+        return None
+    inflow, outflow = vitals.inflow_min or 0, vitals.finished_min or 0
+    is_old = is_old_and_growing(vitals)
+    if not is_old and inflow < RATIO_MIN * outflow:
+        return None
+    ratio = f" inflow is {inflow / outflow:.1f} times outflow" if outflow and inflow >= 1.1 * outflow else ""
     return Finding(
         FALLING_BEHIND,
-        DANGER,
+        DANGER if is_old else WARNING,
         "▲ falling behind",
-        "Falling behind: more comes than is finished.",
+        f"Falling behind:{ratio or ' more comes than is finished'}.",
         f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
         f"depth changes by {units.growth(vitals.growth_s)}",
     )
 
 
 def is_old_and_growing(vitals: Vitals) -> bool:
-    return vitals.is_growing and (vitals.oldest_s or 0) >= OLD_AND_GROWING_S
+    return (vitals.oldest_s or 0) >= OLD_AND_GROWING_S and vitals.is_growing
 
 
 def _advice(vitals: Vitals) -> str:

@@ -5,7 +5,7 @@ from admin_console.diagnosis.finding import DANGER, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-FENCED = Kind("fenced")
+FENCED = Kind("fenced", act="retry_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

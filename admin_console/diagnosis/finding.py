@@ -13,19 +13,23 @@ class Kind:
 
     begins_after_s: the state begins after every snapshot of this time has shown the finding. ends_after_s: the state
     ends after no snapshot of this time has. Both are 0 for facts, such as a pause, that are no measurement.
+    act: the one act that is likely to help, by its name in the table of acts; "" where the cause is outside.
     """
 
     name: str
     begins_after_s: float = 0.0
     ends_after_s: float = 0.0
+    act: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """level: DANGER, WARNING or HELD. chip: the state in two or three words, with its sign.
+    """level: DANGER, WARNING, HELD, or CALM for what explains and needs nobody. chip: the state in two or three words,
+    with its sign.
 
     title: the finding as a sentence with its figures. text: the evidence, and what can be done. also: the title in half
-    a sentence, for a channel with a graver finding; "" where that adds nothing.
+    a sentence, for a channel with a graver finding; "" where that adds nothing. client_key, client_name: the consumer
+    that the finding is about, message_id: the message; 0 and "" for none.
     """
 
     kind: Kind
@@ -34,3 +38,6 @@ class Finding:
     title: str
     text: str
     also: str = ""
+    client_key: int = 0
+    client_name: str = ""
+    message_id: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from admin_console.diagnosis import (
     backing_off,
+    deferred,
     failing,
     falling_behind,
     fenced,
@@ -11,7 +12,8 @@ from admin_console.diagnosis import (
     no_consumers,
     old_messages,
     paused,
-    repeated,
+    poison,
+    refusing,
     saturated,
     stuck,
     timing_out,
@@ -24,6 +26,7 @@ _FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
     (fenced.FENCED, fenced.find),
     (unreadable.UNREADABLE, unreadable.find),
     (paused.PAUSED, paused.find),
+    (poison.POISON, poison.find),
     (failing.FAILING, failing.find),
     (timing_out.TIMING_OUT, timing_out.find),
     (paused.TOPIC_PAUSED, paused.find_topic),
@@ -33,8 +36,9 @@ _FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
     (stuck.STUCK, stuck.find),
     (saturated.SATURATED, saturated.find),
     (falling_behind.FALLING_BEHIND, falling_behind.find),
-    (repeated.REPEATED, repeated.find),
     (old_messages.OLD_MESSAGES, old_messages.find),
+    (refusing.REFUSING, refusing.find),
+    (deferred.DEFERRED, deferred.find),
 )
 RANK = {kind: rank for rank, (kind, _) in enumerate(_FINDERS)}
 

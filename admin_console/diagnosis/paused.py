@@ -5,8 +5,8 @@ from admin_console.diagnosis.finding import HELD, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-PAUSED = Kind("paused")
-TOPIC_PAUSED = Kind("topic paused")
+PAUSED = Kind("paused", act="unpause_channel")
+TOPIC_PAUSED = Kind("topic paused", act="unpause_topic")
 
 
 def find(vitals: Vitals) -> Finding | None:

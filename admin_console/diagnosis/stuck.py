@@ -5,7 +5,7 @@ from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-STUCK = Kind("stuck", begins_after_s=5, ends_after_s=5)
+STUCK = Kind("stuck", begins_after_s=5, ends_after_s=5, act="requeue_channel")
 
 OLD_S = 60
 
@@ -14,7 +14,7 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if stats.paused or not stats.depth or not stats.in_flight_count or not vitals.has_consumers_ready:
         return None
-    if vitals.handled_min or vitals.known_s < 55 or (vitals.oldest_s or 0) < OLD_S:
+    if (vitals.oldest_s or 0) < OLD_S or vitals.handled_min or vitals.known_s < 55:
         return None
     consumers = units.plural(stats.client_count, "consumer")
     return Finding(

@@ -5,7 +5,7 @@ from admin_console.diagnosis.finding import DANGER, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10)
+TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10, act="requeue_channel")
 
 # Timeouts are a finding when there are several, and they are this share of the deliveries that ended.
 TIMEOUTS_MIN = 5
@@ -13,25 +13,28 @@ SHARE_MIN = 0.10
 
 
 def find(vitals: Vitals) -> Finding | None:
+    """Counts those of lost connections as well; of the consumers that are left the one with most is named."""
     stats = vitals.stats
-    timeouts, handled = vitals.timeouts_min or 0, vitals.handled_min
-    if stats.paused or timeouts < TIMEOUTS_MIN or timeouts < SHARE_MIN * handled:
+    if stats.paused or not stats.timeout_count:
         return None
+    timeouts = vitals.timeouts_min or 0
+    handled = vitals.handled_min
+    if timeouts < TIMEOUTS_MIN or timeouts < SHARE_MIN * handled:
+        return None
+    failures = vitals.failures
+    most = failures.most_timed_out if failures else None
+    culprit = words.culprit(most, timeouts)
     share = units.share(timeouts, handled)
-    text = f"{units.number(timeouts)} of {units.number(handled)} came back unfinished and are delivered again."
-    blamed = [client for client in stats.clients or () if client.timeout_count]
-    if len(stats.clients or ()) > 1 and blamed:
-        worst = max(blamed, key=lambda client: client.timeout_count)
-        every = sum(client.timeout_count for client in blamed)
-        text += (
-            f" {units.share(worst.timeout_count, every)} of the timeouts are "
-            f"{worst.client_id or worst.remote_address}'s, which holds {units.number(worst.in_flight_count)} now."
-        )
+    by = f": {units.share(culprit.count, timeouts)} of them at {words.name(culprit)}" if culprit else ""
     return Finding(
         TIMING_OUT,
         DANGER,
         f"▲ {share} time out",
-        f"{share} of the messages handled {words.span(vitals)} timed out.",
-        f"{text} Consumers that need longer must TOUCH, or ask for a longer msg_timeout.",
-        f"{units.number(timeouts)} timed out {words.span(vitals)}",
+        f"{share} of the messages handled {words.span(vitals)} timed out{by}.",
+        f"{units.number(timeouts)} of {units.number(handled)} came back unfinished and are delivered again."
+        f"{words.address(culprit)}{words.held(vitals)} Consumers that need longer must TOUCH, or ask for a longer "
+        "msg_timeout.",
+        f"{units.number(timeouts)} timed out {words.span(vitals)}{by.replace(':', ',', 1)}",
+        client_key=culprit.client_key if culprit else 0,
+        client_name=words.name(culprit) if culprit else "",
     )

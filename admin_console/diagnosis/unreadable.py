@@ -4,7 +4,7 @@ from admin_console.diagnosis import words
 from admin_console.diagnosis.finding import DANGER, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 
-UNREADABLE = Kind("unreadable")
+UNREADABLE = Kind("unreadable", act="retry_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

@@ -1,35 +1,129 @@
 """A channel's vitals: its counts, their trend, and how its deliveries of the last minute ended."""
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ChannelStats, TopicStats
+    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, RecentFailures, TopicStats
 
 GROWTH_SPAN_S = 30
+# Over so long is known whether deliveries end at all.
 RECENT_S = 15
+MINUTE_S = 60
 
 
-@dataclass(frozen=True, slots=True)
 class Vitals:
-    """One channel at one second. Rates are per second, `*_min` counts are over the last minute, None is unknown."""
+    """One channel at one second. Rates are per second, `*_min` counts are over the last minute, None is unknown.
 
-    topic_name: str
-    channel_name: str
-    stats: "ChannelStats"
-    topic_paused: bool
-    growth_s: float | None
-    inflow_s: float | None
-    outflow_s: float | None
-    timeouts_min: float | None
-    requeued_min: float | None
-    finished_min: float | None
-    requeued_recently: float | None  # over the last RECENT_S
-    known_s: float  # the time that the counts over the last minute cover, at most 60
-    oldest_s: float | None  # age of the oldest unfinished message
-    paused_s: float | None  # for how long it has been paused
+    What comes from the rings is read when a rule asks for it: of a healthy channel that is nearly nothing.
+    """
+
+    def __init__(
+        self,
+        topic: "TopicStats",
+        stats: "ChannelStats",
+        rings: Rings | None,
+        *,
+        taken_at_ns: int,
+        monotonic_ns: int,
+        paused_since_s: int | None,
+    ) -> None:
+        self.topic = topic
+        self.stats = stats
+        self._rings = rings
+        self._taken_at_ns = taken_at_ns
+        self._monotonic_ns = monotonic_ns
+        self._paused_since_s = paused_since_s
+
+    @property
+    def topic_name(self) -> str:
+        return self.topic.topic_name
+
+    @property
+    def channel_name(self) -> str:
+        return self.stats.channel_name
+
+    @property
+    def topic_paused(self) -> bool:
+        return self.topic.paused
+
+    @property
+    def failures(self) -> "RecentFailures | None":
+        """What consumers did not finish in the last minute, and who; None for nothing."""
+        return self.stats.failures
+
+    @cached_property
+    def growth_s(self) -> float | None:
+        return self._rings.trend("depth", GROWTH_SPAN_S) if self._rings else None
+
+    @cached_property
+    def inflow_s(self) -> float | None:
+        return self._rings.rate("messages") if self._rings else None
+
+    @cached_property
+    def outflow_s(self) -> float | None:
+        return self._rings.rate("finished") if self._rings else None
+
+    @cached_property
+    def inflow_min(self) -> float | None:
+        return self._rings.count("messages") if self._rings else None
+
+    @cached_property
+    def timeouts_min(self) -> float | None:
+        return self._rings.count("timeouts") if self._rings else None
+
+    @cached_property
+    def requeued_min(self) -> float | None:
+        """An operator's requeues included."""
+        return self._rings.count("requeued") if self._rings else None
+
+    @cached_property
+    def ended_recently(self) -> float | None:
+        """Deliveries that ended in the last RECENT_S seconds; None while fewer seconds are known."""
+        if self._rings is None:
+            return None
+        changes = [self._rings.change(name, RECENT_S) for name in ("finished", "requeued", "timeouts")]
+        known = [change[0] for change in changes if change is not None and change[1] >= RECENT_S - 1]
+        return sum(known) if len(known) == len(changes) else None
+
+    @cached_property
+    def _finished(self) -> tuple[float, float] | None:
+        return self._rings.change("finished", MINUTE_S) if self._rings else None
+
+    @property
+    def finished_min(self) -> float | None:
+        return self._finished[0] if self._finished else None
+
+    @property
+    def known_s(self) -> float:
+        """The time that the counts over the last minute cover, at most 60."""
+        return self._finished[1] if self._finished else 0.0
+
+    @cached_property
+    def oldest_s(self) -> float | None:
+        """The age of the oldest unfinished message."""
+        oldest_ns = self.stats.oldest_ns
+        return None if oldest_ns is None else max(0.0, (self._taken_at_ns - oldest_ns) / 1e9)
+
+    @property
+    def paused_s(self) -> float | None:
+        """For how long it has been paused."""
+        since_s = self._paused_since_s
+        return None if since_s is None else max(0.0, self._taken_at_ns / 1e9 - since_s)
+
+    @property
+    def next_due_s(self) -> float | None:
+        """In how many seconds the earliest deferred message is due; negative when it is overdue."""
+        due_ns = self.stats.next_due_ns
+        return None if due_ns is None else (due_ns - self._monotonic_ns) / 1e9
+
+    @property
+    def latest_due_s(self) -> float | None:
+        """The same of the latest deferred message."""
+        due_ns = self.stats.latest_due_ns
+        return None if due_ns is None else (due_ns - self._monotonic_ns) / 1e9
 
     @property
     def handled_min(self) -> float:
@@ -38,36 +132,45 @@ class Vitals:
 
     @property
     def is_growing(self) -> bool:
-        return (self.growth_s or 0) > 0.5 and self.stats.depth > 0
+        return self.stats.depth > 0 and (self.growth_s or 0) > 0.5
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the consumers hold as many messages as they asked for, or nearly so."""
+        return bool(self.stats.ready_count) and self.stats.in_flight_count >= FULL_SHARE * self.stats.ready_count
+
+    @property
+    def drained_in_s(self) -> float | None:
+        """In how long the depth is 0 at the present rate; None when it does not shrink, or that is unknown."""
+        growth_s = self.growth_s
+        if growth_s is None or growth_s >= -SHRINKING_S_MIN or not self.stats.depth:
+            return None
+        return self.stats.depth / -growth_s
 
     @property
     def has_consumers_ready(self) -> bool:
         return self.stats.client_count > 0 and self.stats.ready_count > 0
 
 
+FULL_SHARE = 0.95
+# A depth that shrinks by less each second is as good as steady: a time to drain would be a guess.
+SHRINKING_S_MIN = 0.05
+
+
 def take_vitals(
     topic: "TopicStats",
     channel: "ChannelStats",
     rings: Rings | None,
+    snapshot: "EngineSnapshot",
     *,
-    taken_at_ns: int,
     paused_since_s: int | None = None,
 ) -> Vitals:
-    """The vitals of one channel at one snapshot. taken_at_ns, paused_since_s: Unix."""
-    finished = rings.change("finished", 60) if rings else None
+    """The vitals of one channel at one snapshot. paused_since_s: Unix."""
     return Vitals(
-        topic_name=topic.topic_name,
-        channel_name=channel.channel_name,
-        stats=channel,
-        topic_paused=topic.paused,
-        growth_s=rings.trend("depth", GROWTH_SPAN_S) if rings else None,
-        inflow_s=rings.rate("messages") if rings else None,
-        outflow_s=rings.rate("finished") if rings else None,
-        timeouts_min=rings.count("timeouts") if rings else None,
-        requeued_min=rings.count("requeued") if rings else None,
-        finished_min=finished[0] if finished else None,
-        requeued_recently=rings.count("requeued", RECENT_S) if rings else None,
-        known_s=finished[1] if finished else 0.0,
-        oldest_s=None if channel.oldest_ns is None else max(0.0, (taken_at_ns - channel.oldest_ns) / 1e9),
-        paused_s=None if paused_since_s is None else max(0.0, taken_at_ns / 1e9 - paused_since_s),
+        topic,
+        channel,
+        rings,
+        taken_at_ns=snapshot.taken_at_ns,
+        monotonic_ns=snapshot.monotonic_ns,
+        paused_since_s=paused_since_s,
     )

@@ -1,7 +1,15 @@
 """Parts of sentences that findings share."""
 
+from typing import TYPE_CHECKING
+
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import ConsumerFailures
+
+# A consumer is named as the cause when it makes at least this share of the failures.
+CULPRIT_SHARE = 0.60
 
 
 def depth(vitals: Vitals) -> str:
@@ -45,3 +53,41 @@ def span(vitals: Vitals) -> str:
 def sentence(text: str) -> str:
     """The text with a capital and a stop."""
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def lower(text: str) -> str:
+    """The text with a small first letter, for inside of a sentence."""
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def name(consumer: "ConsumerFailures") -> str:
+    return consumer.name or consumer.remote_address
+
+
+def culprit(most: "ConsumerFailures | None", total: float) -> "ConsumerFailures | None":
+    """The consumer that makes most of the failures by itself; None when several share them."""
+    return most if most is not None and most.count >= CULPRIT_SHARE * total else None
+
+
+def address(consumer: "ConsumerFailures | None") -> str:
+    """Where it connects from, as a sentence after a space; "" for a nameless one, which its address names."""
+    if consumer is None or not consumer.name:
+        return ""
+    return f" {consumer.name} is connected from {consumer.remote_address}."
+
+
+def who(most: "ConsumerFailures | None", total: float, vitals: Vitals) -> str:
+    """A sentence: whether one consumer requeues or several."""
+    one = culprit(most, total)
+    if one is not None:
+        where = f" ({one.remote_address})" if one.name else ""
+        others = vitals.stats.client_count - 1
+        rest = (
+            f"; {units.plural(others, 'other consumer')} {'is' if others == 1 else 'are'} connected"
+            if others > 0
+            else ""
+        )
+        return f"{name(one)}{where} gave {units.number(one.count)} messages back with REQ{rest}."
+    if most is not None and most.consumers > 1:
+        return f"{units.number(most.consumers)} consumers give messages back with REQ, none of them most."
+    return "The consumers give messages back with REQ."

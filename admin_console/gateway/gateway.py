@@ -9,8 +9,10 @@ from queue_engine.act_kinds import why_not
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
+    ConsumerFailures,
     EngineSnapshot,
     InFlightStats,
+    RecentFailures,
     TopicStats,
 )
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
@@ -27,6 +29,7 @@ __all__ = [
     "AsideStats",
     "ChannelStats",
     "ClientStats",
+    "ConsumerFailures",
     "CursorStats",
     "EngineSnapshot",
     "EngineUnavailableError",
@@ -37,6 +40,7 @@ __all__ = [
     "NodeInfo",
     "ReadMessage",
     "ReadRefusedError",
+    "RecentFailures",
     "SeekPreview",
     "Target",
     "TopicStats",

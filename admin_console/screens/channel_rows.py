@@ -20,7 +20,7 @@ def diagnosis_of(live: LiveState, topic: "TopicStats", channel: "ChannelStats") 
     key = (topic.topic_name, channel.channel_name)
     known = live.diagnoses.get(key)
     if known is None:
-        vitals = take_vitals(topic, channel, live.rings_of(*key), taken_at_ns=live.snapshot.taken_at_ns)
+        vitals = take_vitals(topic, channel, live.rings_of(*key), live.snapshot)
         known = live.diagnoses[key] = Diagnosis(vitals, ())
     return known
 
@@ -41,7 +41,7 @@ def urgency(live: LiveState, diagnosis: Diagnosis) -> tuple[object, ...]:
     ones: by their highest depth of the last fifteen minutes, so that rows do not change places every second."""
     vitals = diagnosis.vitals
     name = (vitals.topic_name, vitals.channel_name)
-    if diagnosis.states:
+    if diagnosis.level > CALM:
         gravest = diagnosis.states[0]
         return (-diagnosis.level, float(RANK[gravest.finding.kind]), gravest.begun_s, name)
     return (-CALM, -peak_depth(live.rings_of(*name), vitals.stats.depth), 0.0, name)

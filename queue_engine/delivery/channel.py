@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
@@ -69,6 +70,7 @@ class Channel:
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._latency = LatencyHistogram(time_ns)
+        self._failures = FailureWindow(time_ns)
         self._budgets = budgets
         self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
         self._workload = workload
@@ -135,7 +137,10 @@ class Channel:
 
         gives_back: its messages wait again at once, attempts kept; otherwise they wait for their timeout.
         """
-        if self.consumers.pop(consumer.key, None) is None or not gives_back:
+        if self.consumers.pop(consumer.key, None) is None:
+            return 0
+        self._failures.note_gone(consumer)
+        if not gives_back:
             return 0
         if self.fence is not None:
             return 0
@@ -501,18 +506,20 @@ class Channel:
             self.stop("looking for its oldest message", exc)
         try:
             disk_bytes: int | None = backlog.disk_bytes()
-            next_due_ns = backlog.next_due_ns()
+            next_due_ns, latest_due_ns = backlog.next_due_ns(), backlog.latest_due_ns()
             attempts, attempts_id = backlog.most_attempts()
         except StorageError as exc:
-            disk_bytes, next_due_ns = None, None
+            disk_bytes = next_due_ns = latest_due_ns = None
             unreadable = unreadable or str(exc)
         except Exception as exc:
-            disk_bytes, next_due_ns = None, None
+            disk_bytes = next_due_ns = latest_due_ns = None
             self.stop("making its stats", exc)
         depth, backend_depth, deferred_count, message_count = counts
         ready_count = 0
         for consumer in self.consumers.values():
             ready_count += consumer.ready_count
+        most_id = attempts_id.decode("ascii", "replace")
+        failed_count = self.requeue_count + self.timeout_count
         return ChannelStats(
             topic_name=self.topic_name,
             channel_name=self.name,
@@ -530,6 +537,7 @@ class Channel:
             paused=self.paused,
             oldest_ns=oldest_ns,
             next_due_ns=next_due_ns,
+            latest_due_ns=latest_due_ns,
             disk_bytes=disk_bytes,
             dropped_count=backlog.dropped_count,
             clients=clients,
@@ -540,7 +548,8 @@ class Channel:
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
             attempts_max=attempts,
-            attempts_max_id=attempts_id.decode("ascii", "replace"),
+            attempts_max_id=most_id,
+            failures=self._failures.look(self.consumers.values(), failed_count, attempts, most_id),
         )
 
     def _oldest_ns(self) -> int | None:

@@ -25,10 +25,12 @@ class Sink(Protocol):
 class Consumer:
     """A consumer of one channel.
 
-    Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight.
+    Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight. name, address: what IDENTIFY called
+    it, and where it connected from.
     """
 
     __slots__ = (
+        "address",
         "finish_count",
         "in_flight_count",
         "is_closing",
@@ -36,14 +38,28 @@ class Consumer:
         "max_msg_timeout_ns",
         "message_count",
         "msg_timeout_ns",
+        "name",
         "ready_count",
         "requeue_count",
+        "requeues_noted",
         "sink",
         "timeout_count",
+        "timeouts_noted",
     )
 
-    def __init__(self, key: int, sink: Sink, *, msg_timeout_ns: int, max_msg_timeout_ns: int) -> None:
+    def __init__(
+        self,
+        key: int,
+        sink: Sink,
+        *,
+        msg_timeout_ns: int,
+        max_msg_timeout_ns: int,
+        name: str = "",
+        address: str = "",
+    ) -> None:
         self.key = key
+        self.name = name
+        self.address = address
         self.sink = sink
         self.msg_timeout_ns = msg_timeout_ns
         self.max_msg_timeout_ns = max_msg_timeout_ns
@@ -55,6 +71,9 @@ class Consumer:
         self.finish_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
+        # The part of them that the channel's FailureWindow has noted.
+        self.requeues_noted = 0
+        self.timeouts_noted = 0
 
     @property
     def credit(self) -> int:

@@ -45,6 +45,29 @@ class ClientStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerFailures:
+    """The consumer that did most of something in a channel. name: as it called itself in IDENTIFY, "" for nameless."""
+
+    client_key: int
+    name: str
+    remote_address: str
+    count: int  # of this one
+    consumers: int  # how many did any of it
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFailures:
+    """What consumers of a channel did not finish in the last minute, deliveries counted; an operator's are not."""
+
+    requeued: int
+    timed_out: int
+    requeued_recently: int  # in the last ten to fifteen seconds
+    most_requeued: ConsumerFailures | None
+    most_timed_out: ConsumerFailures | None
+    repeated: int = 0  # how often the message `attempts_max_id` was delivered in that time, as far as was seen
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelStats:
     """One channel of one topic. The counts are kept in memory; where even counting fails they are the last ones, and
     `fenced` says so. What would have to be read and can't be is None."""
@@ -76,6 +99,8 @@ class ChannelStats:
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
     attempts_max_id: str = ""  # which message that is
     held: HistogramCounts = NO_MESSAGES  # messages finished, by time since their last delivery
+    latest_due_ns: int | None = None  # as next_due_ns, of the latest that was deferred since none was
+    failures: RecentFailures | None = None  # None when no consumer requeued anything or let anything time out
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +184,7 @@ class EngineSnapshot:
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
+    monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class DeferredMessages:
         self._budget = budget
         self._heap: list[tuple[int, int, Run]] = []
         self._order = 0
+        self._latest_ns = 0  # of all that were put since the heap was empty
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -23,12 +24,18 @@ class DeferredMessages:
     def put(self, run: Run, due_ns: int) -> None:
         """Defer every message of `run` until `due_ns` (monotonic)."""
         self._budget.add(cost_of(run))
+        if due_ns > self._latest_ns or not self._heap:
+            self._latest_ns = due_ns
         for index in range(len(run)):
             self._order += 1
             heappush(self._heap, (due_ns, self._order, run.slice(index, index + 1)))
 
     def next_due_ns(self) -> int | None:
         return self._heap[0][0] if self._heap else None
+
+    def latest_due_ns(self) -> int | None:
+        """When the latest is due, or was, if it is not deferred any more."""
+        return self._latest_ns if self._heap else None
 
     def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, Run]]:
         """Remove and return what is due, earliest first, at most `count_max`: (due_ns, message). O(k log n)."""

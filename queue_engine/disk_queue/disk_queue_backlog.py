@@ -200,6 +200,9 @@ class DiskQueueBacklog:
     def next_due_ns(self) -> int | None:
         return self._deferred.next_due_ns()
 
+    def latest_due_ns(self) -> int | None:
+        return self._deferred.latest_due_ns()
+
     def release_due(self, now_ns: int, count_max: int) -> int:
         zero_ns = self._folder.clock.time_ns() - self._folder.clock.monotonic_ns()
         due = self._deferred.pop_due(now_ns, count_max)

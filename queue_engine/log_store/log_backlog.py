@@ -415,6 +415,9 @@ class LogBacklog:
     def next_due_ns(self) -> int | None:
         return self._due.next_due_ns()
 
+    def latest_due_ns(self) -> int | None:
+        return self._due.latest_due_ns()
+
     def release_due(self, now_ns: int, count_max: int) -> int:
         due = self._due.pop_due(now_ns, count_max)
         zero_ns = self._topic.time_of(0)

@@ -68,9 +68,12 @@ class DueOffsets:
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
         self._heap: list[tuple[int, int, int]] = []
+        self._latest_ns = 0  # of all that were put since the heap was empty
         self.count = 0
 
     def put(self, first: int, count: int, due_ns: int) -> None:
+        if due_ns > self._latest_ns or not self._heap:
+            self._latest_ns = due_ns
         heappush(self._heap, (due_ns, first, count))
         self.count += count
         self._budget.add(OFFSET_COST_BYTES * count)
@@ -79,13 +82,20 @@ class DueOffsets:
         """(due_ns, first, count) of many at once: cheaper than one by one."""
         before = len(self._heap)
         self._heap += entries
-        count = sum([count for _, _, count in self._heap[before:]])
+        added = self._heap[before:]
+        count = sum([count for _, _, count in added])
+        latest_ns = max([due_ns for due_ns, _, _ in added], default=0)
+        self._latest_ns = max(latest_ns, self._latest_ns) if before else latest_ns
         self.count += count
         self._budget.add(OFFSET_COST_BYTES * count)
         heapify(self._heap)
 
     def next_due_ns(self) -> int | None:
         return self._heap[0][0] if self._heap else None
+
+    def latest_due_ns(self) -> int | None:
+        """When the latest is due, or was, if it is not deferred any more."""
+        return self._latest_ns if self._heap else None
 
     def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, int, int]]:
         """Remove and return what is due, earliest first, at most `count_max` offsets: (due_ns, first, count)."""

@@ -109,6 +109,10 @@ class Backlog(Protocol):
         """Monotonic time at which the earliest deferred message is due."""
         ...
 
+    def latest_due_ns(self) -> int | None:
+        """The same of the latest one that was deferred since none was; it may be settled by now."""
+        ...
+
     def release_due(self, now_ns: int, count_max: int) -> int:
         """Let deferred messages that are due wait like the others; returns how many, at most `count_max`."""
         ...

@@ -277,13 +277,14 @@ def test_the_deferred_are_counted_apart_and_never_taken_early(shelf: Shelf) -> N
     assert counts(backlog) == (0, 2)
     assert backlog.take(10, 1_000) is None
     assert backlog.next_due_ns() == now_ns + 20_000_000
+    assert backlog.latest_due_ns() == now_ns + 50_000_000
     assert backlog.release_due(now_ns + 19_999_999, 10) == 0
     assert backlog.release_due(now_ns + 20_000_000, 10) == 1
     assert counts(backlog) == (1, 1)
     assert take_all(backlog) == [(b"sooner", 2)]
     assert backlog.release_due(now_ns + 60_000_000, 10) == 1
     assert take_all(backlog) == [(b"later", 1)]
-    assert backlog.next_due_ns() is None
+    assert (backlog.next_due_ns(), backlog.latest_due_ns()) == (None, None)
 
 
 def test_no_more_are_released_at_once_than_asked_for_and_all_when_told(shelf: Shelf) -> None:

@@ -220,6 +220,8 @@ class ConnectedClient:
             self._connection,
             msg_timeout_ns=self.identity.msg_timeout_ms * NS_PER_MS,
             max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
+            name=self.identity.client_id or self.identity.hostname,
+            address=self.remote_address,
         )
         missing = self._creations.missing(command.topic, command.channel)
         try:

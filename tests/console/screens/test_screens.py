@@ -14,7 +14,7 @@ from admin_console.screens.topics import PAGE_ROWS, parse_sort
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
-from tests.support.pages.snapshots import START_S, channel, client, in_flight, snapshot, topic
+from tests.support.pages.snapshots import START_S, channel, client, failures, in_flight, snapshot, topic
 
 
 def live_of(*topics: TopicStats, seconds: int = 1) -> LiveState:
@@ -144,12 +144,12 @@ def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
 
 
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
-    clients = (client(1, timeout_count=99, in_flight_count=7), client(2, timeout_count=1))
-    live = growing(client_count=2, ready_count=10, finished=8, timeouts=2, clients=clients)
+    most = failures(timed_out=120, by=1, share=0.99)
+    live = growing(client_count=2, ready_count=10, finished=8, timeouts=2, failures=most)
     banner = channel_banner(all_diagnoses(live)[0])
     assert banner is not None
-    assert banner.title == "20 % of the messages handled in the last minute timed out."
-    assert "99 % of the timeouts are worker-1's, which holds 7 now" in banner.text
+    assert banner.title == "20 % of the messages handled in the last minute timed out: 99 % of them at worker-1."
+    assert "worker-1 is connected from 10.0.0.1:50000." in banner.text
 
 
 def test_a_few_timeouts_are_no_alarm() -> None:

@@ -6,8 +6,10 @@ from queue_engine.delivery.stats import (
     CLIENT_STATE_SUBSCRIBED,
     ChannelStats,
     ClientStats,
+    ConsumerFailures,
     EngineSnapshot,
     InFlightStats,
+    RecentFailures,
     TopicStats,
 )
 
@@ -98,3 +100,24 @@ def in_flight(message_id: str, client_key: int, **given: Any) -> InFlightStats:
         "deadline_in_ms": 59_000,
     } | given
     return InFlightStats(message_id=message_id, client_key=client_key, **figures)
+
+
+def failures(*, requeued: int = 0, timed_out: int = 0, by: int = 1, share: float = 1.0, **given: Any) -> RecentFailures:
+    """The last minute of a channel where worker-`by` did `share` of all that failed; `given` are further fields."""
+
+    def most(count: int) -> ConsumerFailures | None:
+        others = 0 if share == 1.0 else 1
+        return (
+            ConsumerFailures(by, f"worker-{by}", f"10.0.0.{by}:50000", round(count * share), 1 + others)
+            if count
+            else None
+        )
+
+    figures: dict[str, Any] = {
+        "requeued": requeued,
+        "timed_out": timed_out,
+        "requeued_recently": requeued,
+        "most_requeued": most(requeued),
+        "most_timed_out": most(timed_out),
+    } | given
+    return RecentFailures(**figures)

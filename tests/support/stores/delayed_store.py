@@ -76,6 +76,9 @@ class ListBacklog:
     def next_due_ns(self) -> int | None:
         return self.deferred.next_due_ns()
 
+    def latest_due_ns(self) -> int | None:
+        return self.deferred.latest_due_ns()
+
     def release_due(self, now_ns: int, count_max: int) -> int:
         due = self.deferred.pop_due(now_ns, count_max)
         self.waiting.extend(run for _, run in due)

@@ -10,7 +10,7 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
-from tests.support.pages.snapshots import START_S, channel, client, snapshot, topic
+from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
 Figures = Callable[[int], dict[str, Any]]
 
@@ -49,12 +49,13 @@ def requeues_all(second: int, **given: Any) -> dict[str, Any]:
         "message_count": 1_000,
         "requeue_count": 40 * second,
         "oldest_ns": START_S * 10**9,
+        "failures": failures(requeued=40 * min(second, 60)) if second else None,
     } | given
 
 
 def test_a_channel_that_requeues_everything_says_so_in_figures() -> None:
     live = watched(requeues_all)
-    assert title(live) == "0 finished, 2,400 requeued in the last minute: every delivery fails."
+    assert title(live) == "Failing: 2,400 requeued in the last minute, 100 % of them by worker-1; none was finished."
     chip = page(live).chips[0]
     assert (chip.text, chip.tone) == ("▲ every delivery fails", "danger")
 
@@ -66,32 +67,43 @@ def test_nothing_tells_to_add_consumers_that_would_fail_too() -> None:
         return requeues_all(second, oldest_ns=(START_S - 600) * 10**9, **grown)
 
     said = title(watched(figures)) + text(watched(figures))
-    assert "every delivery fails" in said
+    assert "Failing: 2,400 requeued" in said
     assert "dd consumers" not in said
     assert "aturated" not in said
 
 
 def test_a_part_that_is_requeued_is_told_as_its_share() -> None:
     live = watched(lambda second: requeues_all(second, finish_count=60 * second, message_count=10**6))
-    assert title(live) == "3,600 finished, 2,400 requeued in the last minute: 40 % of the deliveries fail."
-    assert page(live).chips[0].tone == "warning"
+    assert title(live).endswith("100 % of them by worker-1; 3,600 were finished.")
+    chip = page(live).chips[0]
+    assert (chip.text, chip.tone) == ("▲ 40 % requeued", "warning")
 
 
 def test_a_few_requeues_among_many_are_nothing_to_tell() -> None:
     assert title(watched(lambda second: requeues_all(second, finish_count=400 * second, message_count=10**6))) == ""
 
 
-def test_requeued_by_some_consumers_alone_names_them() -> None:
-    clients = (client(1, requeue_count=900), client(2, finish_count=900), client(3, finish_count=900))
-    live = watched(lambda second: requeues_all(second, clients=clients))
-    assert text(live).startswith("1 of 3 consumers requeue more than they finish: worker-1. The depth is 960; the ")
+def test_the_consumer_that_fails_is_named_with_its_share() -> None:
+    live = watched(lambda second: requeues_all(second, failures=failures(requeued=214, by=2, share=0.83)))
+    assert title(live) == "Failing: 214 requeued in the last minute, 83 % of them by worker-2; none was finished."
+    assert text(live).startswith("worker-2 (10.0.0.2:50000) gave 178 messages back with REQ; 1 other consumer is conn")
+
+
+def test_no_consumer_is_named_for_what_several_do() -> None:
+    live = watched(lambda second: requeues_all(second, failures=failures(requeued=214, share=0.5)))
+    assert title(live) == "Failing: 214 requeued in the last minute; none was finished."
+    assert text(live).startswith("2 consumers give messages back with REQ, none of them most.")
+
+
+def test_a_failing_consumer_is_told_within_five_seconds() -> None:
+    assert states_through(requeues_all, 8) == "....XXXX"
 
 
 def test_what_an_operator_requeues_once_is_no_failure() -> None:
     hub = Hub()
     for second in range(90):
-        live = watched(lambda at: requeues_all(at, requeue_count=0 if at < 30 else 500), 1, hub, second)
-        assert "fails" not in title(live)
+        live = watched(lambda at: requeues_all(at, requeue_count=0 if at < 30 else 500, failures=None), 1, hub, second)
+        assert "Failing" not in title(live)
 
 
 def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
@@ -104,8 +116,8 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
     screen = page(hub.live, "overview")
     assert [row.key for row in screen.tables["urgent"].rows] == ["orders/billing", "orders/archive"]
     assert screen.banner is not None
-    assert screen.banner.title.startswith("orders/billing: 0 finished, 1,160 requeued in the last 29 s")
-    assert screen.banner.text.startswith("The consumers give messages back with REQ. 960 messages are deferred. More")
+    assert screen.banner.title.startswith("orders/billing: failing: 1,160 requeued in the last 29 s, 100 % of them")
+    assert "960 messages are deferred. More consumers would fail" in screen.banner.text
     assert {figure.name: figure.note.text for figure in screen.stats}["timeouts"] == "1,160/min requeued"
     cells = {column.name: cell.wire() for column, cell in screen.tables["urgent"].rows[0].cells}
     assert (cells["requeued"], cells["deferred"]) == (["1,160", "danger"], "960")
@@ -114,9 +126,8 @@ def test_a_failing_channel_stands_above_calm_ones_in_the_overview() -> None:
 def test_one_message_at_hundreds_of_attempts_is_named() -> None:
     figures = {"attempts_max": 398, "attempts_max_id": "0f" * 8, "deferred_count": 1}
     live = watched(lambda second: {"client_count": 1, "ready_count": 1, "message_count": 1} | figures)
-    assert title(live) == "One message has been delivered 398 times and never finished."
-    assert "0f0f0f0f0f0f0f0f" in text(live)
-    assert [chip.text for chip in page(live).chips] == ["▲ 398 attempts"]
+    assert title(live) == "Poison message: the message 0f0f0f0f0f0f0f0f was delivered 398 times and never finished."
+    assert [chip.text for chip in page(live).chips] == ["▲ poison message", "deferred only"]
 
 
 def test_a_few_attempts_are_nothing_to_tell() -> None:
@@ -124,9 +135,9 @@ def test_a_few_attempts_are_nothing_to_tell() -> None:
 
 
 def test_consumers_that_end_nothing_are_told_and_no_more_are_asked_for() -> None:
-    held = {"depth": 50, "in_flight_count": 20, "client_count": 2, "ready_count": 20, "message_count": 70}
+    held = {"depth": 50, "in_flight_count": 10, "client_count": 2, "ready_count": 20, "message_count": 60}
     live = watched(lambda second: held | {"oldest_ns": (START_S - 600) * 10**9})
-    assert title(live) == "0 finished in the last minute: 2 consumers hold 20 messages and end none."
+    assert title(live) == "0 finished in the last minute: 2 consumers hold 10 messages and end none."
     assert "dd consumers" not in text(live)
 
 

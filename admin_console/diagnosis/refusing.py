@@ -1,0 +1,49 @@
+"""The broker refuses publishes: the disk is full, the log failed, or a fault stopped the topic."""
+
+from typing import TYPE_CHECKING
+
+from admin_console.diagnosis import words
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.vitals import Vitals
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import EngineSnapshot
+
+REFUSING = Kind("refusing", act="retry_topic")
+
+
+def find(vitals: Vitals) -> Finding | None:
+    """The topic is fenced: nothing new comes to its channels."""
+    reason = vitals.topic.fenced
+    if not reason:
+        return None
+    return Finding(
+        REFUSING,
+        WARNING,
+        "■ topic fenced",
+        f"The topic {vitals.topic_name} is fenced: publishes to it are refused.",
+        f"{words.sentence(reason)} What is in the channel is still delivered. Let the topic try again when the cause "
+        "is gone.",
+        "publishes to the topic are refused",
+    )
+
+
+def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
+    """What the engine itself reports, for all topics; None while its health is OK."""
+    if snapshot.health == "OK":
+        return None
+    reason = snapshot.health.removeprefix("NOK - ")
+    is_full = snapshot.log is not None and snapshot.log.is_full
+    return Finding(
+        REFUSING,
+        DANGER,
+        "■ publishes refused" if is_full else "▲ engine",
+        "The disk is full: publishes are refused." if is_full else "The engine reports a problem.",
+        f"{words.sentence(reason)} "
+        + (
+            "Consuming goes on. Free space; publishing resumes by itself."
+            if is_full
+            else "Publishing may be refused; the server's log has the details."
+        ),
+        "publishes are refused, the disk is full" if is_full else "the engine reports a problem",
+    )

@@ -1,0 +1,137 @@
+"""Which consumers requeued messages or let them time out in the last minute, and which message came back most often.
+
+A look at a channel's stats notes what each consumer's counts grew by since the look before, in buckets of five seconds:
+
+    bucket | bucket | … | newest      12 of 5 s; each: connection → [requeued, timed out]
+           └─ who did most of it ─┘
+
+So REQ and timeouts cost nothing more than their counts, and a channel without failures keeps nothing. What an operator
+requeues is no consumer's failure, and is not in here.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.stats import ConsumerFailures, RecentFailures
+
+BUCKET_NS = 5_000_000_000
+BUCKETS = 12
+# Failures of these newest buckets are recent: ten to fifteen seconds.
+RECENT_BUCKETS = 3
+# `Backlog.most_attempts` names no message with fewer deliveries.
+UNNAMED_ATTEMPTS = 2
+
+REQUEUED, TIMED_OUT = 0, 1
+
+
+class FailureWindow:
+    """The last minute of one channel. time_ns: the wall clock."""
+
+    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_time_ns")
+
+    def __init__(self, time_ns: Callable[[], int]) -> None:
+        self._time_ns = time_ns
+        self._count = 0  # the channel's requeues and timeouts at the last look
+        self._buckets: deque[tuple[int, dict[int, list[int]]]] = deque()  # (number of the bucket, counts by connection)
+        self._names: dict[int, tuple[str, str]] = {}
+        self._leaders: deque[tuple[int, str, int]] = deque()  # (number of the bucket, message, its deliveries before)
+
+    def look(
+        self, consumers: Iterable[Consumer], count: int, attempts_max: int, attempts_max_id: str
+    ) -> RecentFailures | None:
+        """Note what was counted since the last look; the last minute, None when nothing failed in it.
+
+        count: the channel's requeues and timeouts since the start. attempts_max, attempts_max_id: as in ChannelStats.
+        """
+        if count == self._count and not self._buckets:
+            return None
+        number = self._time_ns() // BUCKET_NS
+        grown = count - self._count
+        if grown:
+            self._count = count
+            for consumer in consumers:
+                self._note(consumer, number)
+        self._forget(number)
+        if not self._buckets:
+            return None
+        return self._sums(number, self._deliveries_of(number, attempts_max, attempts_max_id, grown))
+
+    def note_gone(self, consumer: Consumer) -> None:
+        """A consumer leaves: note what it counted since the last look."""
+        self._note(consumer, self._time_ns() // BUCKET_NS)
+
+    def _note(self, consumer: Consumer, number: int) -> None:
+        requeued = consumer.requeue_count - consumer.requeues_noted
+        timed_out = consumer.timeout_count - consumer.timeouts_noted
+        if not requeued and not timed_out:
+            return
+        consumer.requeues_noted += requeued
+        consumer.timeouts_noted += timed_out
+        if not self._buckets or self._buckets[-1][0] != number:
+            self._buckets.append((number, {}))
+        counts = self._buckets[-1][1].setdefault(consumer.key, [0, 0])
+        counts[REQUEUED] += requeued
+        counts[TIMED_OUT] += timed_out
+        self._names[consumer.key] = (consumer.name, consumer.address)
+
+    def _forget(self, number: int) -> None:
+        """Drop what is older than a minute; all of it when the clock was set back."""
+        buckets, leaders = self._buckets, self._leaders
+        if buckets and buckets[-1][0] > number:
+            buckets.clear()
+            leaders.clear()
+        forgot = len(buckets)
+        while buckets and buckets[0][0] <= number - BUCKETS:
+            buckets.popleft()
+        while leaders and leaders[0][0] <= number - BUCKETS:
+            leaders.popleft()
+        if len(buckets) != forgot:
+            left = {key for _, counts in buckets for key in counts}
+            self._names = {key: name for key, name in self._names.items() if key in left}
+        if not buckets:
+            leaders.clear()
+
+    def _deliveries_of(self, number: int, attempts: int, message_id: str, grown: int) -> int:
+        """How often the message that was delivered most often came back within the window, as far as was seen.
+
+        grown: how many failures came since the last look; at most so many of its deliveries are new at first sight.
+        """
+        leaders = self._leaders
+        if not message_id or (leaders and leaders[-1][1] != message_id):
+            leaders.clear()
+        if not message_id:
+            return 0
+        if not leaders:
+            leaders.append((number, message_id, max(UNNAMED_ATTEMPTS, attempts - grown)))
+        elif leaders[-1][0] != number:
+            leaders.append((number, message_id, attempts))
+        return max(0, attempts - leaders[0][2])
+
+    def _sums(self, number: int, repeated: int) -> RecentFailures:
+        requeued: dict[int, int] = {}
+        timed_out: dict[int, int] = {}
+        recently = 0
+        for bucket, counts in self._buckets:
+            for key, (requeues, timeouts) in counts.items():
+                if requeues:
+                    requeued[key] = requeued.get(key, 0) + requeues
+                if timeouts:
+                    timed_out[key] = timed_out.get(key, 0) + timeouts
+                if bucket > number - RECENT_BUCKETS:
+                    recently += requeues
+        return RecentFailures(
+            requeued=sum(requeued.values()),
+            timed_out=sum(timed_out.values()),
+            requeued_recently=recently,
+            most_requeued=self._most(requeued),
+            most_timed_out=self._most(timed_out),
+            repeated=repeated,
+        )
+
+    def _most(self, counts: dict[int, int]) -> ConsumerFailures | None:
+        if not counts:
+            return None
+        key = max(counts, key=lambda one: (counts[one], -one))
+        name, address = self._names[key]
+        return ConsumerFailures(key, name, address, counts[key], len(counts))
