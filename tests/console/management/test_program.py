@@ -312,6 +312,8 @@ def interrupted_while(module: str, tmp_path: Path, *arguments: str) -> "tuple[in
     (tmp_path / "sitecustomize").with_suffix(".py").write_text(
         f"""
 import builtins, os, signal, sys
+# Where tests run in the background of a shell, SIGINT is ignored, and what they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 imported = builtins.__import__
 def heed(name, *rest, **named):
     if name == {module!r}:
