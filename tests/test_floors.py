@@ -89,8 +89,13 @@ CONSOLE_MAY_IMPORT = {
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
-# The settings take the form of log lines from the engine: one form for both.
-ENGINE_IMPORTERS = ("admin_console.gateway", "admin_console.management", "admin_console.settings")
+# The settings take the form of log lines from the engine: one form for both. And so are the roles.
+ENGINE_IMPORTERS = (
+    "admin_console.gateway",
+    "admin_console.management",
+    "admin_console.settings",
+    "admin_console.vocabulary.roles",
+)
 FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
 
 

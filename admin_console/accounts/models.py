@@ -7,7 +7,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from admin_console.vocabulary.roles import Role
+from admin_console.vocabulary.roles import CHOICES, Role
 
 USERNAME_LENGTH_MAX = 64
 _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
@@ -38,7 +38,7 @@ class User(AbstractBaseUser):
     """A user who may log in. A password change ends the sessions made with the old one."""
 
     username = models.CharField(max_length=USERNAME_LENGTH_MAX, unique=True, validators=[check_username])
-    role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
+    role = models.CharField(max_length=16, choices=CHOICES, default=Role.VIEWER)
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
