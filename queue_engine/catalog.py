@@ -29,11 +29,9 @@ from queue_engine.topology.topology import (
     Topology,
     channel_created,
     channel_deleted,
-    channel_paused,
     released_upto,
     topic_created,
     topic_deleted,
-    topic_paused,
 )
 from queue_engine.topology_promises import TopologyPromises
 from queue_engine.vocabulary.clock import Clock
@@ -97,6 +95,11 @@ class Catalog:
         """Why topology.json could not be written last; None when it was."""
         return self._changes.error
 
+    @property
+    def pause_limit_ms(self) -> int:
+        """After how long a pause without an end has outlived its time; 0: never."""
+        return self._options.pause_limit_ms
+
     # Start and stop.
 
     def open(self) -> None:
@@ -126,9 +129,13 @@ class Catalog:
             topic = self._make_topic(entry.name, entry.number, entry.storage)
             self._add(topic)
             for channel_entry in entry.channels.values():
-                topic.open_channel(channel_entry.name, channel_entry.number).paused = channel_entry.paused
+                channel = topic.open_channel(channel_entry.name, channel_entry.number)
+                if channel_entry.paused:
+                    channel.set_paused(channel_entry.pause)
+                elif channel_entry.ramp is not None:
+                    channel.set_running(channel_entry.ramp)
             if entry.paused:
-                topic.pause()
+                topic.set_paused(entry.pause)
 
     def begin(self) -> None:
         """Everything is open: promise what may be given from now on."""
@@ -244,7 +251,7 @@ class Catalog:
             number = self._promises.take_number()
             if not is_ephemeral(channel):
                 changes.append(channel_created(topic.number, ChannelEntry(channel, number=number)))
-                changes += _released(topic, None)
+                changes += released_change(topic, None)
         self._creating += 1
         created = self._changes.append(*changes)
 
@@ -280,8 +287,8 @@ class Catalog:
             topic.open_channel(name, number, begins)
             return DONE
         changes = [channel_created(topic.number, ChannelEntry(name, number=number, start=begins))]
-        if not topic.paused and not _has_lasting_channels(topic):
-            changes += _released(topic, None)
+        if not topic.paused and not has_lasting_channels(topic):
+            changes += released_change(topic, None)
         created = self._changes.append(*changes)
 
         def settled(done: Ticket) -> None:
@@ -349,53 +356,6 @@ class Catalog:
         self.topics[topic.name] = topic
         self._sorted_names = None
 
-    # Pausing.
-
-    def pause_topic(self, topic: Topic, outcome: Outcome, *, paused: bool) -> Ticket:
-        """Pause or unpause a topic, in the act's turn. The outcome counts what waits at the topic."""
-
-        def in_force() -> None:
-            try:
-                if paused:
-                    topic.pause()
-                else:
-                    topic.unpause()
-                outcome.depth = topic.store.depth
-            except Exception as exc:
-                topic.stop("pausing it" if paused else "letting it flow", exc)
-
-        if is_ephemeral(topic.name):
-            in_force()
-            return DONE
-        if paused:
-            topic.hold()  # the change says up to which offset messages were passed on
-        is_flowing = not paused and _has_lasting_channels(topic)
-        released = None if is_flowing else topic.store.positions().released
-        ticket = self._changes.append(topic_paused(topic.number, paused), *_released(topic, released))
-        ticket.when_done(lambda done: topic.resume() if done.error else in_force())
-        return ticket
-
-    def pause_channel(self, channel: Channel, outcome: Outcome, *, paused: bool) -> Ticket:
-        """Pause or unpause a channel, in the act's turn. The outcome counts what waits and what is in flight."""
-
-        def in_force() -> None:
-            try:
-                if paused:
-                    channel.pause()
-                else:
-                    channel.unpause()
-                outcome.depth, outcome.in_flight = channel.backlog.depth, channel.in_flight_count
-            except Exception as exc:
-                channel.stop("pausing it" if paused else "letting it flow", exc)
-
-        topic = self.topics[channel.topic_name]
-        if is_ephemeral(channel.name) or is_ephemeral(topic.name):
-            in_force()
-            return DONE
-        ticket = self._changes.append(channel_paused(topic.number, channel.number, paused))
-        ticket.when_done(lambda done: None if done.error or channel.is_deleted else in_force())
-        return ticket
-
     # Deleting.
 
     def delete_topic(self, topic: Topic, outcome: Outcome) -> Ticket:
@@ -452,10 +412,10 @@ class Catalog:
                 self.drop(topic)
             return _forgotten(topic)
         changes = [channel_deleted(topic.number, channel.number)]
-        if not topic.paused and not _has_lasting_channels(topic, besides=channel):
+        if not topic.paused and not has_lasting_channels(topic, besides=channel):
             # From here on messages wait at the topic. The change says up to which offset they were passed on.
             topic.hold()
-            changes += _released(topic, topic.store.positions().released)
+            changes += released_change(topic, topic.store.positions().released)
         written = self._changes.append(*changes)
 
         written.when_done(lambda done: topic.resume() if done.error else None)
@@ -478,12 +438,16 @@ class Catalog:
         outcome = self._drop_channel(topic, name)
         if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
             # The next channel does not get what the last one had. If this change is lost, it does.
-            self._changes.append(*_released(topic, topic.store.positions().released))
+            self._changes.append(*released_change(topic, topic.store.positions().released))
         return outcome
+
+    def write(self, *changes: Change) -> Ticket:
+        """Append changes to topology.json's, all or none; done when they are durable."""
+        return self._changes.append(*changes)
 
     def released(self, topic: Topic, offset: int) -> Ticket:
         """Note that a topic of the log that does not flow goes on at `offset`; done when that is durable."""
-        return self._changes.append(*_released(topic, offset))
+        return self._changes.append(*released_change(topic, offset))
 
 
 def _forgotten(topic: Topic) -> Ticket:
@@ -495,11 +459,12 @@ def _check_channel_name(name: str) -> None:
         raise InvalidChannelError(f"channel name {name!r} is not valid: 1 to 64 characters of .a-zA-Z0-9_-")
 
 
-def _has_lasting_channels(topic: Topic, besides: Channel | None = None) -> bool:
+def has_lasting_channels(topic: Topic, besides: Channel | None = None) -> bool:
+    """Whether topology.json names a channel of the topic."""
     return any(one is not besides and not is_ephemeral(one.name) for one in topic.channels.values())
 
 
-def _released(topic: Topic, offset: int | None) -> list[Change]:
+def released_change(topic: Topic, offset: int | None) -> list[Change]:
     """The change that says up to which offset a topic of the log passed messages on; None: they flow. Nothing for
     another kind."""
     return [released_upto(topic.number, offset)] if topic.store.positions().id_base else []

@@ -26,6 +26,7 @@ from queue_engine.disk_queue.closing import AT_ONCE, Closing
 from queue_engine.engine_stats import Client, EngineStats
 from queue_engine.log_acts import LogActs
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
+from queue_engine.pauses import Pauses
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
@@ -53,6 +54,7 @@ class Engine:
     """All queue state of one process.
 
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
+    pauses: those of topics and channels, which end by themselves where they have an end.
     cursors: acts on pipeline cursors. stats: snapshots of all counts, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
@@ -101,7 +103,8 @@ class Engine:
             open_store=open_store,
         )
         self.topics = self.catalog.topics
-        self.acts = TopicActs(self.catalog, self._workload)
+        self.pauses = Pauses(self.catalog, clock)
+        self.acts = TopicActs(self.catalog, self._workload, self.pauses)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
         self.stats = EngineStats(
@@ -153,6 +156,7 @@ class Engine:
         self._is_open = True
         self._backups.open()
         self.catalog.begin()
+        self.pauses.open()
         if SAMPLES_TOPIC in self.topics:
             # From before the name was reserved. Nothing of it is lost, and nothing is mixed with it.
             logger.warning(
@@ -308,6 +312,8 @@ class Engine:
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),
             ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
+            ("ending pauses", self.pauses.tick),
+            ("going on with ramps", lambda _: self._workload.wake_slow()),
             ("looking after the samples", self._sampler.tick),
             ("looking after backups", self._backups.tick),
             ("looking after files set aside", self._aside.tick),

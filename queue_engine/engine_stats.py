@@ -145,6 +145,7 @@ class EngineStats:
             refused_publishes=dict(self.refused_publishes),
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),
+            pause_limit_ms=self._catalog.pause_limit_ms,
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

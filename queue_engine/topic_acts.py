@@ -15,6 +15,7 @@ from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_acts import Target, channel_log, log_store_of, resolved
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.pauses import PauseAsked, Pauses
 from queue_engine.stores import KINDS
 from queue_engine.vocabulary.errors import InvalidStorageError
 from queue_engine.vocabulary.names import is_ephemeral
@@ -24,9 +25,10 @@ from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 class TopicActs:
     """All acts on the topics of one engine, and on their channels."""
 
-    def __init__(self, catalog: Catalog, workload: Workload) -> None:
+    def __init__(self, catalog: Catalog, workload: Workload, pauses: Pauses) -> None:
         self.topics = catalog.topics
         self._catalog = catalog
+        self._pauses = pauses
         self._workload = workload
 
     def create_topic(self, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:
@@ -120,30 +122,49 @@ class TopicActs:
         return self._catalog.act(topic, act)
 
     @fence_on_failure
-    def pause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
-        """Stop the flow from the topic to its channels."""
+    def pause_topic(
+        self,
+        topic: str,
+        *,
+        by: str = "",
+        reason: str | None = None,
+        until_ms: int | None = None,
+        for_ms: int | None = None,
+    ) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the topic to its channels. by: who asks for it. until_ms: when it resumes by itself, Unix;
+        for_ms: after how long, instead; 0 for never. On what is paused, None leaves the reason or the end as it is.
+        Raises PauseError."""
         catalog = self._catalog
-        return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=True))
+        asked = PauseAsked(by, reason, until_ms, for_ms)
+        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.topic(topic), outcome, asked))
 
     @fence_on_failure
-    def unpause_topic(self, topic: str) -> tuple[Outcome, Ticket]:
-        catalog = self._catalog
-        return catalog.act(topic, lambda outcome: catalog.pause_topic(catalog.topic(topic), outcome, paused=False))
+    def unpause_topic(self, topic: str, *, ramp_ms: int = 0) -> tuple[Outcome, Ticket]:
+        """ramp_ms: how long its channels deliver slowly first, at most RAMP_MS_MAX. Raises PauseError."""
+        catalog, resume = self._catalog, self._pauses.resume
+        return catalog.act(topic, lambda outcome: resume(catalog.topic(topic), outcome, ramp_ms=ramp_ms))
 
     @fence_on_failure
-    def pause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        """Stop the flow from the channel to its consumers; what is in flight stays so."""
-        return self._pause_channel(topic, channel, paused=True)
+    def pause_channel(
+        self,
+        topic: str,
+        channel: str,
+        *,
+        by: str = "",
+        reason: str | None = None,
+        until_ms: int | None = None,
+        for_ms: int | None = None,
+    ) -> tuple[Outcome, Ticket]:
+        """Stop the flow from the channel to its consumers; what is in flight stays so. As `pause_topic`."""
+        catalog = self._catalog
+        asked = PauseAsked(by, reason, until_ms, for_ms)
+        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.channel(topic, channel), outcome, asked))
 
     @fence_on_failure
-    def unpause_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        return self._pause_channel(topic, channel, paused=False)
-
-    def _pause_channel(self, topic: str, channel: str, *, paused: bool) -> tuple[Outcome, Ticket]:
-        catalog = self._catalog
-        return catalog.act(
-            topic, lambda outcome: catalog.pause_channel(catalog.channel(topic, channel), outcome, paused=paused)
-        )
+    def unpause_channel(self, topic: str, channel: str, *, ramp_ms: int = 0) -> tuple[Outcome, Ticket]:
+        """As `unpause_topic`. A channel that is not paused ends its ramp: it delivers all at once."""
+        catalog, resume = self._catalog, self._pauses.resume
+        return catalog.act(topic, lambda outcome: resume(catalog.channel(topic, channel), outcome, ramp_ms=ramp_ms))
 
     @fence_on_failure
     def rewind_channel(

@@ -9,7 +9,8 @@ from admin_console.audit.record import FOREIGN_REQUEST, now_ms
 
 @dataclass(frozen=True, slots=True)
 class HttpAct:
-    """One act that the engine's HTTP API did or refused, or that a client did by publishing or subscribing.
+    """One act that the engine's HTTP API did or refused, that a client did by publishing or subscribing, or that the
+    engine did by itself at its time.
 
     message: the sentence, or the error's code. is_change: False where nothing was changed, such as a look.
     """
@@ -26,18 +27,21 @@ class HttpAct:
     is_change: bool = True
     act_id: str = ""  # joins an act's intent and its result; "" for what is one row
     is_intent: bool = False
+    actor: str = ""  # "" where there was no log-in
+    reason: str = ""
 
     def row(self) -> AuditRow:
         return AuditRow(
             act_id=self.act_id or uuid.uuid4().hex,
             phase=Phase.INTENT if self.is_intent else Phase.RESULT if self.act_id else Phase.EVENT,
             at_ms=self.at_ms,
-            actor="",
+            actor=self.actor,
             address=self.address[:64],
             via=self.via,
             action=self.action[:32],
             topic=self.topic[:64],
             channel=self.channel[:64],
+            reason=self.reason[:200],
             verdict=self._verdict,
             message=self.message[:500],
             counts=self.counts,

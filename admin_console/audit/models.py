@@ -6,7 +6,7 @@ VIA_CONSOLE = "console"
 VIA_HTTP_API = "http-api"
 VIA_TCP = "tcp"  # a client's publish or subscription
 VIA_COMMAND_LINE = "command-line"
-VIA_SERVER = "server"  # the server by itself, such as removing old rows
+VIA_SERVER = "server"  # the server by itself, such as removing old rows, or ending a pause
 
 
 class Phase(models.TextChoices):
@@ -68,6 +68,6 @@ class AuditRow(models.Model):
     @property
     def object_name(self) -> str:
         """What the act was about: orders, orders/billing, or a user."""
-        if self.via == VIA_SERVER:
+        if self.via == VIA_SERVER and not self.topic:
             return ""  # about the list itself; `detail` is for the chain
         return f"{self.topic}/{self.channel}" if self.channel else self.topic or self.detail

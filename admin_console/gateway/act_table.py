@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from admin_console.gateway.sentences import counted, given_up, message_counts
+from admin_console.gateway.sentences import counted, ended_pause, given_up, message_counts, paused_until
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import Outcome
 from queue_engine.vocabulary.options import format_duration
@@ -69,16 +69,21 @@ def _published(done: Done) -> str:
 
 
 def _paused_topic(done: Done) -> str:
-    return f"Paused {done.name}: its messages stay at the topic, {done.outcome.depth:,} so far."
+    until = paused_until(done.details)
+    return f"Paused {done.name}{until}: its messages stay at the topic, {done.outcome.depth:,} so far."
 
 
 def _paused_channel(done: Done) -> str:
     held = message_counts(done.outcome.depth, done.outcome.in_flight, 0) or "no messages"
-    return f"Paused {done.name}: its consumers get nothing until it is resumed. It holds {held} now."
+    until = paused_until(done.details)
+    return f"Paused {done.name}{until}: its consumers get nothing until it is resumed. It holds {held} now."
 
 
 def _resumed(done: Done) -> str:
-    return f"Resumed {done.name}: its depth was {done.outcome.depth:,}."
+    ramp_ms, ended = done.details.get("ramp_ms"), done.details.get("pause")
+    slowly = f", slowly at first, for {format_duration(ramp_ms)}" if ramp_ms else ""
+    text = f"Resumed {done.name}{slowly}: its depth was {done.outcome.depth:,}."
+    return f"{text} {ended_pause(ended, was_down=done.details['was_down'])}" if ended is not None else text
 
 
 def _retried_topic(done: Done) -> str:

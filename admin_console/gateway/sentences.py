@@ -1,6 +1,12 @@
 """Parts of sentences about acts: numbers with their nouns."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from admin_console.vocabulary import units
 from queue_engine.delivery.stats import Outcome
+from queue_engine.vocabulary.options import format_duration
+from queue_engine.vocabulary.pause import Pause
 
 
 def counted(number: int, noun: str) -> str:
@@ -38,3 +44,17 @@ def given_up(count: int, cursor: str) -> str:
         return "nothing: it has passed every message"
     verb = "is" if count == 1 else "are"
     return f"{counted(count, 'message')} that {verb} not {'archived' if cursor == 'archive' else 'read'}"
+
+
+def paused_until(details: Mapping[str, Any]) -> str:
+    """` for 15m`, ` until 2026-11-23 14:05:00 UTC`, or "" for an act that gave a pause no end."""
+    if details.get("for_ms"):
+        return f" for {format_duration(details['for_ms'])}"
+    return f" until {units.moment(details['until_ms'])} UTC" if details.get("until_ms") else ""
+
+
+def ended_pause(pause: Pause, *, was_down: bool) -> str:
+    """`The pause by anna (bad deploy) ended at its time.` was_down: it ended while the server was down."""
+    by = f" by {pause.by}" if pause.by else ""
+    why = f" ({pause.reason})" if pause.reason else ""
+    return f"The pause{by}{why} ended {'while the server was down' if was_down else 'at its time'}."

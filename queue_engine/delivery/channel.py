@@ -14,10 +14,13 @@ from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
+from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
+from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import RequestError, StorageError
+from queue_engine.vocabulary.pause import Pause, Ramp
 from queue_engine.vocabulary.run import Run, SentRun
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
@@ -40,6 +43,9 @@ class ChannelWork(Protocol):
 
     def schedule(self, channel: "Channel") -> None:
         """The earliest deadline may have come nearer: call `expire` when it is due."""
+
+    def wake_soon(self, channel: "Channel") -> None:
+        """Call `deliver` again within the next tenths of a second."""
 
 
 class Channel:
@@ -65,10 +71,15 @@ class Channel:
         self.number = number
         self.backlog = backlog
         self.paused = False
+        self.pause: Pause | None = None  # of the pause there is, as far as it is known
+        self.resume_refused = ""  # why a pause whose end has come goes on
+        self.ramp: Ramp | None = None
+        self._pace: RampPace | None = None  # of the ramp, from the first delivery on
         self.is_deleted = False
         self.fence: Fence | None = None
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
+        self._time_ns = time_ns
         self._latency = LatencyHistogram(time_ns)
         self._failures = FailureWindow(time_ns)
         self._budgets = budgets
@@ -189,6 +200,8 @@ class Channel:
         consumers = [c for c in self.consumers.values() if c.ready_count > c.in_flight_count and c.sink.is_writable]
         if not consumers:
             return False
+        if self.ramp is not None and (pace := self._pace_now(self.ramp, now_ns)) is not None:
+            return self._deliver_slowly(pace, consumers, now_ns)
         self._turn += 1
         if len(consumers) > 1:
             first = self._turn % len(consumers)
@@ -213,6 +226,36 @@ class Channel:
         finally:
             self._workload.schedule(self)
         return bool(consumers) and is_more
+
+    def _pace_now(self, ramp: Ramp, now_ns: int) -> RampPace | None:
+        """The pace of the ramp; None when it is over."""
+        if self._pace is None:
+            self._pace = RampPace(ramp, self._time_ns() // NS_PER_MS, now_ns)
+        if self._pace.is_over(now_ns):
+            self.ramp = self._pace = None
+        return self._pace
+
+    def _deliver_slowly(self, pace: RampPace, consumers: list[Consumer], now_ns: int) -> bool:
+        """Send what the ramp allows now, a consumer after the other; the rest soon."""
+        self._turn += 1
+        first = self._turn % len(consumers)
+        try:
+            allowed = pace.allowance(self.backlog.depth, now_ns)
+            for consumer in consumers[first:] + consumers[:first]:
+                share = -(-allowed // len(consumers))
+                while allowed > 0 and share > 0 and consumer.credit > 0 and consumer.sink.is_writable:
+                    before = consumer.message_count
+                    if not self._send(consumer, min(share, allowed, consumer.credit), now_ns):
+                        return False
+                    sent = consumer.message_count - before
+                    if not sent:
+                        break  # all of them were deferred: they are in flight already
+                    pace.spend(sent)
+                    allowed, share = allowed - sent, share - sent
+        finally:
+            self._workload.schedule(self)
+            self._workload.wake_soon(self)
+        return False
 
     def _has_spent_in_flight(self) -> bool:
         """Whether nothing more may be sent for now, because messages in flight take too much memory. Each channel may
@@ -386,11 +429,15 @@ class Channel:
 
     # Acts of operators.
 
-    def pause(self) -> None:
-        self.paused = True
+    def set_paused(self, pause: Pause | None) -> None:
+        """Deliver nothing from now on. pause: what is known of it; None when nothing is."""
+        self.paused, self.pause, self.resume_refused = True, pause, ""
+        self.ramp = self._pace = None
 
-    def unpause(self) -> None:
-        self.paused = False
+    def set_running(self, ramp: Ramp | None = None) -> None:
+        """Deliver again, slowly at first with a ramp."""
+        self.paused, self.pause, self.resume_refused = False, None, ""
+        self.ramp, self._pace = ramp, None
         self._workload.wake(self)
 
     def empty(self) -> Outcome:
@@ -535,6 +582,9 @@ class Channel:
             client_count=len(self.consumers),
             ready_count=ready_count,
             paused=self.paused,
+            pause=self.pause,
+            resume_refused=self.resume_refused,
+            ramp=self.ramp,
             oldest_ns=oldest_ns,
             next_due_ns=next_due_ns,
             latest_due_ns=latest_due_ns,

@@ -12,6 +12,7 @@ from typing import Any
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
+from queue_engine.vocabulary.pause import Pause, Ramp
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
@@ -101,6 +102,9 @@ class ChannelStats:
     held: HistogramCounts = NO_MESSAGES  # messages finished, by time since their last delivery
     latest_due_ns: int | None = None  # as next_due_ns, of the latest that was deferred since none was
     failures: RecentFailures | None = None  # None when no consumer requeued anything or let anything time out
+    pause: Pause | None = None  # of the pause there is; None while there is none, and where nothing is known of it
+    resume_refused: str = ""  # why a pause whose end has come goes on; it is tried again by itself
+    ramp: Ramp | None = None  # it was resumed and delivers slowly until the ramp's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,8 @@ class TopicStats:
     number: int = 0  # of the topic itself: another one of the same name has another
     fenced: str = ""  # as a channel's
     unreadable: str = ""
+    pause: Pause | None = None  # as a channel's
+    resume_refused: str = ""
 
 
 @dataclass(slots=True)
@@ -185,6 +191,7 @@ class EngineSnapshot:
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
+    pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +229,7 @@ class Outcome:
 
 VIA_HTTP = "http"
 VIA_TCP = "tcp"
+VIA_TIMER = "timer"  # the server by itself, at the time that an act before had set
 
 
 @dataclass(frozen=True, slots=True)

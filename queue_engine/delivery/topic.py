@@ -15,6 +15,7 @@ from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
 from queue_engine.vocabulary.options import MPUB_SIZE_BYTES
+from queue_engine.vocabulary.pause import Pause
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 from queue_engine.wire.cursor import CursorStats
@@ -61,6 +62,8 @@ class Topic:
         self.number = number
         self.store = store
         self.paused = False
+        self.pause: Pause | None = None  # of the pause there is, as far as it is known
+        self.resume_refused = ""  # why a pause whose end has come goes on
         self.is_deleted = False
         self.fence: Fence | None = None
         self.channels: dict[str, Channel] = {}
@@ -307,15 +310,17 @@ class Topic:
     def resume(self) -> None:
         """The act has ended: let messages flow again unless the topic is paused."""
         if not self.paused:
-            self.unpause()
+            self.set_running()
 
-    def pause(self) -> None:
-        """Let what is published from now on wait at the topic, instead of passing it on to the channels."""
-        self.paused = True
+    def set_paused(self, pause: Pause | None) -> None:
+        """Let what is published from now on wait at the topic, instead of passing it on to the channels. pause: what is
+        known of it; None when nothing is."""
+        self.paused, self.pause, self.resume_refused = True, pause, ""
         self.store.set_flowing(False)
 
-    def unpause(self) -> None:
-        self.paused = False
+    def set_running(self) -> None:
+        """Let messages flow to the channels."""
+        self.paused, self.pause, self.resume_refused = False, None, ""
         self.store.set_flowing(True)
         if self.channels and self.store.depth:
             self._workload.pump_later(self)
@@ -346,6 +351,8 @@ class Topic:
             message_count=self.message_count,
             message_bytes=self.message_bytes,
             paused=self.paused,
+            pause=self.pause,
+            resume_refused=self.resume_refused,
             oldest_ns=oldest_ns,
             disk_bytes=disk_bytes,
             dropped_count=self.store.dropped_count,

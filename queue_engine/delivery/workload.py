@@ -41,6 +41,7 @@ class Workload:
         self._failures: dict[Topic | Channel, StorageError] = {}
         self._waits_ns: dict[Topic | Channel, int] = {}
         self._deadlines: ChannelDeadlines[Channel] = ChannelDeadlines()
+        self._slow: dict[Channel, None] = {}  # on a ramp: they deliver some more with each tick
 
     @property
     def has_rest(self) -> bool:
@@ -68,6 +69,18 @@ class Workload:
         if channel not in self._woken and channel not in self._stalled:
             self._woken[channel] = None
             self._next_turn.request()
+
+    def wake_soon(self, channel: Channel) -> None:
+        """The channel may send more with the next tick."""
+        self._slow[channel] = None
+
+    def wake_slow(self) -> None:
+        """Wake the channels that deliver some more with each tick."""
+        if self._slow:
+            slow, self._slow = self._slow, {}
+            for channel in slow:
+                if not channel.is_deleted:
+                    self.wake(channel)
 
     def pump_later(self, topic: Topic) -> None:
         """Messages wait at the topic that its channels may get."""

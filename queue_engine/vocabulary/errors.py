@@ -95,6 +95,10 @@ class CursorNotFoundError(RequestError):
     code = "CURSOR_NOT_FOUND"
 
 
+class PauseError(RequestError):
+    """A pause can't have this reason or end, or a resume this ramp; the text names the value and the limit."""
+
+
 class NotInFlightError(RequestError):
     """The id is not in flight: never was, already finished, or timed out."""
 

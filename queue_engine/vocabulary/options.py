@@ -211,6 +211,12 @@ class Options:
     )
     max_req_timeout_ms: int = _option(3_600_000, "longest delay of REQ and DPUB", low=0)
 
+    # An hour: longer than most repairs, shorter than a shift.
+    pause_limit_ms: int = _option(
+        3_600_000, "a pause without an end has outlived its time after so long, which pages and metrics say (0: never)",
+        low=0,
+    )  # fmt: skip
+
     # Clients.
     max_heartbeat_interval_ms: int = _option(60_000, "longest heartbeat interval a client may ask for", low=1_000)
     client_timeout_ms: int = _option(60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000)

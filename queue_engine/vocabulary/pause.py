@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 REASON_CHARACTERS_MAX = 200
+# A pause that ends later than this is a mistake of units.
+PAUSE_MS_MAX = 366 * 86_400_000
+RAMP_MS_MAX = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,14 @@ class Pause:
     depth: int = 0
     changed_by: str = ""
     changed_ms: int = 0
+
+    def overdue_ms(self, now_ms: int, limit_ms: int) -> int:
+        """For how long it has outlived its time: its end, or `limit_ms` where it has none (0: no limit). 0: it has
+        not. now_ms: Unix."""
+        if not self.since_ms and not self.until_ms:
+            return 0  # nobody knows when it began
+        end_ms = self.until_ms or (self.since_ms + limit_ms if limit_ms else now_ms)
+        return max(now_ms - end_ms, 0)
 
     def document(self) -> dict[str, Any]:
         """As it is stored, and answered over HTTP: without what it does not have."""

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -25,7 +26,7 @@ from django.core.management.base import CommandError
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
 from admin_console.audit.http_act import HttpAct
-from admin_console.audit.models import VIA_HTTP_API, VIA_TCP
+from admin_console.audit.models import VIA_HTTP_API, VIA_SERVER, VIA_TCP
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
@@ -47,7 +48,7 @@ from admin_console.management.stop_report import StopReport
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
-from queue_engine.delivery.stats import ActRecord
+from queue_engine.delivery.stats import VIA_TIMER, ActRecord
 from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
@@ -64,6 +65,8 @@ CONSOLE_STOP_TIMEOUT_S = 4.0
 THREAD_SWITCH_INTERVAL_S = 0.0002
 # How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
+# Who did, in the audit list, what the engine does by itself.
+ENGINE_ACTOR = "penstock"
 
 
 class Command(ServeParser):
@@ -376,15 +379,19 @@ class _Gate:
 
 def _http_act(act: ActRecord) -> HttpAct:
     """The audit list's form of an act over HTTP or of a client. Called on the engine's thread."""
-    via = VIA_TCP if act.via == TCP else VIA_HTTP_API
+    via = {VIA_TIMER: VIA_SERVER, TCP: VIA_TCP}.get(act.via, VIA_HTTP_API)
+    actor = ENGINE_ACTOR if act.via == VIA_TIMER else ""
+    reason = str(act.details.get("reason") or "")
     about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:
         # An act that was not begun has changed nothing.
-        return HttpAct(*about, False, act.error, {}, via=via, is_change=bool(act.act_id), act_id=act.act_id)
+        is_change = bool(act.act_id)
+        return HttpAct(*about, False, act.error, {}, via=via, is_change=is_change, act_id=act.act_id, actor=actor)
     sentence = sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
     is_change = act.outcome.created or not act.action.startswith(("create_", "read_"))
     counts = outcome_counts(act.outcome)
-    return HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
+    told = HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
+    return replace(told, actor=actor, reason=reason)
 
 
 def _flush_or_drop(stream: Any) -> None:

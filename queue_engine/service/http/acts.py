@@ -13,6 +13,7 @@ from queue_engine.engine import Engine
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.pause_queries import pause_details, resume_details
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.parameters import SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal
@@ -51,7 +52,12 @@ class ActRoutes:
         elif action == "create_topic" and "storage" in query:
             self._act(head, action, topic, "", answer, storage=query["storage"])
         else:
-            self._act(head, action, topic, "", answer)
+            try:
+                details = _details(head, action, query)
+            except Refusal as refusal:
+                self._audit.refuse(head, action, topic, "", refusal, answer)
+                return
+            self._act(head, action, topic, "", answer, **details)
 
     def _channel_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         action = PATHS[head.path].action
@@ -73,14 +79,11 @@ class ActRoutes:
         else:
             assert topic is not None
             assert channel is not None
-            details: dict[str, Any] = {}
             try:
-                start = log_queries.target_of(query, START_PLACE)
+                details = _details(head, action, query)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
-            if action == "create_channel" and start is not None:
-                details["start"] = start
             self._act(head, action, topic, channel, answer, **details)
 
     def _seek(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -132,7 +135,10 @@ class ActRoutes:
                 if done.error is not None:
                     self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                     return
-                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, act_id=act_id)
+                told = details if action.startswith(("pause_", "unpause_")) else {}
+                record = ActRecord(
+                    action, topic, channel, head.remote_address, "", outcome, act_id=act_id, details=told
+                )
                 self._audit.tell(record)
                 answer(done_response or _EMPTY)
 
@@ -166,3 +172,13 @@ class ActRoutes:
         if channel:
             engine.catalog.channel(topic, channel)
         return True
+
+
+def _details(head: RequestHead, action: str, query: Query) -> dict[str, Any]:
+    """What an act takes beside the names. Raises Refusal."""
+    if action == "create_channel":
+        start = log_queries.target_of(query, START_PLACE)
+        return {} if start is None else {"start": start}
+    if action.startswith("pause_"):
+        return pause_details(query, head.remote_address)
+    return resume_details(query) if action.startswith("unpause_") else {}

@@ -11,6 +11,7 @@ from queue_engine.vocabulary.errors import (
     LeaseNotFoundError,
     LimitError,
     OutcomeUnknownError,
+    PauseError,
     RequestError,
     ReservedTopicError,
     TopicChangedError,
@@ -58,7 +59,12 @@ def act_refusal(error: Exception) -> Refusal:
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
         explained = (
-            InvalidStorageError | LeaseNotFoundError | CursorNotFoundError | InvalidCursorError | ReservedTopicError
+            InvalidStorageError
+            | LeaseNotFoundError
+            | CursorNotFoundError
+            | InvalidCursorError
+            | PauseError
+            | ReservedTopicError
         )
         detail = str(error) if isinstance(error, explained) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)

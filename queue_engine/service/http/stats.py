@@ -7,9 +7,12 @@ are:
   since it is due; null for none or unknown), `disk_bytes` (of its files, or the part of the log that is kept for it;
   null for unknown), `fenced` (why it stopped until an operator retries it), `unreadable` (what of it the disk can't
   read or write; retried by itself), `dropped_count` (messages of an ephemeral one for which there was no room)
+- topic and channel, too: `pause` (who paused it, why, since when, until when, and how much waited then, as
+  `vocabulary/pause.py` has it; null while it is not paused, and where nothing is known of the pause), `resume_refused`
+  (why a pause whose end has come goes on; retried by itself)
 - topic alone: `storage`, `cursors`
 - channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
-  messages wait)
+  messages wait), `ramp` (it was resumed and delivers slowly until then; null)
 - client: `timeout_count`, `msg_timeout`
 - the whole: `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null
   where there is none
@@ -26,7 +29,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -36,6 +39,7 @@ from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.pause import Pause
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()
@@ -164,6 +168,8 @@ def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
         "fenced": topic.fenced,
         "unreadable": topic.unreadable,
         "dropped_count": topic.dropped_count,
+        "pause": topic.pause and topic.pause.document(),
+        "resume_refused": topic.resume_refused,
         "cursors": [asdict(cursor) for cursor in topic.cursors],
     }
 
@@ -191,6 +197,9 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
         "unreadable": channel.unreadable,
         "held_back": channel.held_back,
         "dropped_count": channel.dropped_count,
+        "pause": channel.pause and channel.pause.document(),
+        "resume_refused": channel.resume_refused,
+        "ramp": channel.ramp and channel.ramp.document(),
     }
 
 
@@ -275,8 +284,28 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
 
 
 def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:
-    reasons = (("fenced", one.fenced), ("unreadable", one.unreadable))
+    reasons = (
+        ("paused", _pause_text(one.pause) if one.pause is not None else ""),
+        ("resume refused", one.resume_refused),
+        ("fenced", one.fenced),
+        ("unreadable", one.unreadable),
+    )
     return [f"        {word}: {reason}" for word, reason in reasons if reason]
+
+
+def _pause_text(pause: Pause) -> str:
+    parts = (
+        f"by {pause.by}" if pause.by else "",
+        f"since {_moment(pause.since_ms)}" if pause.since_ms else "",
+        f"until {_moment(pause.until_ms)}" if pause.until_ms else "",
+    )
+    # Whoever paused chose the reason: a newline in it must not begin a line.
+    reason = "".join(char if char.isprintable() else "?" for char in pause.reason)
+    return " ".join(part for part in parts if part) + (f": {reason}" if reason else "")
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _client_text(client: ClientStats) -> str:

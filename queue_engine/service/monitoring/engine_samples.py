@@ -61,10 +61,11 @@ _LOG = {
 # Bucket of a latency → bucket of the histogram.
 _PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in range(BUCKET_MAX)), len(MESSAGE_BOUNDS_NS)]
 
-# What a topic, a channel and a cursor have in an answer at most, their bytes on the disk and a channel's age included.
+# What a topic, a channel and a cursor have in an answer at most, their bytes on the disk, the times of
+# their pauses and a channel's age included.
 _HISTOGRAM_SERIES = len(MESSAGE_BOUNDS_NS) + 3
 COSTS = SeriesCosts(
-    topic=len(_TOPIC) + 1, channel=len(_CHANNEL) + 2, histograms=2 * _HISTOGRAM_SERIES, cursor=len(_CURSOR)
+    topic=len(_TOPIC) + 3, channel=len(_CHANNEL) + 4, histograms=2 * _HISTOGRAM_SERIES, cursor=len(_CURSOR)
 )
 
 
@@ -85,8 +86,8 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
         _add_log(to, snapshot.log)
 
 
-def add_topics(to: Exposition, selection: Selection, taken_at_ns: int) -> None:
-    """Add topics with their channels and cursors."""
+def add_topics(to: Exposition, selection: Selection, taken_at_ns: int, pause_limit_ms: int) -> None:
+    """Add topics with their channels and cursors. pause_limit_ms: as of the snapshot."""
     listed = [(labels(topic=topic.topic_name), topic) for topic in selection.topics]
     for name, field in _TOPIC.items():
         to.add(name, _samples(listed, field))
@@ -103,6 +104,8 @@ def add_topics(to: Exposition, selection: Selection, taken_at_ns: int) -> None:
         if channel.oldest_ns is not None
     ]
     to.add("penstock_channel_oldest_seconds", oldest)
+    _add_pauses(to, "penstock_topic", listed, taken_at_ns // NS_PER_MS, pause_limit_ms)
+    _add_pauses(to, "penstock_channel", channels, taken_at_ns // NS_PER_MS, pause_limit_ms)
     if selection.has_histograms:
         latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]
         to.add_histogram("penstock_channel_publish_to_finish_seconds", latencies)
@@ -115,6 +118,20 @@ def add_topics(to: Exposition, selection: Selection, taken_at_ns: int) -> None:
     ]
     for name, field in _CURSOR.items():
         to.add(name, [(of, float(getattr(cursor, field))) for of, cursor in cursors])
+
+
+def _add_pauses(
+    to: Exposition,
+    prefix: str,
+    listed: Iterable[tuple[str, TopicStats]] | Iterable[tuple[str, ChannelStats]],
+    now_ms: int,
+    limit_ms: int,
+) -> None:
+    """Of those that are paused alone: most are not, and a series each would say nothing."""
+    paused = [(of, one.pause) for of, one in listed if one.pause is not None]
+    since = [(of, max(now_ms - pause.since_ms, 0) / 1000) for of, pause in paused if pause.since_ms]
+    to.add(f"{prefix}_paused_seconds", since)
+    to.add(f"{prefix}_pause_overdue_seconds", [(of, pause.overdue_ms(now_ms, limit_ms) / 1000) for of, pause in paused])
 
 
 def latency_counts(latency: Mapping[int, int]) -> HistogramCounts:

@@ -130,6 +130,20 @@ _TABLE = (
     ),
     Family("penstock_topic_paused", GAUGE, "1 while the topic is paused", "0 or 1", _TOPIC),
     Family(
+        "penstock_topic_paused_seconds",
+        GAUGE,
+        "For how long the topic has been paused; none while it is not",
+        "seconds",
+        _TOPIC,
+    ),
+    Family(
+        "penstock_topic_pause_overdue_seconds",
+        GAUGE,
+        "For how long a pause of the topic has outlived its end, or --pause-limit; none without a pause",
+        "seconds",
+        _TOPIC,
+    ),
+    Family(
         "penstock_topic_fenced",
         GAUGE,
         "1 while a fault has stopped the topic, until an operator retries it",
@@ -169,6 +183,20 @@ _TABLE = (
         _CHANNEL,
     ),
     Family("penstock_channel_paused", GAUGE, "1 while the channel is paused", "0 or 1", _CHANNEL),
+    Family(
+        "penstock_channel_paused_seconds",
+        GAUGE,
+        "For how long the channel has been paused; none while it is not",
+        "seconds",
+        _CHANNEL,
+    ),
+    Family(
+        "penstock_channel_pause_overdue_seconds",
+        GAUGE,
+        "For how long a pause of the channel has outlived its end, or --pause-limit; none without a pause",
+        "seconds",
+        _CHANNEL,
+    ),
     Family(
         "penstock_channel_fenced",
         GAUGE,

@@ -62,5 +62,5 @@ def metrics_text(
     add_console(to, around.console)
     add_totals(to, snapshot)
     add_left_out(to, selection)
-    add_topics(to, selection, snapshot.taken_at_ns)
+    add_topics(to, selection, snapshot.taken_at_ns, snapshot.pause_limit_ms)
     return to.text()

@@ -27,6 +27,7 @@ def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
     engine.acts.pause_topic("idle")
     found = written(tmp_path)
     checksum, identity, sequence = found.pop("checksum"), found.pop("identity"), found.pop("sequence")
+    pause = {"by": "", "reason": "", "since_ms": 1_500_000_000_000, "until_ms": 0, "depth": 0}
     assert (len(checksum), len(identity), sequence > 0) == (8, 32, True)
     assert found == {
         "format": FORMAT,
@@ -39,9 +40,9 @@ def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
                 "paused": False,
                 "number": 1,
                 "storage": "diskqueue",
-                "channels": [{"name": "billing", "paused": True, "number": 2}],
+                "channels": [{"name": "billing", "paused": True, "number": 2, "pause": pause}],
             },
-            {"name": "idle", "paused": True, "number": 5, "storage": "diskqueue", "channels": []},
+            {"name": "idle", "paused": True, "number": 5, "storage": "diskqueue", "pause": pause, "channels": []},
         ],
         "next_number": 1 + NUMBERS_AHEAD,
         "largest_msg_size": 1048576,
@@ -62,6 +63,7 @@ def test_a_topic_of_the_log_has_its_keys_too(tmp_path: Path) -> None:
     settle(engine)
     engine.acts.pause_topic("orders")
     (topic,) = written(tmp_path)["topics"]
+    assert topic.pop("pause")["depth"] == 0
     base = topic.pop("id_base")
     assert 0 < base < 1 << 62
     assert topic == {

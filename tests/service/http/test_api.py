@@ -398,7 +398,7 @@ async def test_a_topic_that_is_made_by_publishing_is_recorded_once(server: Serve
 async def test_an_act_that_the_disk_refuses_is_an_internal_error(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(topic: str) -> Any:
+    def refuse(topic: str, **details: Any) -> Any:
         raise StorageError("topology.json: Input/output error")
 
     monkeypatch.setattr(server.engine.acts, "pause_topic", refuse)
@@ -408,7 +408,7 @@ async def test_an_act_that_the_disk_refuses_is_an_internal_error(
 
 
 async def test_a_fault_of_ours_costs_one_request(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(topic: str) -> Any:
+    def fail(topic: str, **details: Any) -> Any:
         raise ZeroDivisionError
 
     monkeypatch.setattr(server.engine.acts, "pause_topic", fail)

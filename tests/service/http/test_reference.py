@@ -14,7 +14,14 @@ from tests.service.http.good_requests import BODIES, prepared
 from tests.service.http.server import http_server
 
 # Where another value than "x" tells whether a parameter is read.
-TELLING_VALUES = {"topic": "$", "channel": "$", "key": "", "include_clients": "false", "include_mem": "true"}
+TELLING_VALUES = {
+    "topic": "$",
+    "channel": "$",
+    "key": "",
+    "include_clients": "false",
+    "include_mem": "true",
+    "reason": "x" * 201,
+}
 
 
 @pytest.mark.slow(reason="the validator takes seconds to read OpenAPI's own schema")

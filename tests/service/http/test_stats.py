@@ -114,6 +114,8 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "fenced": "",
             "unreadable": "",
             "dropped_count": 0,
+            "pause": None,
+            "resume_refused": "",
             "cursors": [],
         }
         (channel,) = answer["topics"][1]["channels"]
@@ -139,6 +141,9 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "unreadable": "",
             "held_back": "",
             "dropped_count": 0,
+            "pause": None,
+            "resume_refused": "",
+            "ramp": None,
         }
         assert client == {
             "client_id": "p",
@@ -252,7 +257,7 @@ async def test_figures_in_text(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         populate(server.engine)
         server.engine.acts.pause_topic("a")
-        server.engine.acts.pause_channel("b", "x")
+        server.engine.acts.pause_channel("b", "x", by="anna", reason="bad\ndeploy", for_ms=7_200_000)
         server.clock.advance(ms=3_723_500)
         lines = (await server.request("GET", "/stats")).body.decode().split("\n")
         assert lines[2] == "uptime 1h2m3.5s"
@@ -268,9 +273,11 @@ async def test_figures_in_text(tmp_path: Path) -> None:
         assert lines[lines.index("Topics:") :] == [
             "Topics:",
             "*P [a              ] depth: 1     be-depth: 0     msgs: 1        e2e%: ",
+            "        paused: since 2017-07-14T02:40:00Z",
             "",
             "   [b              ] depth: 0     be-depth: 0     msgs: 5        e2e%: ",
             channel,
+            "        paused: by anna since 2017-07-14T02:40:00Z until 2017-07-14T04:40:00Z: bad?deploy",
             consumer,
             "",
             "Producers:",

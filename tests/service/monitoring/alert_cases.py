@@ -208,6 +208,24 @@ CASES = (
         "queue:4151: orders/billing has a message that is 1h 0m 0s old",
     ),
     AlertCase(
+        "PenstockPauseOverdue",
+        5,
+        {f"penstock_channel_pause_overdue_seconds{{{_CHANNEL}}}": "0 0 60+60x60"},
+        {f"penstock_channel_pause_overdue_seconds{{{_CHANNEL}}}": "0x60"},
+        "warning",
+        _OF_CHANNEL,
+        "queue:4151: a pause of orders/billing has outlived its time by 4m 0s",
+    ),
+    AlertCase(
+        "PenstockPauseOverdue",
+        5,
+        {'penstock_topic_pause_overdue_seconds{topic="orders"}': "0 0 60+60x60"},
+        {'penstock_topic_pause_overdue_seconds{topic="orders"}': "0x60"},
+        "warning",
+        {"topic": "orders"},
+        "queue:4151: a pause of orders has outlived its time by 4m 0s",
+    ),
+    AlertCase(
         "PenstockTimeouts",
         30,
         {

@@ -117,6 +117,9 @@ async def test_the_costs_are_what_an_answer_has(tmp_path: Path) -> None:
         await fill(server)
         client = Client(server.engine, "orders", "a", ready=3)
         client.finish(client.sink.received[0].id)
+        for act, names in (("pause_topic", ("orders",)), ("pause_channel", ("orders", "a"))):
+            getattr(server.engine.acts, act)(*names)
+        settle(server.engine)
         figures = await figures_of(server)
     of_orders = [key for key in figures.values if 'topic="orders"' in key]
     assert len([key for key in of_orders if "channel=" not in key]) == COSTS.topic

@@ -6,8 +6,9 @@ from typing import Any
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.declarations import Endpoint, Error
 from queue_engine.service.http.reference.endpoints import ENDPOINTS, SECTIONS
-from queue_engine.service.http.reference.parameters import Name, Parameter
+from queue_engine.service.http.reference.parameters import Duration, Name, Parameter
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.options import format_duration
 from tests.support.references.generated import code, table
 
 _TOKEN = {
@@ -66,8 +67,10 @@ def _values(parameter: Parameter) -> str:
     if schema["type"] == "integer":
         most = schema.get("maximum")
         return f"{schema['minimum']} or more" if most is None else f"{schema['minimum']} to {most}"
+    if isinstance(parameter, Duration):
+        return f"a duration up to {format_duration(parameter.most_ms)}"
     longest = schema.get("maxLength")
-    return f"{schema['minLength']} to {longest} characters" if longest else "text"
+    return f"{schema.get('minLength', 0)} to {longest} characters" if longest else "text"
 
 
 def error_words() -> list[str]:

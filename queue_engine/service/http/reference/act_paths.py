@@ -8,11 +8,14 @@ from queue_engine.service.http.reference.parameters import Parameter
 _DONE = (Success("Nothing: the act is done."),)
 
 
-def _topic(text: str) -> Endpoint:
+_PAUSE = (parameters.REASON, parameters.PAUSE_FOR, parameters.PAUSE_UNTIL)
+
+
+def _topic(text: str, *further: Parameter) -> Endpoint:
     return Endpoint(
         text,
         _DONE,
-        (parameters.TOPIC.required(),),
+        (parameters.TOPIC.required(), *further),
         errors=(*errors.ACT, errors.TOPIC_MISSING, errors.TOPIC_NOT_FOUND, errors.FENCED_ACT),
     )
 
@@ -49,8 +52,13 @@ ACTS = {
     ),
     "/topic/delete": _topic("Delete a topic with its channels and messages."),
     "/topic/empty": _topic("Drop the messages that wait at a topic."),
-    "/topic/pause": _topic("Pass no more messages from a topic to its channels."),
-    "/topic/unpause": _topic("Pass messages from a topic to its channels again."),
+    "/topic/pause": _topic(
+        "Pass no more messages from a topic to its channels. Of a topic that is paused, change the reason or the end.",
+        *_PAUSE,
+    ),
+    "/topic/unpause": _topic(
+        "Pass messages from a topic to its channels again. A ramp is one of its channels.", parameters.RAMP
+    ),
     "/topic/retry": _topic("Let a fenced topic go on."),
     "/channel/create": _channel(
         "Create a channel; one that exists stays as it is. Of a topic of the log it may begin at an older message.",
@@ -59,8 +67,12 @@ ACTS = {
     ),
     "/channel/delete": _channel("Delete a channel with its messages."),
     "/channel/empty": _channel("Drop all messages of a channel."),
-    "/channel/pause": _channel("Deliver no more messages of a channel."),
-    "/channel/unpause": _channel("Deliver messages of a channel again."),
+    "/channel/pause": _channel(
+        "Deliver no more messages of a channel. Of a channel that is paused, change the reason or the end.", *_PAUSE
+    ),
+    "/channel/unpause": _channel(
+        "Deliver messages of a channel again. Of one that delivers slowly, end the ramp.", parameters.RAMP
+    ),
     "/channel/retry": _channel("Let a fenced channel go on; what is not finished waits again."),
     "/channel/seek": Endpoint(
         "Rewind a channel of the log, back or forth; one of offset, time_ms and to says where.",

@@ -21,6 +21,7 @@ _SCHEMAS = {
     "Stats": stats_shape.STATS,
     "Topic": stats_shape.TOPIC,
     "Channel": stats_shape.CHANNEL,
+    "Pause": stats_shape.PAUSE,
     "Client": stats_shape.CLIENT,
     "Log": stats_shape.LOG,
     "Cursor": shapes.CURSOR,

@@ -18,6 +18,7 @@ from queue_engine.log_acts import (
     START,
 )
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX
+from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX
 
 NUMBER_MAX = (1 << 32) - 1
 OFFSET_MOST = (1 << 62) - 1
@@ -96,6 +97,17 @@ class Word(Parameter):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Duration(Parameter):
+    """A duration such as 90s or 1h30m. most_ms: the longest."""
+
+    most_ms: int
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return {"type": "string", "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern(Parameter):
     """Text that matches a regular expression."""
 
@@ -158,6 +170,18 @@ REPLAYED = Word("replayed", "flag the messages as replayed", words=("true", "fal
 TOPIC_NUMBER = WholeNumber("number", "refuse unless the topic has this number", most=NUMBER_MAX)
 
 STORAGE = Word("storage", "storage kind of a new topic (default: --storage)", words=("log", "diskqueue"))
+
+REASON = Parameter(
+    "reason", f"why, at most {REASON_CHARACTERS_MAX} characters; without it a pause keeps its reason",
+    longest=REASON_CHARACTERS_MAX,
+)  # fmt: skip
+PAUSE_FOR = Duration(
+    "for", "how long, such as 15m, until it resumes by itself; 0: until somebody resumes it", most_ms=PAUSE_MS_MAX
+)
+PAUSE_UNTIL = WholeNumber("until", "when it resumes by itself, Unix milliseconds, instead of for", most=TIME_MS_MOST)
+RAMP = Duration(
+    "ramp", "how long it delivers slowly first, ever faster; 0, and without it: all at once", most_ms=RAMP_MS_MAX
+)
 
 OFFSET = WholeNumber("offset", "an offset of the topic", most=OFFSET_MOST)
 TIME_MS = WholeNumber("time_ms", "the first message published then or later, Unix milliseconds", most=TIME_MS_MOST)

@@ -24,7 +24,22 @@ _PLACE = {
     "fenced": TEXT,
     "unreadable": TEXT,
     "dropped_count": COUNT,
+    "pause": {"oneOf": [ref("Pause"), {"type": "null"}]},
+    "resume_refused": TEXT,
 }
+PAUSE = record(
+    {
+        "by": TEXT,
+        "reason": TEXT,
+        "since_ms": COUNT,
+        "until_ms": COUNT,
+        "depth": COUNT,
+        "changed_by": TEXT,
+        "changed_ms": COUNT,
+    },
+    optional=("changed_by", "changed_ms"),
+    text="A pause: who, why, since when, until when (0: no end), what waited then; who gave it that reason and end.",
+)
 
 CLIENT = record(
     {
@@ -74,6 +89,7 @@ CHANNEL = record(
         "disconnect_count": COUNT,
         "ready_count": COUNT,
         "held_back": TEXT,
+        "ramp": {"oneOf": [record({"from_ms": COUNT, "until_ms": COUNT}), {"type": "null"}]},
         **_PLACE,
     },
     text="A channel. clients: null where the request has include_clients=false.",

@@ -1,0 +1,42 @@
+"""Reads the query parameters of pausing and resuming: why, how long, and how slowly it begins again."""
+
+from typing import Any
+
+from queue_engine.service.http.log_queries import QueryError, whole_number
+from queue_engine.service.http.query import Query
+from queue_engine.service.http.reference.parameters import PAUSE_FOR, PAUSE_UNTIL, RAMP, REASON, Duration
+from queue_engine.vocabulary.options import format_duration, parse_duration_ms
+from queue_engine.vocabulary.pause import REASON_CHARACTERS_MAX
+
+
+def pause_details(query: Query, by: str) -> dict[str, Any]:
+    """What `pause_topic` and `pause_channel` take beside the names. Raises QueryError."""
+    details: dict[str, Any] = {"by": by}
+    if REASON.name in query:
+        reason = query[REASON.name]
+        if len(reason) > REASON_CHARACTERS_MAX:
+            raise QueryError(f"reason has {len(reason)} characters and the most is {REASON_CHARACTERS_MAX}")
+        details["reason"] = reason
+    if PAUSE_FOR.name in query and PAUSE_UNTIL.name in query:
+        raise QueryError("for and until are both given: they name two ends")
+    if PAUSE_FOR.name in query:
+        details["for_ms"] = _duration_ms(query, PAUSE_FOR)
+    if PAUSE_UNTIL.name in query:
+        details["until_ms"] = whole_number(query, PAUSE_UNTIL)
+    return details
+
+
+def resume_details(query: Query) -> dict[str, Any]:
+    """What `unpause_topic` and `unpause_channel` take beside the names. Raises QueryError."""
+    return {"ramp_ms": _duration_ms(query, RAMP)} if RAMP.name in query else {}
+
+
+def _duration_ms(query: Query, parameter: Duration) -> int:
+    text = query[parameter.name]
+    try:
+        duration_ms = parse_duration_ms(text)
+    except ValueError as exc:
+        raise QueryError(f"{parameter.name}={text} is not a duration such as 90s or 1h30m") from exc
+    if duration_ms > parameter.most_ms:
+        raise QueryError(f"{parameter.name}={text} is longer than {format_duration(parameter.most_ms)}")
+    return duration_ms
