@@ -26,6 +26,8 @@ from queue_engine.disk_queue.closing import AT_ONCE, Closing
 from queue_engine.engine_stats import Client, EngineStats
 from queue_engine.log_acts import LogActs
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
+from queue_engine.message_acts import MessageActs
+from queue_engine.message_reads import MessageReads
 from queue_engine.pauses import Pauses
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
@@ -55,7 +57,8 @@ class Engine:
 
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
     pauses: those of topics and channels, which end by themselves where they have an end.
-    cursors: acts on pipeline cursors. stats: snapshots of all counts, and the health.
+    cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
+    stats: snapshots of all counts, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
     run on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
@@ -107,6 +110,8 @@ class Engine:
         self.acts = TopicActs(self.catalog, self._workload, self.pauses)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
+        self.messages = MessageReads(self.catalog, self.clients, clock)
+        self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.stats = EngineStats(
             self.catalog,
             self._stores,

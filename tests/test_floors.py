@@ -26,11 +26,12 @@ MAY_IMPORT = {
     "fetch": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary disk storage",
     "delivery": "vocabulary wire storage",
+    "messages": "vocabulary commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary disk commit_log",
     "samples": "vocabulary disk commit_log progress log_store fetch delivery",
     "engine": (
-        "vocabulary wire disk storage commit_log consume_queue readers log_store fetch disk_queue delivery topology "
-        "samples"
+        "vocabulary wire disk storage commit_log consume_queue readers log_store fetch disk_queue delivery messages "
+        "topology samples"
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",

@@ -43,6 +43,16 @@ class Done:
         return message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
 
     @property
+    def left_alone(self) -> str:
+        """`; 2 messages were left as they are: it is finished already`: those of the named messages that the act could
+        not be done to, and the first one's reason."""
+        left = [result for result in self.outcome.results if result.code]
+        if not left:
+            return ""
+        were = "message was left as it is" if len(left) == 1 else "messages were left as they are"
+        return f"; {len(left):,} {were}: {left[0].text}"
+
+    @property
     def disconnected(self) -> str:
         return f", disconnected {counted(self.outcome.clients, 'consumer')}" if self.outcome.clients else ""
 
@@ -159,6 +169,23 @@ def _released_lease(done: Done) -> str:
     return f"Released the lease {done.details['lease']} of {done.topic}: it keeps no messages any more."
 
 
+def _finished_messages(done: Done) -> str:
+    return f"Finished {done.dropped} of {done.name}{done.left_alone}."
+
+
+def _requeued_messages(done: Done) -> str:
+    return f"Requeued {counted(done.outcome.in_flight, 'message')} of {done.name}{done.left_alone}."
+
+
+def _released_messages(done: Done) -> str:
+    return f"Released {counted(done.outcome.deferred, 'deferred message')} of {done.name}{done.left_alone}."
+
+
+def _published_again(done: Done) -> str:
+    to = done.details.get("to") or done.topic
+    return f"Published {counted(done.outcome.depth, 'message')} of {done.name} again to {to}{done.left_alone}."
+
+
 _TABLE = (
     Act("create_topic", Role.OPERATOR, "acts.create_topic", _created),
     Act("create_channel", Role.OPERATOR, "acts.create_channel", _created),
@@ -187,6 +214,11 @@ _TABLE = (
     Act("delete_channel", Role.ADMIN, "acts.delete_channel", _deleted_channel),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
+    # Until a page offers them: an operator may do the first three, and an admin the last, which loses messages.
+    Act("requeue_messages", None, "message_acts.requeue_messages", _requeued_messages),
+    Act("release_messages", None, "message_acts.release_messages", _released_messages),
+    Act("publish_again", None, "message_acts.publish_again", _published_again),
+    Act("finish_messages", None, "message_acts.finish_messages", _finished_messages),
     # Over HTTP alone; a look on a page is a page, and audited.
     Act("read_messages", None, "", _looked),
     Act("create_cursor", None, "", _created_cursor),

@@ -15,7 +15,10 @@ from admin_console.gateway.gateway import (
     EngineUnavailableError,
     InFlightStats,
     MessagePage,
+    MessageQuery,
+    MessageRows,
     NodeInfo,
+    OneMessage,
     ReadRefusedError,
     SeekPreview,
     Target,
@@ -75,6 +78,14 @@ class EmbeddedGateway:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
         return page
 
+    def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
+        rows: MessageRows = self._read("messages.list", topic, channel, query)
+        return rows
+
+    def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
+        found: OneMessage = self._read("messages.one", topic, channel, message_id=message_id, offset=offset)
+        return found
+
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         try:
             preview: SeekPreview = self._ask("log.seek_preview", topic, channel, target)
@@ -133,7 +144,15 @@ class EmbeddedGateway:
             )
         outcome = answer if isinstance(answer, Outcome) else Outcome()
         sentence = sentence_of(action, topic, channel, details, outcome)
-        return ActResult(DONE, sentence, counts=outcome_counts(outcome))
+        return ActResult(DONE, sentence, counts=outcome_counts(outcome), results=outcome.results)
+
+    def _read(self, method: str, topic: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._ask(method, topic, *args, **kwargs)
+        except RequestError as exc:
+            raise ReadRefusedError(_sentence(exc, topic)) from exc
+        except StorageError as exc:
+            raise ReadRefusedError(f"The disk refused it for {topic}: {exc}.") from exc
 
     def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         try:

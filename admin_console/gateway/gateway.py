@@ -12,11 +12,13 @@ from queue_engine.delivery.stats import (
     ConsumerFailures,
     EngineSnapshot,
     InFlightStats,
+    MessageResult,
     RecentFailures,
     TopicStats,
 )
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.log_acts import SeekPreview, Target
+from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -37,7 +39,12 @@ __all__ = [
     "InFlightStats",
     "LogStats",
     "MessagePage",
+    "MessageQuery",
+    "MessageResult",
+    "MessageRow",
+    "MessageRows",
     "NodeInfo",
+    "OneMessage",
     "ReadMessage",
     "ReadRefusedError",
     "RecentFailures",
@@ -86,13 +93,15 @@ class ActResult:
 
     verdict: done, failed (nothing was changed), or unknown (it had begun when the wait ended).
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
-    counts: how much the act changed: depth, in_flight, deferred, channels, clients.
+    counts: how much the act changed: depth, in_flight, deferred, channels, clients. results: of an act on single
+    messages, one for each.
     """
 
     verdict: str
     message: str
     code: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    results: tuple[MessageResult, ...] = ()
 
 
 class Gateway(Protocol):
@@ -125,6 +134,14 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError, or ReadRefusedError with a sentence.
         """
+        ...
+
+    def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
+        """A page of the messages of a channel that are in one state. Consumes nothing. Raises as `messages`."""
+        ...
+
+    def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
+        """One message of a channel with its state and its whole body, by its id or its offset. Raises as `messages`."""
         ...
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:

@@ -106,6 +106,11 @@ class Channel:
         """Messages that consumers hold, and those that a fence stranded."""
         return len(self._in_flight) + sum(len(ids) for _, ids in self._stranded)
 
+    @property
+    def held(self) -> InFlightTable:
+        """What its consumers hold."""
+        return self._in_flight
+
     # Fences.
 
     def stop(self, doing: str, error: Exception) -> RequestError:

@@ -41,6 +41,7 @@ class Delivery:
         "outstanding",
         "run",
         "sent_ns",
+        "touches",
     )
 
     def __init__(self, consumer: Consumer, run: Run, ids: list[bytes], sent_ns: int) -> None:
@@ -53,6 +54,7 @@ class Delivery:
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
         self.outstanding = len(ids)
+        self.touches = 0  # how often its consumer asked for more time; TOUCH makes a delivery of one message
         self.in_order = 0  # so many from the start of the run were finished in the order they were sent
 
 
@@ -91,7 +93,7 @@ class InFlightTable:
         unique = set(ids)
         return len(unique) == len(ids) and self._delivery_of.keys().isdisjoint(unique)
 
-    def __contains__(self, message_id: bytes) -> bool:
+    def __contains__(self, message_id: object) -> bool:
         return message_id in self._delivery_of
 
     def add(self, consumer: Consumer, run: Run, sent_ns: int) -> Delivery:
@@ -260,7 +262,9 @@ class InFlightTable:
 
         Raises as `owned` does.
         """
+        before = self.owned(consumer, message_id).touches
         touched = self.remove(consumer, message_id)
+        touched.touches = before + 1
         run = touched.run
         # One message must not keep the frames of its whole run in memory.
         self._hold(touched, run if len(run) == 1 else run.select([run.index()[message_id]]))

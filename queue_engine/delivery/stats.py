@@ -207,6 +207,23 @@ class InFlightStats:
     deadline_in_ms: int  # until its timeout; negative when overdue
 
 
+@dataclass(frozen=True, slots=True)
+class MessageResult:
+    """What an act did to one message. asked: its id, or its offset, as it was given. was: its state before, "" for
+    unknown. code: "" where it was done, else the word for why not; text: the same, or what was done, as a sentence.
+
+    new_id, new_offset: of the message that was published again.
+    """
+
+    asked: str
+    offset: int | None = None
+    was: str = ""
+    code: str = ""
+    text: str = ""
+    new_id: str = ""
+    new_offset: int | None = None
+
+
 @dataclass(slots=True)
 class Outcome:
     """What an act did, in counts; a field that does not apply is 0. Filled in by the time the act's ticket is done."""
@@ -217,6 +234,7 @@ class Outcome:
     channels: int = 0
     clients: int = 0
     created: bool = False  # the thing did not exist before
+    results: tuple[MessageResult, ...] = ()  # of an act on single messages: one for each
 
     def add(self, other: "Outcome") -> None:
         self.depth += other.depth

@@ -1,7 +1,7 @@
 """Deferred messages, by the time they are due (LMQ's and NSQ's deadline heap)."""
 
-from collections.abc import Iterable
-from heapq import heappop, heappush
+from collections.abc import Container, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 
 from queue_engine.disk_queue.run_line import cost_of
 from queue_engine.vocabulary.byte_budget import ByteBudget
@@ -57,6 +57,26 @@ class DeferredMessages:
         earliest = [(due_ns, run) for due_ns, _, run in (heappop(self._heap) for _ in range(count))]
         self._free(run for _, run in earliest)
         return earliest
+
+    def earliest(self) -> Iterator[tuple[int, Run]]:
+        """(due_ns, message), the earliest first; they stay here. Each costs the logarithm of those before it."""
+        heap = self._heap
+        front = [(heap[0][:2], 0)] if heap else []
+        while front:
+            index = heappop(front)[1]
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heappush(front, (heap[child][:2], child))
+            yield heap[index][0], heap[index][2]
+
+    def remove(self, ids: Container[bytes]) -> list[tuple[int, Run]]:
+        """Remove and return these messages, as far as they are here: (due_ns, message). Costs a look at all."""
+        removed = [(due_ns, run) for due_ns, _, run in self._heap if run.ids[0] in ids]
+        if removed:
+            self._heap = [entry for entry in self._heap if entry[2].ids[0] not in ids]
+            heapify(self._heap)
+            self._free(run for _, run in removed)
+        return removed
 
     def runs(self) -> list[Run]:
         """All messages, earliest first; they stay here."""

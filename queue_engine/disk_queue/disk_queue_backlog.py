@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 
 from queue_engine.disk_queue.backup import QueueCopy
 from queue_engine.disk_queue.deferred import DeferredMessages
@@ -25,6 +26,18 @@ logger = logging.getLogger(__name__)
 
 # Released deferred messages are joined to runs of about this size, so that each does not cost a step of its own.
 RELEASED_RUN_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlaces:
+    """Where a channel's unfinished messages stand that are in memory and that no consumer holds."""
+
+    unsent: RunLine
+    returned: RunLine
+    order: ReturnOrder
+    queue: OverflowQueue
+    deferred: DeferredMessages
+    due_times: DueTimes
 
 
 class DiskQueueBacklog:
@@ -228,6 +241,27 @@ class DiskQueueBacklog:
                 group, group_bytes = [], 0
         if group:
             self._return(join_runs(group))
+
+    def finish_in_memory(self, ids: Container[bytes]) -> None:
+        """Finish messages that wait in memory or are deferred."""
+        oldest_of = self._due_times.oldest_of_others
+        if self._unsent:
+            self._unsent.remove(ids, oldest_of)
+        if self._returned:
+            self._order.left(self._returned.remove(ids, oldest_of))
+        self._queue.remove_from_memory(ids, oldest_of)
+        self._deferred.remove(ids)
+
+    def release(self, ids: Container[bytes]) -> int:
+        """Let deferred messages wait like the others now; returns how many."""
+        now_ns = self._folder.clock.time_ns()
+        removed = self._deferred.remove(ids)
+        self._return_joined([(now_ns, run) for _, run in removed])
+        return len(removed)
+
+    @property
+    def places(self) -> MemoryPlaces:
+        return MemoryPlaces(self._unsent, self._returned, self._order, self._queue, self._deferred, self._due_times)
 
     def tidy(self) -> None:
         self._queue.tidy()

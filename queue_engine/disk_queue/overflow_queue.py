@@ -4,7 +4,7 @@ nsqd picks between memory and disk at random. Here the order is kept: once somet
 later goes behind it, until the disk has been read empty. So the disk can't starve, and memory is always older.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from queue_engine.disk_queue.disk_queue import DiskQueue
 from queue_engine.disk_queue.oldest_in_line import OldestInLine
@@ -192,6 +192,10 @@ class OverflowQueue:
     def runs_in_memory(self) -> list[Run]:
         """The messages in memory, in order; they stay there."""
         return [*self._memory, *([run_of_stored(self._in_hand)] if self._in_hand else [])]
+
+    def remove_from_memory(self, ids: Container[bytes], oldest_of: Callable[[Run], int | None]) -> None:
+        """Take these messages out of memory, as far as they are there, as `RunLine.remove`."""
+        self._memory.remove(ids, oldest_of)
 
     def write_memory(self) -> None:
         """Write the messages in memory behind those on disk, since the files only grow at their end. Raises

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from queue_engine.disk_queue.oldest_in_line import OldestInLine
@@ -206,6 +206,21 @@ class RunLine:
             self._head_at = 0
         self.count -= len(run)
         return run
+
+    def remove(self, ids: Container[bytes], oldest_of: Callable[[Run], int | None]) -> list[int]:
+        """Take out these messages, as far as they are here; returns their places in the line before that, ascending.
+        oldest_of: `oldest_ns` of `append` for what is left of a run. Costs a look at all messages."""
+        places: list[int] = []
+        at = 0
+        for run in self.drain():
+            kept = [index for index, one in enumerate(run.ids) if one not in ids]
+            if len(kept) < len(run):
+                places += [at + index for index, one in enumerate(run.ids) if one in ids]
+            at += len(run)
+            if kept:
+                left = run if len(kept) == len(run) else run.select(kept)
+                self.append(left, oldest_of(left))
+        return places
 
     def drain(self) -> list[Run]:
         """Remove all runs."""

@@ -4,11 +4,13 @@ An offset is aside when it lies beyond the cursor but not for it: deferred at pu
 turn.
 """
 
+import heapq
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from queue_engine.log_store.log_topic import LogTopic
-from queue_engine.log_store.offset_lines import Range
+from queue_engine.log_store.offset_lines import Range, within
 
 
 class ChannelCursor:
@@ -55,6 +57,23 @@ class ChannelCursor:
             self._aside = deque(sorted([*self._aside, (offset, 1)]))
         self._aside_count += 1
 
+    def put_all_aside(self, offsets: Sequence[int]) -> None:
+        """Pass over these, ascending, which it would hand out."""
+        parts = heapq.merge(self._aside, [(offset, 1) for offset in offsets])
+        aside: deque[Range] = deque()
+        for first, count in parts:
+            if aside and sum(aside[-1]) == first:
+                aside[-1] = (aside[-1][0], aside[-1][1] + count)
+            else:
+                aside.append((first, count))
+        self._aside = aside
+        self._aside_count += len(offsets)
+
+    def those_ahead(self, wanted: Sequence[int]) -> set[int]:
+        """Those of `wanted`, ascending, that it would hand out; each has a message."""
+        ahead = wanted[bisect_left(wanted, self.offset) : bisect_left(wanted, self._topic.released)]
+        return set(ahead) - within(ahead, self._aside)
+
     def pass_aside(self) -> bool:
         """Go behind the range that is aside where the cursor is; False when none is."""
         if not self._aside or self._aside[0][0] > self.offset:
@@ -68,9 +87,9 @@ class ChannelCursor:
         """`offset`, or the first one aside where that comes before."""
         return min(self._aside[0][0], offset) if self._aside else offset
 
-    def offsets(self) -> Iterator[int]:
-        """Those it would hand out, in order; nothing moves."""
-        at = self.offset
+    def offsets(self, at_least: int = 0) -> Iterator[int]:
+        """Those it would hand out, from `at_least` on, in order; nothing moves."""
+        at = max(self.offset, at_least)
         aside = iter([*self._aside, (self._topic.released, 0)])
         first, count = next(aside)
         while at < self._topic.released:

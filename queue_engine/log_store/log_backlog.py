@@ -15,6 +15,7 @@ latest. An ephemeral channel has no journal.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
@@ -39,6 +40,19 @@ RETURNED_MAX = 65_536
 KEPT_BATCH_BYTES_MAX = 16 << 10
 # For the sizes of messages in flight, records up to this size are read again.
 FIGURES_RECORD_BYTES_MAX = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a channel's unfinished messages stand that no consumer holds, for lists of them and acts on single ones."""
+
+    topic: LogTopic
+    journaled: JournaledProgress
+    cursor: ChannelCursor
+    unsent: OffsetLine
+    returned: OffsetLine
+    order: ReturnOrder
+    due: DueOffsets
 
 
 class LogBacklog:
@@ -467,9 +481,14 @@ class LogBacklog:
 
     def heads(self, count_max: int) -> list[int]:
         """The next offsets, in the order in which `take` hands them out; nothing moves."""
-        return list(islice(self._in_order(), count_max))
+        return list(islice(self.in_order(), count_max))
 
-    def _in_order(self) -> Iterator[int]:
+    @property
+    def places(self) -> Places:
+        return Places(self._topic, self._journaled, self._cursor, self._unsent, self._returned, self._order, self._due)
+
+    def in_order(self) -> Iterator[int]:
+        """All that waits, in the order in which `take` hands it out; nothing moves."""
         yield from self._unsent.offsets()
         returned, ahead = self._returned.offsets(), self._cursor.offsets()
         passed = 0

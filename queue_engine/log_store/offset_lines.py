@@ -1,7 +1,8 @@
 """Offsets that wait in a line, kept as ranges: a million messages that follow each other cost one entry."""
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
@@ -9,6 +10,14 @@ from queue_engine.vocabulary.byte_budget import ByteBudget
 
 Range = tuple[int, int]
 """(first offset, count), the count above 0."""
+
+
+def within(wanted: Sequence[int], ranges: Iterable[Range]) -> set[int]:
+    """Those of `wanted`, ascending, that lie in one of the ranges."""
+    found = set[int]()
+    for first, count in ranges:
+        found.update(wanted[bisect_left(wanted, first) : bisect_left(wanted, first + count)])
+    return found
 
 
 class OffsetLine:
@@ -53,6 +62,31 @@ class OffsetLine:
         """All offsets, front to back."""
         return chain.from_iterable(range(first, first + count) for first, count in self._ranges)
 
+    def those_in(self, wanted: Sequence[int]) -> set[int]:
+        """Those of `wanted`, ascending, that stand here. Costs a look at each range."""
+        return within(wanted, self._ranges)
+
+    def remove(self, wanted: Sequence[int]) -> list[int]:
+        """Take out those of `wanted`, ascending, that stand here; returns their places in the line before that,
+        ascending. Costs a look at each range."""
+        places: list[int] = []
+        kept: deque[Range] = deque()
+        at = 0
+        for first, count in self._ranges:
+            end = first + count
+            for offset in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]:
+                places.append(at + count - (end - offset))
+                if offset > first:
+                    kept.append((first, offset - first))
+                first = offset + 1
+            if first < end:
+                kept.append((first, end - first))
+            at += count
+        if places:
+            self._ranges = kept
+            self.count -= len(places)
+        return places
+
     def clear(self) -> None:
         self._ranges.clear()
         self.count = 0
@@ -70,8 +104,12 @@ class DueOffsets:
         self._heap: list[tuple[int, int, int]] = []
         self._latest_ns = 0  # of all that were put since the heap was empty
         self.count = 0
+        # Taken out one by one: their entries stay in the heap until they are due.
+        self._withdrawn: set[int] = set()
 
     def put(self, first: int, count: int, due_ns: int) -> None:
+        if self._withdrawn and not self._withdrawn.isdisjoint(range(first, first + count)):
+            self._purge()
         if due_ns > self._latest_ns or not self._heap:
             self._latest_ns = due_ns
         heappush(self._heap, (due_ns, first, count))
@@ -80,6 +118,7 @@ class DueOffsets:
 
     def put_all(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """(due_ns, first, count) of many at once: cheaper than one by one."""
+        self._purge()
         before = len(self._heap)
         self._heap += entries
         added = self._heap[before:]
@@ -90,8 +129,52 @@ class DueOffsets:
         self._budget.add(OFFSET_COST_BYTES * count)
         heapify(self._heap)
 
+    def withdraw(self, offset: int) -> None:
+        """Take out one offset, which must be here."""
+        self._withdrawn.add(offset)
+        self._free(1)
+        if len(self._withdrawn) > self.count:
+            self._purge()
+
+    def _purge(self) -> None:
+        """Drop the entries of what was taken out."""
+        if self._withdrawn:
+            heap = self._heap
+            self._heap = [(due_ns, *part) for due_ns, first, count in heap for part in self._left_of(first, count)]
+            heapify(self._heap)
+            self._withdrawn.clear()
+
+    def _left_of(self, first: int, count: int) -> list[Range]:
+        """A range without what was taken out of it, which is forgotten."""
+        withdrawn = self._withdrawn
+        gone = [offset for offset in range(first, first + count) if offset in withdrawn] if withdrawn else []
+        if not gone:
+            return [(first, count)]
+        withdrawn.difference_update(gone)
+        left: list[Range] = []
+        for offset in [*gone, first + count]:
+            if offset > first:
+                left.append((first, offset - first))
+            first = offset + 1
+        return left
+
+    def earliest(self) -> Iterator[tuple[int, int]]:
+        """(offset, due_ns), the earliest first; nothing moves. Each costs the logarithm of those before it."""
+        heap, withdrawn = self._heap, self._withdrawn
+        front = [(heap[0], 0)] if heap else []
+        while front:
+            (due_ns, first, count), index = heappop(front)
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heappush(front, (heap[child], child))
+            yield from ((offset, due_ns) for offset in range(first, first + count) if offset not in withdrawn)
+
     def next_due_ns(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap and self._withdrawn and self._withdrawn.issuperset(range(heap[0][1], sum(heap[0][1:]))):
+            self._withdrawn.difference_update(range(heap[0][1], sum(heap[0][1:])))
+            heappop(heap)
+        return heap[0][0] if heap else None
 
     def latest_due_ns(self) -> int | None:
         """When the latest is due, or was, if it is not deferred any more."""
@@ -106,7 +189,7 @@ class DueOffsets:
             taken = min(count, count_max)
             if taken < count:
                 heappush(heap, (due_ns, first + taken, count - taken))
-            due.append((due_ns, first, taken))
+            due += [(due_ns, *part) for part in self._left_of(first, taken)]
             count_max -= taken
         self._free(sum(taken for _, _, taken in due))
         return due
@@ -118,6 +201,7 @@ class DueOffsets:
 
     def drain(self) -> list[Range]:
         """Remove everything, earliest first."""
+        self._purge()
         drained = [(first, count) for _, first, count in sorted(self._heap)]
         self._heap.clear()
         self._free(self.count)

@@ -201,6 +201,21 @@ class ChannelProgress:
             if value == SETTLED:
                 yield start, count
 
+    def settled_down(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """(first, count) of settled offsets from `first` on, below `end`, the last ones first."""
+        begin, end = max(first, self.floor), min(end, self.cursor)
+        touched = [number for number in self.pages if number * PAGE_OFFSETS < end]
+        for number in sorted(touched, reverse=True):
+            base, page = number * PAGE_OFFSETS, self.pages[number]
+            start, stop = max(begin - base, 0), min(end - base, PAGE_OFFSETS)
+            while (last := page.rfind(SETTLED, start, stop)) >= 0:
+                part = page[start : last + 1]
+                count = len(part) - len(part.rstrip(b"\xff"))
+                stop = last + 1 - count
+                yield base + stop, count
+        if first < min(self.floor, end):
+            yield first, min(self.floor, end) - first
+
     def made_at(self, offset: int) -> int:
         """Deliveries made of a message that is not settled."""
         page = self.pages.get(offset // PAGE_OFFSETS)

@@ -1,7 +1,9 @@
 """The order of a message that came back: behind the messages that waited when it came back, up to a bound."""
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 
 class ReturnOrder:
@@ -56,6 +58,17 @@ class ReturnOrder:
             if length > count:
                 turns.appendleft((turn, length - count))
             count -= min(count, length)
+
+    def left(self, places: Sequence[int]) -> None:
+        """These places, ascending, of the line of those that came back are empty now: an operator took them out."""
+        self.due_count()
+        ends = list(accumulate([self._due_count, *(count for _, count in self._turns)]))
+        left = [0] * len(ends)
+        for place in places:
+            left[bisect_right(ends, place)] += 1
+        self._due_count -= left[0]
+        turns = zip(self._turns, left[1:], strict=True)
+        self._turns = deque((turn, count - gone) for (turn, count), gone in turns if count > gone)
 
     def plan(self) -> Iterator[tuple[int, int]]:
         """What came back, front to back: (how many of those that wait now go before, how many have this place)."""
