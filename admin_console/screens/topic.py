@@ -81,7 +81,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "has_cursors": bool(topic.cursors),
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
-            "unarchived": topic.storage == "log" and not is_archived(topic),
+            "unarchived": not is_archived(topic),
         },
     }
 

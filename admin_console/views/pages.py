@@ -8,7 +8,14 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.template.loader import render_to_string
 
-from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, Gateway, InFlightStats, get_gateway
+from admin_console.gateway.gateway import (
+    EngineSnapshot,
+    EngineUnavailableError,
+    Gateway,
+    InFlightStats,
+    get_gateway,
+    why_not,
+)
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.graphs.empty_figures import figures_json
 from admin_console.history.picker import picker_of
@@ -20,6 +27,9 @@ from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
+
+# What a topic's kind may be unable to do, by the page that has a button for it.
+_KIND_ACTS = {"topic": ("read_messages", "archive_on"), "channel": ("rewind_channel",)}
 
 # The acts that a page offers, in the order of its buttons.
 _ACTS = {
@@ -104,9 +114,21 @@ def _rendered(
     if screen.flags.get("gone"):
         html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)
+    context["cannot"] = _cannot(live, asked)
     context["why_not"] = request.why_not.line(_ACTS[asked.page])
     html = render_to_string(f"pages/{asked.page}.html", {**context, **filled}, request)
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
+
+
+def _cannot(live: LiveState | None, asked: Request) -> Mapping[str, Any]:
+    """Act → why the topic's kind can't do it; and the same `sentences`, for readers without a pointer."""
+    topic = live.topics.get(asked.topic) if live else None
+    if topic is None:
+        return {}
+    names = [name for name in (asked.topic, asked.channel) if name]
+    reasons = {act: why_not(act, topic.storage, *names) for act in _KIND_ACTS.get(asked.page, ())}
+    sentences = {f"{reason[:1].upper()}{reason[1:]}.": None for reason in reasons.values() if reason}
+    return {**reasons, "sentences": list(sentences)}
 
 
 def _newest(gateway: Gateway) -> LiveState | None:

@@ -1,11 +1,14 @@
 """What a node can do, as the gateway names it."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from admin_console.gateway.act_table import ACTS
 from admin_console.gateway.gateway import get_gateway
 from queue_engine.act_kinds import ACT_KINDS
-from tests.support.pages.console import console_engine
+from tests.support.pages.console import client_of, console_engine, make_user, see
 
 
 def test_every_act_of_the_engine_has_a_row_in_the_table_of_kinds() -> None:
@@ -15,3 +18,24 @@ def test_every_act_of_the_engine_has_a_row_in_the_table_of_kinds() -> None:
 def test_an_engine_in_this_process_has_every_act_and_read(tmp_path: Path) -> None:
     with console_engine(tmp_path):
         assert get_gateway().node().capabilities == {*ACTS, *ACT_KINDS}
+
+
+@pytest.mark.django_db
+def test_what_a_kind_can_not_do_is_a_disabled_button_with_the_engines_reason(tmp_path: Path) -> None:
+    with console_engine(tmp_path) as engine:
+        for kind in ("log", "diskqueue"):
+            engine.submit("acts.create_topic", kind, storage=kind).result(5)
+            engine.submit("acts.create_channel", kind, "reader").result(5)
+        see(engine)
+        browser = client_of(make_user())
+        for path, label, reason in (
+            ("/topics/{}/", "Messages", "only the log can be read and rewound"),
+            ("/topics/{}/", "Archive…", "only topics of the log have pipeline cursors, and can be archived"),
+            ("/topics/{}/reader/", "Rewind…", "only the log can be read and rewound"),
+        ):
+            for kind in ("log", "diskqueue"):
+                html = browser.get(path.format(kind)).content.decode()
+                is_disabled = re.search(rf'<span class="button" aria-disabled="true" title="[^"]*"[^>]*>{label}', html)
+                assert bool(is_disabled) == (kind == "diskqueue"), (path, label, kind)
+                sentence = f"Topic {kind} has storage kind {kind}: {reason}."
+                assert (sentence in html) == (kind == "diskqueue")
