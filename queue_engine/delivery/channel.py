@@ -21,6 +21,7 @@ from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_re
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import RequestError, StorageError
 from queue_engine.vocabulary.pause import Pause, Ramp
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
@@ -161,7 +162,7 @@ class Channel:
         if self.fence is not None:
             return 0
         try:
-            count = self._give_back_all(self._in_flight.pop_all(consumer))
+            count = self._give_back_all(self._in_flight.pop_all(consumer), ReturnReason.DISCONNECTED)
         except Exception as exc:
             # The connection is gone; its messages stay in flight.
             self.stop("taking back what a consumer held", exc)
@@ -373,7 +374,14 @@ class Channel:
         self.requeue_count += 1
         due_ns = now_ns + delay_ns if delay_ns else None
         try:
-            self.backlog.give_back(delivery.run, delivery.ids, counted=True, due_ns=due_ns)
+            self.backlog.give_back(
+                delivery.run,
+                delivery.ids,
+                counted=True,
+                due_ns=due_ns,
+                reason=ReturnReason.REQUEUED,
+                consumer=consumer.label,
+            )
         except Exception:
             self._stranded.append((delivery.run, delivery.ids))
             raise
@@ -415,7 +423,7 @@ class Channel:
             for delivery, ids in expired:
                 delivery.consumer.timeout_count += len(ids)
                 self.timeout_count += len(ids)
-            moved = self._put_back(expired)
+            moved = self._put_back(expired, ReturnReason.TIMED_OUT)
             moved += self.backlog.release_due(now_ns, DUE_MESSAGES_MAX)
         except Exception as exc:
             self.stop("timing out what is due", exc)
@@ -478,7 +486,7 @@ class Channel:
                 return Outcome()
             popped = self._in_flight.pop_all(consumer)
         try:
-            count = self._give_back_all(popped)
+            count = self._give_back_all(popped, ReturnReason.BY_OPERATOR)
         except Exception as exc:
             raise self.stop("requeuing what is in flight", exc) from exc
         self.requeue_count += count
@@ -513,23 +521,23 @@ class Channel:
         if self.fence is not None:
             return self.retry().in_flight
         try:
-            return self._give_back_all(self._in_flight.pop_all())
+            return self._give_back_all(self._in_flight.pop_all(), ReturnReason.UNTOLD)
         except Exception as exc:
             raise self.stop("taking back what is in flight", exc) from exc
 
-    def _give_back_all(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
-        count = self._put_back(popped)
+    def _give_back_all(self, popped: list[tuple[Delivery, list[bytes]]], reason: ReturnReason) -> int:
+        count = self._put_back(popped, reason)
         if count:
             self._workload.wake(self)
         return count
 
-    def _put_back(self, popped: list[tuple[Delivery, list[bytes]]]) -> int:
+    def _put_back(self, popped: list[tuple[Delivery, list[bytes]]], reason: ReturnReason) -> int:
         """Put popped messages back into the backlog; from the first that fails on, they are stranded until `retry`."""
         count = at = 0
         try:
             for at, (delivery, ids) in enumerate(popped):  # noqa: B007  (needed where it fails)
                 delivery.consumer.in_flight_count -= len(ids)
-                self.backlog.give_back(delivery.run, ids, counted=True)
+                self.backlog.give_back(delivery.run, ids, counted=True, reason=reason, consumer=delivery.consumer.label)
                 count += len(ids)
         except Exception:
             self._stranded += [(delivery.run, ids) for delivery, ids in popped[at:]]

@@ -26,7 +26,7 @@ class Consumer:
     """A consumer of one channel.
 
     Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight. name, address: what IDENTIFY called
-    it, and where it connected from.
+    it, and where it connected from; label: both, for the histories of messages that came back.
     """
 
     __slots__ = (
@@ -35,6 +35,7 @@ class Consumer:
         "in_flight_count",
         "is_closing",
         "key",
+        "label",
         "max_msg_timeout_ns",
         "message_count",
         "msg_timeout_ns",
@@ -60,6 +61,7 @@ class Consumer:
         self.key = key
         self.name = name
         self.address = address
+        self.label = f"{name} {address}".strip()
         self.sink = sink
         self.msg_timeout_ns = msg_timeout_ns
         self.max_msg_timeout_ns = max_msg_timeout_ns

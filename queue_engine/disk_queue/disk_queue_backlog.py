@@ -20,6 +20,7 @@ from queue_engine.vocabulary.message import (
     FRAME_HEADER_BYTES,
     unpack_attempts,
 )
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run, join_runs
 
 logger = logging.getLogger(__name__)
@@ -167,7 +168,18 @@ class DiskQueueBacklog:
         frames = [run.frame_at(index_of[one]) for one in ids]
         return [(unpack_attempts(one, ATTEMPTS_AT)[0], len(one) - FRAME_HEADER_BYTES) for one in frames]
 
-    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+    quarantined_count = 0  # nsqd's files can't say so
+
+    def give_back(
+        self,
+        run: Run,
+        ids: Sequence[bytes],
+        *,
+        counted: bool,
+        due_ns: int | None = None,
+        reason: ReturnReason = ReturnReason.UNTOLD,
+        consumer: str = "",
+    ) -> None:
         if counted:
             run = run.for_next_attempt(ids)
         elif len(ids) != len(run):

@@ -34,7 +34,12 @@ class ChannelCursor:
         topic = self._topic
         if self.offset >= topic.released:
             return 0
-        return max(0, topic.count_between(self.offset, topic.released) - self._aside_count)
+        aside = self._aside_count
+        if self._aside and sum(self._aside[-1]) > topic.released:
+            # After a start the topic may release an offset again that was handed out, or quarantined.
+            parts = [(first, min(first + count, topic.released)) for first, count in self._aside]
+            aside = sum(topic.count_between(first, end) for first, end in parts if first < end)
+        return max(0, topic.count_between(self.offset, topic.released) - aside)
 
     def put_aside(self, first: int, count: int) -> None:
         """Pass over these, which lie behind all that is aside already."""

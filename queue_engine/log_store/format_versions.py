@@ -14,6 +14,7 @@ from queue_engine.disk.files import Files
 from queue_engine.log_store.batch_keys import BATCH_KEYS_NAME, decode_batch_keys
 from queue_engine.log_store.batch_keys import HEADER_BYTES as KEYS_HEADER_BYTES
 from queue_engine.progress.floors import FLOORS_NAME, decode_floors
+from queue_engine.progress.histories import HISTORIES_NAME, decode_histories
 from queue_engine.progress.journal_file import JOURNAL_SUFFIX
 from queue_engine.progress.journal_format import HEADER_BYTES as JOURNAL_HEADER_BYTES
 from queue_engine.progress.journal_format import read_journal
@@ -35,6 +36,7 @@ def refuse_newer(directory: str, files: Files) -> None:
         (HOLES_NAME, _FILE_BYTES_MAX, decode_holes),
         (BATCH_KEYS_NAME, KEYS_HEADER_BYTES, decode_batch_keys),
         (os.path.join(_PROGRESS, FLOORS_NAME), _FILE_BYTES_MAX, decode_floors),
+        (os.path.join(_PROGRESS, HISTORIES_NAME), _FILE_BYTES_MAX, decode_histories),
     ]
     for name, size_max, decode in whole:
         path = os.path.join(directory, name)

@@ -7,6 +7,7 @@ Each offset of the channel is in one of these places, and every move is one call
     unsent      taken and not sent: at the very front
     returned    given back, or due: a line of its own; `ReturnOrder` decides when it goes before the cursor
     deferred    until its due time
+    quarantined set aside until it is redriven (`progress/quarantine.py`)
     in flight   sent; delivery has it
     settled     finished: never delivered again
 
@@ -27,10 +28,13 @@ from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
+from queue_engine.progress.quarantine import ChannelQuarantine, without
+from queue_engine.progress.return_history import ReturnEvent
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun, join_runs
 from queue_engine.vocabulary.ticket import Ticket
 
@@ -69,6 +73,10 @@ class LogBacklog:
         self.dropped_count = 0  # of an ephemeral channel that is too slow
         self._topic = topic
         self._journaled = JournaledProgress(topic, number, progress, journal)
+        # An ephemeral channel keeps nothing back.
+        self.quarantine: ChannelQuarantine | None = (
+            None if journal is None else topic.quarantines.add(number, self._journaled)
+        )
         self._needed = RecordPosition()
         self._cursor = ChannelCursor(topic, progress.floor)
         self._released_before = topic.released_count
@@ -128,13 +136,15 @@ class LogBacklog:
         for first, count in topic.gaps_between(floor, passed_end):
             progress.settled(first, count)
         floor = progress.floor
+        aside = progress.quarantined = {offset: one for offset, one in progress.quarantined.items() if offset >= floor}
         deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
-        undelivered = [] if passed_end <= floor else list(progress.undelivered_between(floor, passed_end))
+        undelivered = [] if passed_end <= floor else without(progress.undelivered_between(floor, passed_end), aside)
         cursor = self._cursor
         cursor.start_at(undelivered[0][0] if undelivered else passed_end)
         for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
-            self._attempts.note(first, made)
-            self._place_again(first, count)
+            for start, length in without([(first, count)], aside) if aside else [(first, count)]:
+                self._attempts.note(start, made)
+                self._place_again(start, length)
         # Offsets beyond the cursor that were handed out before.
         at = cursor.offset
         for first, count in undelivered:
@@ -143,11 +153,14 @@ class LogBacklog:
             at = first + count
         if undelivered and passed_end > at:
             cursor.put_aside(at, passed_end - at)
+        for offset in sorted(aside):
+            if offset >= passed_end:
+                cursor.insert_aside(offset)
         moved = progress.deferred
         waiting = [
             (offset, moved.get(offset, due_ns))
             for offset, due_ns in deferred_at_publish.items()
-            if progress.made_at(offset) == 0 and not progress.is_settled(offset)
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset) and offset not in aside
         ]
         for offset, _ in waiting:
             cursor.insert_aside(offset)
@@ -191,7 +204,8 @@ class LogBacklog:
         try:
             for offset, due_ns in deferred:
                 # After a start the topic may release an offset again: one that was delivered has its place already.
-                if progress.made_at(offset) == 0 and not progress.is_settled(offset):
+                is_new = progress.made_at(offset) == 0 and not progress.is_settled(offset)
+                if is_new and offset not in progress.quarantined:
                     self._note_deferred(offset, due_ns)
         except Exception as exc:
             # The error must not keep it from the other channels; `start_over` finds it in the topic.
@@ -221,6 +235,10 @@ class LogBacklog:
     @property
     def message_count(self) -> int:
         return self._topic.released_count - self._released_before
+
+    @property
+    def quarantined_count(self) -> int:
+        return len(self.progress.quarantined)
 
     @property
     def next_offset(self) -> int:
@@ -385,10 +403,33 @@ class LogBacklog:
             return None
         return None if batch is None else len(batch.run.frame_at(offset - batch.first)) - FRAME_HEADER_BYTES
 
+    def _body_bytes_read(self, run: Run, offset: int) -> int:
+        """The same for one message, whatever it costs; 0 when the disk refuses."""
+        size = self._body_bytes(run, offset)
+        if size is not None:
+            return size
+        try:
+            batch = self._topic.batch_at(offset)
+        except StorageError:
+            return 0
+        return 0 if batch is None else len(batch.run.frame_at(offset - batch.first)) - FRAME_HEADER_BYTES
+
     # Taking back.
 
-    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+    def give_back(
+        self,
+        run: Run,
+        ids: Sequence[bytes],
+        *,
+        counted: bool,
+        due_ns: int | None = None,
+        reason: ReturnReason = ReturnReason.UNTOLD,
+        consumer: str = "",
+    ) -> None:
         ranges = ranges_of(offsets_of(ids, self._topic.id_base))
+        if reason and self.quarantine is not None:
+            event = ReturnEvent(self._topic.time_ns(), reason, consumer)
+            ranges = self.quarantine.came_back(ranges, event, lambda offset: self._body_bytes_read(run, offset))
         if due_ns is not None:
             due_time_ns = self._topic.time_of(due_ns)
             for first, count in ranges:
@@ -408,6 +449,18 @@ class LogBacklog:
             for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
                 self._journaled.settled(first, count)
             self._topic.next_turn.request_log_work()
+
+    def redrive(self, offsets: Iterable[int], *, keeps_attempts: bool = False) -> int:
+        """Let quarantined messages wait behind the others; returns how many of these were quarantined."""
+        quarantine, now_ns = self.quarantine, self._topic.time_ns()
+        count = 0
+        for offset in offsets:
+            if quarantine is not None and quarantine.redrive(offset, now_ns, keeps_attempts=keeps_attempts):
+                self._return(offset, 1)
+                count += 1
+        if count:
+            self._topic.next_turn.request_log_work()
+        return count
 
     def _drop_surplus(self) -> None:
         """Drop messages that are too far behind, or gone from the log: an ephemeral channel keeps no segment."""

@@ -1,10 +1,11 @@
 """The settings of one log: syncs, sizes, retention."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queue_engine.commit_log.holes import BLOCK_BYTES
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.progress.journal import RESERVE_BYTES
+from queue_engine.progress.quarantine import QuarantineLimits
 
 CACHE_BYTES_MAX = 16 << 20
 
@@ -15,7 +16,7 @@ class LogSettings:
     reserve. retention_ms, retention_bytes: unneeded segments stay while they are younger and the log is smaller; where
     one is 0 the other decides alone, with both 0 they go at once. block_bytes: the file system's.
     pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used last.
-    reads_unsynced: readers get visible records before they are known to be on the disk."""
+    reads_unsynced: readers get visible records before they are known to be on the disk. quarantine: of each channel."""
 
     policy: SyncPolicy
     sync_interval_ms: int
@@ -31,3 +32,4 @@ class LogSettings:
     pipeline_retention_bytes: int = 0
     cache_bytes: int = CACHE_BYTES_MAX
     reads_unsynced: bool = False
+    quarantine: QuarantineLimits = field(default_factory=QuarantineLimits)

@@ -29,6 +29,7 @@ from queue_engine.log_store.pending_batches import PendingBatches
 from queue_engine.log_store.queue_recovery import QueueRecovery, RecoveredQueues
 from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.histories import Quarantines
 from queue_engine.progress.journal import RESERVE_NAME, ProgressJournal
 from queue_engine.progress.loss import ChannelPlace, progress_losses, waiting_below
 from queue_engine.progress.progress_recovery import RecoveredProgress, progress_or_error, recover_progress
@@ -105,6 +106,9 @@ class LogStore:
         self.cursors = parts.readers.cursors
         self.batch_keys = parts.batch_keys
         self.batches = parts.batches
+        self._quarantines = Quarantines(
+            parts.progress_directory, settings.quarantine, files=files, worker=backgrounds.disk
+        )
         self._settings = settings
         self._backgrounds = backgrounds
         self._sync_place = sync_place
@@ -210,6 +214,7 @@ class LogStore:
             log=log,
             journal=journal,
             pending=self._pending,
+            quarantines=self._quarantines,
             recovered=progress.channels,
             deferred_budget=self._deferred_budget,
             on_reserve=on_reserve,
@@ -221,6 +226,7 @@ class LogStore:
         log.open()
         self._tick_reserve()
         journal.open(progress)
+        self._quarantines.open()
 
     def _recover_again(self) -> RecoveredProgress:
         """Recover the progress of the channels of the start that still exist. Raises StorageError."""
@@ -275,6 +281,7 @@ class LogStore:
         self._shared.is_closed = True
 
     def _close_journal(self) -> None:
+        self._quarantines.close()
         self.journal.close(
             {
                 channel.number: (topic.end_offset, waiting_below(topic.end_offset, channel.progress, topic.queue))
@@ -424,6 +431,7 @@ class LogStore:
     def _tick_journal(self, now_ns: int) -> None:
         self._tick_reserve()
         self.journal.tick(now_ns)
+        self._quarantines.tick(now_ns)
 
     def _tick_queues(self, now_ns: int) -> None:
         self._bound_tails()

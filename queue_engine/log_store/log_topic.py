@@ -58,6 +58,7 @@ class LogTopic:
         self.holes = log.files.holes
         self.size = log.size
         self.deferred_budget = log.deferred_budget
+        self.quarantines = log.quarantines
         self.memory_count_max = log.settings.memory_count_max
         self.next_turn = log.pending.next_turn
         # Messages before the oldest offset were not needed and are removed.

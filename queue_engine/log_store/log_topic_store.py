@@ -360,6 +360,7 @@ class LogTopicStore(LogTopic):
         if is_ephemeral(name):
             return
         channel.detach()
+        self.quarantines.remove(channel.number)
         self._journal.forget(channel.number)
 
     def synced(self) -> Ticket:

@@ -8,6 +8,7 @@ from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.pending_batches import PendingBatches
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.histories import Quarantines
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.vocabulary.byte_budget import ByteBudget
 
@@ -27,6 +28,7 @@ class SharedLog:
         log: CommitLog,
         journal: ProgressJournal,
         pending: PendingBatches,
+        quarantines: Quarantines,
         recovered: dict[int, ChannelProgress],
         deferred_budget: ByteBudget,
         on_reserve: Callable[[], None],
@@ -37,6 +39,7 @@ class SharedLog:
         self.log = log
         self.journal = journal
         self.pending = pending
+        self.quarantines = quarantines
         self.size = LogSize(log, files.segments, files.holes)
         self.deferred_budget = deferred_budget
         self.on_reserve = on_reserve

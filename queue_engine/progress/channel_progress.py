@@ -1,12 +1,13 @@
-"""The progress of one channel: which offsets it delivered, deferred and settled. The same live and in a replay.
+"""The progress of one channel: which offsets it delivered, deferred, quarantined and settled.
 
-It is pure memory. Every offset below the floor is settled. Each offset from the floor to the cursor has a byte in a
-page of 1,024: the number of its deliveries, or that it is settled (RabbitMQ's publish, deliver and ack marks, in one
-byte). Pages are made when first needed and dropped when the floor has passed them, so an idle channel costs almost
-nothing.
+It is the same live and in a replay, and pure memory. Every offset below the floor is settled. Each offset from the
+floor to the cursor has a byte in a page of 1,024: the number of its deliveries, or that it is settled (RabbitMQ's
+publish, deliver and ack marks, in one byte). Pages are made when first needed and dropped when the floor has passed
+them, so an idle channel costs almost nothing.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 PAGE_OFFSETS = 1_024
 SETTLED = 255
@@ -19,11 +20,20 @@ _SETTLED_PAGE = bytes([SETTLED]) * PAGE_OFFSETS
 Pages = dict[int, bytearray]
 
 
+class Quarantined(NamedTuple):
+    """One message that is set aside. since_ns: Unix. reason: as of `return_reason.py`. body_bytes: 0 when unknown."""
+
+    since_ns: int
+    reason: int
+    body_bytes: int
+
+
 class ChannelProgress:
     """floor: all below is settled. cursor: nothing from here on was ever delivered or settled. deferred: offset → the
-    time before which it is not delivered (Unix ns; 0: at once). epoch: how often the channel was rewound."""
+    time before which it is not delivered (Unix ns; 0: at once). quarantined: offsets that are not delivered until they
+    are redriven. epoch: how often the channel was rewound."""
 
-    __slots__ = ("cursor", "deferred", "epoch", "floor", "many", "pages")
+    __slots__ = ("cursor", "deferred", "epoch", "floor", "many", "pages", "quarantined")
 
     def __init__(self, floor: int = 0, cursor: int | None = None, epoch: int = 0) -> None:
         self.floor = floor
@@ -32,6 +42,7 @@ class ChannelProgress:
         self.pages: Pages = {}
         self.many: dict[int, int] = {}  # deliveries made, where they are more than MADE_MAX
         self.deferred: dict[int, int] = {}
+        self.quarantined: dict[int, Quarantined] = {}
 
     # Changes.
 
@@ -56,18 +67,38 @@ class ChannelProgress:
             for offset in range(first, first + count):
                 self.deferred.pop(offset, None)
 
+    def set_aside(self, offset: int, made: int, quarantined: Quarantined) -> None:
+        """Quarantine an offset after `made` deliveries. It need not have been delivered: the cursor stays."""
+        if made:
+            self._mark(offset, 1, made)
+        if not self.is_settled(offset):
+            self.deferred.pop(offset, None)
+            self.quarantined[offset] = quarantined
+
+    def redriven(self, offset: int, made: int) -> None:
+        """Note that a quarantined offset waits again, at once, as if delivered `made` times."""
+        if self.is_settled(offset):
+            return
+        if made or self.made_at(offset):
+            self._mark(offset, 1, made)
+        self.quarantined.pop(offset, None)
+        # One that was published with a due time does not wait for it after a restart.
+        self.deferred[offset] = 0
+
     def settled(self, first: int, count: int) -> None:
         """Settle offsets: they are never delivered again."""
         end = first + count
-        known = len(self.deferred) + len(self.many)
+        known = len(self.deferred) + len(self.many) + len(self.quarantined)
         if known and count <= known:
             for offset in range(first, end):
                 self.deferred.pop(offset, None)
                 self.many.pop(offset, None)
+                self.quarantined.pop(offset, None)
         elif known:
             # A gap that is passed may be a million offsets long.
             self.many = {offset: made for offset, made in self.many.items() if not first <= offset < end}
             self.deferred = {offset: due for offset, due in self.deferred.items() if not first <= offset < end}
+            self.quarantined = {offset: one for offset, one in self.quarantined.items() if not first <= offset < end}
         if end > self.cursor:
             self.cursor = end
         if first <= self.floor:
@@ -82,6 +113,7 @@ class ChannelProgress:
             self.cursor = max(self.cursor, upto)
             self.many = {offset: made for offset, made in self.many.items() if offset >= upto}
             self.deferred = {offset: due_ns for offset, due_ns in self.deferred.items() if offset >= upto}
+            self.quarantined = {offset: one for offset, one in self.quarantined.items() if offset >= upto}
             self._raise_floor(upto)
 
     def sought(self, target: int, epoch: int) -> None:
@@ -91,9 +123,11 @@ class ChannelProgress:
         self.pages.clear()
         self.many.clear()
         self.deferred.clear()
+        self.quarantined.clear()
 
     def cut(self, end: int) -> bool:
         """Forget all at or beyond `end`, where the topic ends; returns whether there was anything."""
+        self.quarantined = {offset: one for offset, one in self.quarantined.items() if offset < end}
         if self.cursor <= end:
             return False
         for number in [number for number in self.pages if (number + 1) * PAGE_OFFSETS > end]:
@@ -175,6 +209,7 @@ class ChannelProgress:
         """Take over the progress of `other`, which is not used any more."""
         self.floor, self.cursor, self.epoch = other.floor, other.cursor, other.epoch
         self.pages, self.many, self.deferred = other.pages, other.many, other.deferred
+        self.quarantined = other.quarantined
 
     # Questions.
 
@@ -184,6 +219,7 @@ class ChannelProgress:
         other.pages = {number: bytearray(page) for number, page in self.pages.items()}
         other.many = dict(self.many)
         other.deferred = dict(self.deferred)
+        other.quarantined = dict(self.quarantined)
         return other
 
     def settled_above_floor(self) -> int:
@@ -225,6 +261,19 @@ class ChannelProgress:
         if made < MADE_MAX:
             return made
         return 0 if made == SETTLED else self.many.get(offset, made)
+
+    def most_made(self, first: int, count: int) -> int:
+        """The most deliveries made of any of these messages, none of them settled; MADE_MAX for so many and more."""
+        most = 0
+        while count > 0:
+            number, at = divmod(first, PAGE_OFFSETS)
+            length = min(count, PAGE_OFFSETS - at)
+            page = self.pages.get(number)
+            if page is not None:
+                most = max(most, page[at] if length == 1 else max(page[at : at + length]))
+            first += length
+            count -= length
+        return most
 
     def first_unsettled(self, first: int, end: int) -> int:
         """The first offset from `first` on, below `end`, that is not settled; `end` when there is none."""
@@ -301,4 +350,4 @@ class ChannelProgress:
             for number, page in sorted(self.pages.items())
             if (number + 1) * PAGE_OFFSETS > self.floor and any(page[max(0, self.floor - number * PAGE_OFFSETS) :])
         ]
-        return self.floor, self.cursor, self.epoch, marks, self.many, self.deferred
+        return self.floor, self.cursor, self.epoch, marks, self.many, self.deferred, self.quarantined

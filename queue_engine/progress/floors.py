@@ -3,7 +3,7 @@ clean stop, how long the journals are and how many messages each channel has lef
 
     log/progress/floors
 
-    | magic "PFLR" | version u8 = 2 | flags u8 | 2 zero | journal u64 | channels u32 | segments u32 | journals u32 |
+    | magic "PFLR" | version u8 = 3 | flags u8 | 2 zero | journal u64 | channels u32 | segments u32 | journals u32 |
       0              4                5          6        8             16             20             24
     | waiting u32 |
       28
@@ -18,10 +18,10 @@ of the first journal that a start replays over this. The CRC-32C covers all befo
 removed only after a floors file without it is on the disk. A segment that is not listed may exist, left by a merge that
 did not end, and counts as well.
 
-Version 1 has a header of 24 bytes, | magic | version u8 | 3 zero | journal u64 | channels u32 | CRC u32 |, then the
-channels and nothing else; its CRC covers all other bytes. To change the format: the next version number, with magic,
-version and flags where they are and the CRC at the end; read every older version for ever. An unknown version stops the
-start.
+Version 2 has the same bytes: version 3 came with version 2 of the index segments. Version 1 has a header of 24 bytes,
+| magic | version u8 | 3 zero | journal u64 | channels u32 | CRC u32 |, then the channels and nothing else; its CRC
+covers all other bytes. To change the format: the next version number, with magic, version and flags where they are and
+the CRC at the end; read every older version for ever. An unknown version stops the start.
 """
 
 import struct
@@ -33,7 +33,8 @@ from crc32c import crc32c
 from queue_engine.vocabulary.errors import NewerFormatError
 
 FLOORS_NAME = "floors"
-VERSION = 2
+VERSION = 3
+_SAME_VERSION = 2
 _MAGIC = b"PFLR"
 _CLEAN = 1
 _CRC_BYTES = 4
@@ -97,7 +98,7 @@ def decode_floors(data: bytes, path: str = "") -> Floors | None:
     holds = len(data) > _header_1.size and crc32c(content).to_bytes(_CRC_BYTES, "big") == crc
     if not holds or content[:4] != _MAGIC:
         return _decode_1(data)
-    if content[4] != VERSION:
+    if content[4] not in (_SAME_VERSION, VERSION):
         raise NewerFormatError(path, content[4], VERSION)
     _, _, flags, journal, *counts = _header.unpack_from(content)
     tables: list[Iterable[tuple[int, ...]]] = []

@@ -2,8 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.journal_format import ACK, DEFER, DELIVER, EMPTY, REQUEUE, SEEK, pack_entry
+from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
+from queue_engine.progress.journal_format import (
+    ACK,
+    DEFER,
+    DELIVER,
+    EMPTY,
+    REDRIVE,
+    REQUEUE,
+    SEEK,
+    pack_entry,
+    pack_quarantine,
+)
 from queue_engine.progress.progress_files import Indexes
 from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
 
@@ -29,6 +39,13 @@ class JournalEntries:
     def defer(self, channel: int, first: int, count: int, made: int, due_ns: int) -> None:
         """due_ns: Unix, 0 for at once."""
         self._note(DEFER, made, channel, first, count, due_ns)
+
+    def quarantine(self, channel: int, offset: int, made: int, quarantined: Quarantined) -> None:
+        self.waiting.append(pack_quarantine(channel, offset, made, quarantined))
+        self.dirty[channel].add(offset // INDEX_OFFSETS)
+
+    def redrive(self, channel: int, offset: int, made: int) -> None:
+        self._note(REDRIVE, made, channel, offset, 1, 0)
 
     def empty(self, channel: int, upto: int) -> None:
         self.note_dirty(channel, self.on_disk.get(channel, ()))

@@ -2,11 +2,11 @@
 
     log/progress/00000012.journal
 
-    | magic "PJRN" | version u8 = 1 | 3 zero | number u64 | salt u64 | 4 zero | CRC u32 |      32 bytes
+    | magic "PJRN" | version u8 = 2 | 3 zero | number u64 | salt u64 | 4 zero | CRC u32 |      32 bytes
       0              4                5        8            16         24       28
     | entry bytes u32 | CRC u32 | entries …      one block for each write
 
-    entry, 32 bytes:  | op u8 | 1 zero | made u16 | channel u32 | first offset u64 | count u64 | value i64 |
+    entry, 32 bytes:  | op u8 | reason | made u16 | channel u32 | first offset u64 | count u64 | value i64 |
                         0       1        2          4             8                  16          24
 
     op            first, count                 value
@@ -18,11 +18,14 @@
     6 seek        first is the new cursor      epoch
     7 known       journal number `first` was on the disk up to its byte `count` when this was written
     8 snapshot    all entries before it, in this or any other file, are void: each channel's progress follows
+    9 quarantine  offset; its body's bytes     since when, Unix ns; made: deliveries so far; reason: `ReturnReason`
+    10 redrive    offset, 1                    made: deliveries that count from here on; it waits, at once
 
-7 and 8 have channel 0. Big-endian. The header's CRC-32C covers all before it, a block's covers the journal's number and
-salt, the block's place in the file (u64 each) and its entries. So each block is trusted or not by itself, and those
-behind a damaged one are found: a block begins at a multiple of 8. An invalid block is damage where a `known`, or the
-floors of a clean stop, states that its place was on the disk; elsewhere it is a write that was not finished.
+7 and 8 have channel 0; all but 9 have reason 0. Version 1 has neither 9 nor 10. Big-endian. The header's CRC-32C covers
+all before it, a block's covers the journal's number and salt, the block's place in the file (u64 each) and its entries.
+So each block is trusted or not by itself, and those behind a damaged one are found: a block begins at a multiple of 8.
+An invalid block is damage where a `known`, or the floors of a clean stop, states that its place was on the disk;
+elsewhere it is a write that was not finished.
 
 To change the format: the next version number, with magic, version and CRC at the same places of the header; read every
 older version for ever. An unknown version stops the start.
@@ -35,10 +38,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.vocabulary.errors import NewerFormatError
 
-VERSION = 1
+VERSION = 2
+FIRST_VERSION = 1
 _MAGIC = b"PJRN"
 HEADER_BYTES = 32
 BLOCK_HEADER_BYTES = 8
@@ -52,17 +56,20 @@ EMPTY = 5
 SEEK = 6
 KNOWN = 7
 SNAPSHOT = 8
-_OPS = frozenset(range(DELIVER, SNAPSHOT + 1))
+QUARANTINE = 9
+REDRIVE = 10
+_OPS = frozenset(range(DELIVER, REDRIVE + 1))
 
 _header = struct.Struct(">4sB3xQQ4x")
 _block_header = struct.Struct(">II")
 _place = struct.Struct(">QQQ")
-_entry = struct.Struct(">BxHIQQq")
-pack_entry = _entry.pack  # op, made, channel, first, count, value
+_entry = struct.Struct(">BBHIQQq")
+pack_entry = struct.Struct(">BxHIQQq").pack  # op, made, channel, first, count, value
 
 
 class Entry(NamedTuple):
     op: int
+    reason: int
     made: int
     channel: int
     first: int
@@ -108,7 +115,7 @@ def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
         return content
     magic, version, its_number, content.salt = _header.unpack(header)
     holds = crc32c(header).to_bytes(4, "big") == data[HEADER_BYTES - 4 : HEADER_BYTES]
-    if holds and magic == _MAGIC and version != VERSION:
+    if holds and magic == _MAGIC and not FIRST_VERSION <= version <= VERSION:
         raise NewerFormatError(path, version, VERSION)
     content.is_header_whole = holds and (magic, its_number) == (_MAGIC, number)
     if content.is_header_whole:
@@ -164,6 +171,11 @@ def pack_known(number: int, upto: int) -> bytes:
     return pack_entry(KNOWN, 0, 0, number, upto, 0)
 
 
+def pack_quarantine(channel: int, offset: int, made: int, quarantined: Quarantined) -> bytes:
+    since_ns, reason, body_bytes = quarantined
+    return _entry.pack(QUARANTINE, reason, made, channel, offset, body_bytes, since_ns)
+
+
 def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[bytes]:
     """The entries that set every channel's progress, replayed over any other."""
     yield pack_entry(SNAPSHOT, 0, 0, 0, 0, 0)
@@ -176,11 +188,13 @@ def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[b
             yield pack_entry(DELIVER, made, channel, first, count, 0)
         for offset, due_ns in progress.deferred.items():
             yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
+        for offset, quarantined in progress.quarantined.items():
+            yield pack_quarantine(channel, offset, 0, quarantined)
 
 
 def apply(entry: Entry, progress: ChannelProgress) -> None:
     """Apply an entry to a channel's progress."""
-    op, made, _, first, count, value = entry
+    op, reason, made, _, first, count, value = entry
     if op == DELIVER:
         progress.delivered(first, count, made)
     elif op == ACK:
@@ -193,3 +207,7 @@ def apply(entry: Entry, progress: ChannelProgress) -> None:
         progress.emptied(first)
     elif op == SEEK:
         progress.sought(first, value)
+    elif op == QUARANTINE:
+        progress.set_aside(first, made, Quarantined(value, reason, count))
+    elif op == REDRIVE:
+        progress.redriven(first, made)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.oldest_offset import Offsets, OldestOffset
+from queue_engine.progress.return_history import ReturnHistory
 from queue_engine.storage.most_attempts import ATTEMPTS_MIN, MostAttempts
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import ATTEMPTS_MAX
@@ -13,7 +14,8 @@ from queue_engine.vocabulary.ticket import DONE, Ticket
 
 class JournaledProgress:
     """Makes each change in all these places. journal: None for an ephemeral channel, and for a deleted one. ages: which
-    message is the oldest. attempts: which was delivered most often."""
+    message is the oldest. attempts: which was delivered most often. history: why messages came back; None for a channel
+    without a quarantine."""
 
     def __init__(self, topic: Offsets, number: int, progress: ChannelProgress, journal: ProgressJournal | None) -> None:
         self.number = number
@@ -21,6 +23,7 @@ class JournaledProgress:
         self.journal = journal
         self.ages = OldestOffset(topic, progress)
         self.attempts: MostAttempts[int] = MostAttempts()
+        self.history: ReturnHistory | None = None
 
     def alike(self, first: int, count: int) -> tuple[int, int]:
         """Deliveries made of `first`, and how many offsets from there on, at most `count`, have the same number."""
@@ -59,6 +62,8 @@ class JournaledProgress:
             self.ages.forget(first, count)
         if self.attempts.made:
             self.attempts.forget_range(first, first + count)
+        if self.history is not None and self.history.known:
+            self.history.forget(first, count)
         if self.journal is not None:
             self.journal.entries.ack(self.number, first, count)
 
@@ -87,6 +92,26 @@ class JournaledProgress:
         self.progress.deferred_until(first, count, made, due_ns)
         if self.journal is not None:
             self.journal.entries.defer(self.number, first, count, made, due_ns)
+
+    def set_aside(self, offset: int, quarantined: Quarantined) -> None:
+        """Quarantine a message."""
+        made = self.progress.made_at(offset)
+        self.progress.set_aside(offset, made, quarantined)
+        self.attempts.forget([offset])
+        if self.ages.since:
+            self.ages.forget(offset, 1)
+        if self.journal is not None:
+            self.journal.entries.quarantine(self.number, offset, made, quarantined)
+
+    def redriven(self, offset: int, now_ns: int, *, keeps_attempts: bool) -> None:
+        """A quarantined message waits again, and its age runs from now on. now_ns: Unix."""
+        made = self.progress.made_at(offset) if keeps_attempts else 0
+        self.progress.redriven(offset, made)
+        self.ages.released_early(offset, 1, now_ns)
+        if made:
+            self.attempts.note(offset, made)
+        if self.journal is not None:
+            self.journal.entries.redrive(self.number, offset, made)
 
     # Acts: durable in the journal first, then in memory.
 

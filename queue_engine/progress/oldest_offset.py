@@ -36,7 +36,7 @@ class OldestOffset:
     def __init__(self, topic: Offsets, progress: ChannelProgress) -> None:
         self._topic = topic
         self._progress = progress
-        self._at = 0  # every offset before it is settled, or was deferred
+        self._at = 0  # every offset before it is settled, or was deferred or quarantined
         self._line: deque[tuple[int, int, int]] = deque()  # (due, first offset, count), in the order of due times
         self._line_max = LINE_MIN
         # Due times that neither the progress nor the topic has: of messages delivered after a REQ with a delay, or
@@ -79,7 +79,7 @@ class OldestOffset:
             self._line_max = max(LINE_MIN, 2 * len(self._line))
 
     def released_early(self, first: int, count: int, now_ns: int) -> None:
-        """Note that an operator released deferred offsets: they are due now."""
+        """Note that an operator released deferred or quarantined offsets: they are due now."""
         self.since.update(dict.fromkeys(range(first, first + count), now_ns))
         self.became_due(first, count, now_ns)
 
@@ -120,7 +120,7 @@ class OldestOffset:
                 if present > at:
                     at = present
                     continue
-                if self._due_of(at) is None:
+                if self._due_of(at) is None and at not in progress.quarantined:
                     return at
                 at += 1
         finally:
@@ -144,7 +144,7 @@ class OldestOffset:
         end = first + count
         at = self._progress.first_unsettled(first, end)
         while at < end:
-            due_ns = self._due_of(at)
+            due_ns = self._due_of(at) if at not in self._progress.quarantined else None
             if due_ns is not None and due_ns < entry_due_ns + JOINED_NS:
                 return entry_due_ns, at, end - at
             at = self._progress.first_unsettled(at + 1, end)

@@ -15,7 +15,7 @@ from queue_engine.disk.files import Files, is_no_fault_of_disk
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.progress.journal_file import JOURNAL_SUFFIX, journal_path
-from queue_engine.progress.journal_format import KNOWN, SEEK, JournalContent, apply, known_upto, read_journal
+from queue_engine.progress.journal_format import KNOWN, SEEK, SNAPSHOT, JournalContent, apply, known_upto, read_journal
 from queue_engine.progress.queue_index import (
     IndexContent,
     add_to,
@@ -240,7 +240,7 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
                 if entry.op == SEEK:
                     # The channel was rewound: its segments are void, and its progress since is in the journals.
                     found.forget_unread(entry.channel)
-            elif entry.op < KNOWN:
+            elif entry.op not in (KNOWN, SNAPSHOT):
                 found.dropped += 1
 
 

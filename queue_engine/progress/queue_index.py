@@ -2,40 +2,46 @@
 
     log/progress/CHANNEL/00000007.index      offsets 7 × 16,384 up to 8 × 16,384 of channel number CHANNEL
 
-    | magic "PIDX" | version u8 = 1 | 3 zero | channel u32 | index u32 | pages u16 | many u16 | deferred u32 | CRC u32 |
-      0              4                5        8             12          16          18         20            24
+    | magic "PIDX" | version u8 = 2 | 1 zero | quarantined u16 | channel u32 | index u32 | pages u16 | many u16 |
+      0              4                5        6                 8             12          16          18
+    | deferred u32 | CRC u32 |
+      20             24
     pages:     | number of the page in the segment u16 | 1,024 bytes, one an offset |
                0 nothing, 1 to 253 deliveries made (253: see many), 255 settled
     many:      | offset u64 | deliveries made u16 |
     deferred:  | offset u64 | due i64, Unix ns, 0 at once |
+    quarantined: | offset u64 | since i64, Unix ns | bytes of the body u32 | reason u8 |
 
 A start looks for newer versions in the floors file before it changes anything: a new version here raises that of the
 floors, too. Big-endian. The CRC is CRC-32C over all other bytes of the file. An absent segment that the floors
 (`floors.py`) don't list means that nothing of it was delivered or settled; a wholly settled one is removed only after
-the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) To change the format: the next
+the floor that covers it is on the disk. (The segments are RabbitMQ's queue index.) Version 1
+has zeros instead of the number of quarantined offsets, and none of them. To change the format: the next
 version number, with magic, version and CRC where they are; read every older version for ever.
 """
 
 import os
 import struct
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
 from queue_engine.disk.files import Files
-from queue_engine.progress.channel_progress import PAGE_OFFSETS, SETTLED, ChannelProgress
+from queue_engine.progress.channel_progress import PAGE_OFFSETS, SETTLED, ChannelProgress, Quarantined
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 
 INDEX_OFFSETS = 16_384
 _PAGES = INDEX_OFFSETS // PAGE_OFFSETS
-VERSION = 1
+VERSION = 2
+FIRST_VERSION = 1
 _INDEX_MAGIC = b"PIDX"
 _INDEX_SUFFIX = ".index"
-_index_header = struct.Struct(">4sB3xIIHHI")
+_index_header = struct.Struct(">4sBxHIIHHI")
 _page_header = struct.Struct(">H")
 _many_entry = struct.Struct(">QH")
 _deferred_entry = struct.Struct(">Qq")
+_quarantined_entry = struct.Struct(">QqIB")
 _SIZE_MAX = 1 << 30
 
 
@@ -46,6 +52,7 @@ class IndexContent:
     pages: dict[int, bytes]
     many: dict[int, int]
     deferred: dict[int, int]
+    quarantined: dict[int, Quarantined] = field(default_factory=dict)
 
     @property
     def settled_count(self) -> int:
@@ -70,18 +77,29 @@ def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
         content(offset // INDEX_OFFSETS).many[offset] = made
     for offset, due_ns in progress.deferred.items():
         content(offset // INDEX_OFFSETS).deferred[offset] = due_ns
+    for offset, quarantined in progress.quarantined.items():
+        content(offset // INDEX_OFFSETS).quarantined[offset] = quarantined
     return contents
 
 
 def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
     header = _index_header.pack(
-        _INDEX_MAGIC, VERSION, channel, index, len(content.pages), len(content.many), len(content.deferred)
+        _INDEX_MAGIC,
+        VERSION,
+        len(content.quarantined),
+        channel,
+        index,
+        len(content.pages),
+        len(content.many),
+        len(content.deferred),
     )
     parts = []
     for number, page in sorted(content.pages.items()):
         parts += [_page_header.pack(number - index * _PAGES), page]
     parts += [_many_entry.pack(*entry) for entry in sorted(content.many.items())]
     parts += [_deferred_entry.pack(*entry) for entry in sorted(content.deferred.items())]
+    for offset, (since_ns, reason, body_bytes) in sorted(content.quarantined.items()):
+        parts.append(_quarantined_entry.pack(offset, since_ns, body_bytes, reason))
     rest = b"".join(parts)
     return header + crc32c(rest, crc32c(header)).to_bytes(4, "big") + rest
 
@@ -95,10 +113,10 @@ def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
     header, crc, rest = data[: at - 4], data[at - 4 : at], data[at:]
     if crc32c(rest, crc32c(header)).to_bytes(4, "big") != crc:
         return None
-    magic, version, its_channel, its_index, page_count, many_count, deferred_count = _index_header.unpack(header)
-    if magic == _INDEX_MAGIC and version != VERSION:
+    magic, version, quarantined_count, *place, page_count, many_count, deferred_count = _index_header.unpack(header)
+    if magic == _INDEX_MAGIC and not FIRST_VERSION <= version <= VERSION:
         raise NewerFormatError(index_path("log/progress", channel, index), version, VERSION)
-    if (magic, version, its_channel, its_index) != (_INDEX_MAGIC, VERSION, channel, index):
+    if (magic, place) != (_INDEX_MAGIC, [channel, index]):
         return None
     content = IndexContent({}, {}, {})
     at = 0
@@ -114,6 +132,10 @@ def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
         offset, due_ns = _deferred_entry.unpack_from(rest, at)
         content.deferred[offset] = due_ns
         at += _deferred_entry.size
+    for _ in range(quarantined_count):
+        offset, since_ns, body_bytes, reason = _quarantined_entry.unpack_from(rest, at)
+        content.quarantined[offset] = Quarantined(since_ns, reason, body_bytes)
+        at += _quarantined_entry.size
     return content
 
 
@@ -126,6 +148,9 @@ def add_to(progress: ChannelProgress, content: IndexContent) -> None:
             progress.cursor = max(progress.cursor, number * PAGE_OFFSETS + used)
     progress.many.update({offset: made for offset, made in content.many.items() if offset >= progress.floor})
     progress.deferred.update({offset: due for offset, due in content.deferred.items() if offset >= progress.floor})
+    for offset, quarantined in content.quarantined.items():
+        if offset >= progress.floor:
+            progress.quarantined[offset] = quarantined
 
 
 def index_directory(directory: str, channel: int) -> str:

@@ -76,6 +76,11 @@ def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
         is_newer = offset < progress.floor or progress.is_settled(offset) or offset in progress.deferred
         if not is_newer and progress.made_at(offset) <= _made(content, offset):
             progress.deferred_until(offset, 1, 0, due_ns)
+    for offset, quarantined in content.quarantined.items():
+        is_newer = offset < progress.floor or progress.is_settled(offset) or offset in progress.quarantined
+        # What was redriven since is deferred until 0.
+        if not is_newer and offset not in progress.deferred and progress.made_at(offset) <= _made(content, offset):
+            progress.set_aside(offset, 0, quarantined)
 
 
 def _made(content: IndexContent, offset: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.ticket import Ticket
 
@@ -42,8 +43,8 @@ NO_POSITIONS = StorePositions()
 class Backlog(Protocol):
     """What waits for one channel.
 
-    A message is in one of four states, and every move is one call: waiting (counted in `depth`), taken
-    (handed out by `take`, not yet sent), in flight (after `sent`), deferred. `settle` ends it.
+    A message is in one of five states, and every move is one call: waiting (counted in `depth`), taken
+    (handed out by `take`, not yet sent), in flight (after `sent`), deferred, quarantined. `settle` ends it.
     """
 
     @property
@@ -58,6 +59,11 @@ class Backlog(Protocol):
 
     @property
     def deferred_count(self) -> int: ...
+
+    @property
+    def quarantined_count(self) -> int:
+        """Messages that are set aside until an operator redrives them; 0 for a kind without a quarantine."""
+        ...
 
     @property
     def dropped_count(self) -> int:
@@ -90,13 +96,23 @@ class Backlog(Protocol):
         when that would cost much reading."""
         ...
 
-    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+    def give_back(
+        self,
+        run: Run,
+        ids: Sequence[bytes],
+        *,
+        counted: bool,
+        due_ns: int | None = None,
+        reason: ReturnReason = ReturnReason.UNTOLD,
+        consumer: str = "",
+    ) -> None:
         """Take messages of `run` back.
 
         counted: the delivery was made, so the next one has one attempt more, and they stand behind what waits, at most
         --mem-queue-size of it, and behind what was given back before; otherwise they were never sent, go to the very
         front, and keep their attempts.
         due_ns: monotonic time before which they must not be taken (deferred until then); None means at once.
+        reason, consumer: how their delivery ended, and whose it was; a kind with a quarantine may set them aside.
         Never fails for want of disk: what can't be written stays in memory.
         """
         ...

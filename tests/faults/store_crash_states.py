@@ -9,6 +9,8 @@ start is judged by what its channels then deliver:
 - what was settled, and noted on the disk, never comes again; nothing comes twice, altered, or from nowhere
 - attempts never go down: exact after the end of the process, after a power cut what the last sync knew
 - what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
+- what is quarantined is so after the end of the process, is not delivered, and counts; after a power cut it is so, or
+  it is delivered as before; waiting, deferred and quarantined messages are all that are not settled
 - a lease that was taken is there, and so is all that it keeps
 - a channel that was rewound or emptied is so, or as it was while nobody was told; a topic that was deleted has left
   nothing to the next one of its name; what waits at a paused topic waits for all its channels
@@ -29,6 +31,7 @@ from queue_engine.log_store.log_store import LogOpening, LogStore
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
@@ -40,9 +43,12 @@ SEGMENT_BYTES = 4_096
 CHECKPOINT_PATH = "/log/checkpoint"
 STEPS = 70
 READER = "reader"
+MAX_ATTEMPTS = 2  # of each first channel
 RESERVED = 10_000  # offsets a start goes on at, above all that a script gives
 
-Known = dict[bytes, tuple[int, int, int]]  # body → (deliveries made, due Unix ns or 0, offset)
+# body → (deliveries made, due Unix ns or 0, offset); due QUARANTINED: it is set aside
+Known = dict[bytes, tuple[int, int, int]]
+QUARANTINED = -1
 
 
 def new_store(
@@ -74,6 +80,8 @@ class ChannelBook:
         self.noted: set[bytes] = set()  # settled, and written
         self.synced: set[bytes] = set()  # settled, and on the disk whatever happens
         self.synced_attempts: dict[bytes, int] = {}
+        self.aside: set[bytes] = set()  # quarantined
+        self.noted_aside: set[bytes] = set()  # quarantined when all entries were written last
         self.moved: set[bytes] = set()  # settled until a rewind that the disk may not know
         self.unsure: set[bytes] = set()  # there before a rewind whose outcome is unknown, until a later sync
 
@@ -88,6 +96,7 @@ class ChannelBook:
         self.synced_attempts = {body: made for body, made in self.synced_attempts.items() if body in before}
         self.held.clear()
         self.due.clear()
+        self.aside.clear()
 
 
 class Era:
@@ -104,6 +113,9 @@ class Era:
             ChannelBook(channel, topic.open_channel(f"c{channel}", channel))
             for channel in (10 * number, 10 * number + 1)
         ]
+        quarantine = self.books[0].backlog.quarantine
+        assert quarantine is not None
+        quarantine.max_attempts = MAX_ATTEMPTS
         self.published: dict[bytes, int] = {}  # body → due Unix ns, 0 for none
         self.offset_of: dict[bytes, int] = {}
         self.acknowledged: set[bytes] = set()
@@ -178,7 +190,9 @@ class StoreScript:
         rng = self.rng
         act = rng.random()
         book = rng.choice(self.era.books)
-        if act < 0.23:
+        if act < 0.03 and book.aside:
+            self._redrive(book)
+        elif act < 0.23:
             self._publish()
         elif act < 0.25:
             self._punch()
@@ -329,6 +343,7 @@ class StoreScript:
         book.settled |= {body for body, offset in self.era.offset_of.items() if offset < released}
         book.held.clear()
         book.due.clear()
+        book.aside.clear()
         book.backlog.empty()
 
     def _pause(self, book: ChannelBook) -> None:
@@ -371,6 +386,8 @@ class StoreScript:
         for body in bodies_of(run):
             if body in book.settled:
                 raise PromiseBrokenError(f"{body!r} was settled and comes again without a restart")
+            if body in book.aside:
+                raise PromiseBrokenError(f"{body!r} is quarantined and comes")
             book.due.pop(body, None)
         book.backlog.sent(run)
         if self.store.journal.error is None:
@@ -390,7 +407,30 @@ class StoreScript:
             if due_ns is not None:
                 for body in bodies[cut:]:
                     book.due[body] = self.clock.time_ns() + 700_000_000
-            book.backlog.give_back(run, run.ids[cut:], counted=True, due_ns=due_ns)
+            book.backlog.give_back(run, run.ids[cut:], counted=True, due_ns=due_ns, reason=ReturnReason.REQUEUED)
+            self._note_aside(book)
+
+    def _note_aside(self, book: ChannelBook) -> None:
+        """Take over what the channel set aside: exactly what was delivered so often."""
+        aside = {body for body, offset in self.era.offset_of.items() if offset in book.backlog.progress.quarantined}
+        for body in aside - book.aside:
+            if book is not self.era.books[0] or book.attempts.get(body, MAX_ATTEMPTS) < MAX_ATTEMPTS:
+                raise PromiseBrokenError(f"{body!r} is quarantined after {book.attempts.get(body)} deliveries")
+            book.due.pop(body, None)
+        book.aside = aside
+
+    def _redrive(self, book: ChannelBook) -> None:
+        offsets = list(book.backlog.progress.quarantined)
+        chosen = self.rng.sample(offsets, self.rng.randrange(len(offsets) + 1))
+        keeps = self.rng.random() < 0.3
+        book.backlog.redrive(chosen, keeps_attempts=keeps)
+        redriven = {body for body in book.aside if self.era.offset_of[body] in set(chosen)}
+        if not keeps:
+            # They start anew, also where the disk does not know that yet.
+            for known in (book.attempts, book.synced_attempts):
+                for body in redriven:
+                    known.pop(body, None)
+        self._note_aside(book)
 
     def _end_turn(self) -> None:
         self.store.end_turn()
@@ -402,6 +442,7 @@ class StoreScript:
         if journal.error is None and not journal.entries.waiting and journal._file is not None:
             for book in self.era.books:
                 book.noted = set(book.settled)
+                book.noted_aside = set(book.aside)
 
     def _sync_progress(self) -> None:
         ticket = self.store.journal.synced()
@@ -509,6 +550,9 @@ class StoreScript:
         again = (found.keys() & (book.noted if is_kill else book.synced)) - book.unsure
         if again:
             raise PromiseBrokenError(f"{again} was settled and comes again")
+        aside = {body for body, (_, due_ns, _) in found.items() if due_ns == QUARANTINED}
+        if is_kill and not book.unsure and book.aside == book.noted_aside and aside != book.aside:
+            raise PromiseBrokenError(f"{sorted(book.aside ^ aside)[:3]} is quarantined, or not, before or after a kill")
         known_attempts = book.attempts if is_kill else book.synced_attempts
         for body, (made, due_ns, offset) in found.items():
             if offset != era.offset_of.get(body, offset):
@@ -551,23 +595,25 @@ def everything_of(backlog: LogBacklog, clock: ManualClock, id_base: int, *, has_
 
     has_damage: messages may be lost, which the figures count until they are met."""
     known: Known = {}
-    expected = backlog.depth, backlog.deferred_count
-    counts = [0, 0]
+    expected = backlog.depth, backlog.deferred_count, backlog.quarantined_count
+    counts = [0, 0, 0]
 
     def take_all(due_ns: int) -> None:
         while (run := backlog.take(50, 1 << 20)) is not None:
             for one, body, made in zip(run.ids, bodies_of(run), attempts_of(run), strict=True):
                 if body in known:
                     raise PromiseBrokenError(f"{body!r} comes twice")
-                counts[1 if due_ns else 0] += 1
+                counts[0 if not due_ns else 2 if due_ns == QUARANTINED else 1] += 1
                 known[body] = made - 1, due_ns, int(one, 16) - id_base
 
     take_all(0)
     while (next_due_ns := backlog.next_due_ns()) is not None:
         backlog.release_due(next_due_ns, backlog.deferred_count)
         take_all(clock.time_ns() - clock.monotonic_ns() + next_due_ns)
+    backlog.redrive(list(backlog.progress.quarantined), keeps_attempts=True)
+    take_all(QUARANTINED)
     if expected != tuple(counts) and not (has_damage and sum(expected) == sum(counts) + backlog.damaged_count):
-        raise PromiseBrokenError(f"depth and deferred were {expected}, and {counts} came")
+        raise PromiseBrokenError(f"waiting, deferred, quarantined were {expected}, and {counts} came")
     return known
 
 

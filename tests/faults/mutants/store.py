@@ -6,16 +6,17 @@ from typing import Any
 from queue_engine.commit_log.holes import Holes
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.queue_files import QueueFiles
-from queue_engine.log_store import checkpointer
+from queue_engine.log_store import checkpointer, log_backlog
 from queue_engine.log_store.checkpointer import Checkpointer
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.log_store.queue_recovery import QueueRecovery
 from queue_engine.progress import journal as progress_journal
-from queue_engine.progress import progress_recovery
+from queue_engine.progress import merge, progress_recovery
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
+from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.progress.merge import ProgressMerge
 from queue_engine.readers.leases import Leases
 from tests.faults.mutants.log import Mutant, Patch, _nothing
@@ -142,6 +143,27 @@ def _holes_not_named(patch: Patch) -> None:
     patch.setattr(Holes, "open", lambda self: "")
 
 
+def _quarantine_not_noted(patch: Patch) -> None:
+    patch.setattr(JournalEntries, "quarantine", _nothing)
+
+
+def _redrive_not_noted(patch: Patch) -> None:
+    patch.setattr(JournalEntries, "redrive", _nothing)
+
+
+def _quarantined_wait_after_a_start(patch: Patch) -> None:
+    patch.setattr(log_backlog, "without", lambda ranges, left_out: list(ranges))
+
+
+def _merged_without_the_quarantined(patch: Patch) -> None:
+    made = merge.index_contents
+
+    def without(progress: ChannelProgress) -> Any:
+        return {index: replace(one, quarantined={}) for index, one in made(progress).items()}
+
+    patch.setattr(merge, "index_contents", without)
+
+
 STORE_MUTANTS = [
     Mutant("holes over what is needed", _holes_over_what_is_needed),
     Mutant("holes that a start does not know", _holes_not_named),
@@ -161,4 +183,8 @@ STORE_MUTANTS = [
     Mutant("segments go too early", _segments_go_too_early),
     Mutant("progress is said to be synced at once", _tickets_of_progress_done_at_once),
     Mutant("visible before the log says so", _visible_before_the_log_says_so),
+    Mutant("a quarantine is not noted", _quarantine_not_noted),
+    Mutant("a redrive is not noted", _redrive_not_noted),
+    Mutant("quarantined messages wait after a start", _quarantined_wait_after_a_start),
+    Mutant("merged without the quarantined", _merged_without_the_quarantined),
 ]

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 
 
 def test_a_channel_that_settles_in_order_keeps_no_page() -> None:
@@ -56,7 +56,8 @@ def test_a_cut_forgets_what_lies_beyond() -> None:
 
 
 class ProgressMachine(RuleBasedStateMachine):
-    """Random progress over 3,000 offsets. The model: offset → deliveries made, settled offsets, due times."""
+    """Random progress over 3,000 offsets. The model: offset → deliveries made, settled offsets, due times, since when
+    quarantined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,15 +65,16 @@ class ProgressMachine(RuleBasedStateMachine):
         self.made: dict[int, int] = {}
         self.settled: set[int] = set()
         self.due: dict[int, int] = {}
+        self.aside: dict[int, int] = {}
 
     places = st.integers(0, 2_999)
     lengths = st.sampled_from([1, 1, 3, 200, 1_500])
 
     def _open(self, first: int, count: int) -> list[tuple[int, int]]:
-        """The ranges among these that are not settled."""
+        """The ranges among these that are neither settled nor quarantined."""
         ranges: list[tuple[int, int]] = []
         for offset in range(first, min(first + count, 3_000)):
-            if offset in self.settled:
+            if offset in self.settled or offset in self.aside:
                 continue
             if ranges and sum(ranges[-1]) == offset:
                 ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
@@ -88,14 +90,36 @@ class ProgressMachine(RuleBasedStateMachine):
                 self.made[offset] = made
                 self.due.pop(offset, None)
 
+    def _settle(self, offsets: range) -> None:
+        for offset in offsets:
+            self.settled.add(offset)
+            for known in (self.made, self.due, self.aside):
+                known.pop(offset, None)
+
     @rule(first=places, count=lengths)
     def settle(self, first: int, count: int) -> None:
-        for start, length in self._open(first, count):
-            self.progress.settled(start, length)
-            for offset in range(start, start + length):
-                self.settled.add(offset)
-                self.made.pop(offset, None)
-                self.due.pop(offset, None)
+        end = min(first + count, 3_000)
+        if not self.settled.isdisjoint(range(first, end)):
+            return
+        self.progress.settled(first, end - first)
+        self._settle(range(first, end))
+
+    @rule(offset=places, since=st.integers(0, 9))
+    def set_aside(self, offset: int, since: int) -> None:
+        if offset not in self.settled:
+            self.progress.set_aside(offset, self.progress.made_at(offset), Quarantined(since, 1, 7))
+            self.aside[offset] = since
+            self.due.pop(offset, None)
+
+    @rule(nth=st.integers(0, 9), keeps=st.booleans())
+    def redrive(self, nth: int, keeps: bool) -> None:
+        for offset in sorted(self.aside)[nth : nth + 1]:
+            made = self.made.get(offset, 0) if keeps else 0
+            self.progress.redriven(offset, made)
+            del self.aside[offset]
+            self.made.pop(offset, None)
+            self.made |= {offset: made} if made else {}
+            self.due[offset] = 0
 
     @rule(first=places, made=st.sampled_from([0, 1, 2]), due=st.integers(0, 9))
     def defer(self, first: int, made: int, due: int) -> None:
@@ -107,17 +131,15 @@ class ProgressMachine(RuleBasedStateMachine):
 
     @rule(first=places, count=lengths)
     def requeue(self, first: int, count: int) -> None:
-        self.progress.requeued(first, count)
-        for offset in range(first, first + count):
-            self.due.pop(offset, None)
+        for start, length in self._open(first, count):
+            self.progress.requeued(start, length)
+            for offset in range(start, start + length):
+                self.due.pop(offset, None)
 
     @rule(upto=places)
     def empty(self, upto: int) -> None:
         self.progress.emptied(upto)
-        for offset in range(upto):
-            self.settled.add(offset)
-            self.made.pop(offset, None)
-            self.due.pop(offset, None)
+        self._settle(range(upto))
 
     @rule(to=places)
     def seek(self, to: int) -> None:
@@ -125,6 +147,7 @@ class ProgressMachine(RuleBasedStateMachine):
         self.settled = set(range(to))
         self.made.clear()
         self.due.clear()
+        self.aside.clear()
 
     @invariant()
     def both_agree(self) -> None:
@@ -136,6 +159,7 @@ class ProgressMachine(RuleBasedStateMachine):
             self.made.get(offset, 0) for offset in range(floor, 3_000)
         ]
         assert progress.deferred == self.due
+        assert {offset: one.since_ns for offset, one in progress.quarantined.items()} == self.aside
         delivered = {
             offset: made
             for first, count, made in progress.unsettled_between(0, 3_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from queue_engine.progress import journal as progress_journal
-from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.floors import CleanStop, Floors, decode_floors, encode_floors
 from queue_engine.progress.journal import ENTRIES_MAX, ProgressJournal
 from queue_engine.progress.journal_file import journal_path
@@ -444,15 +444,18 @@ def test_every_cut_of_the_journal_gives_what_was_before(bench: Bench) -> None:
         assert all(last.is_settled(offset) for offset in settled)
 
 
-def test_files_of_version_1_are_read_for_ever() -> None:
+def _indexed() -> ChannelProgress:
     progress = ChannelProgress(10, 20)
     progress.delivered(12, 3, 2)
     progress.delivered(15, 1, 300)
     progress.settled(17, 2)
     progress.deferred_until(12, 1, 2, 99)
+    return progress
+
+
+def test_files_of_version_1_are_read_for_ever() -> None:
     index, floors = FIXTURES / "index_v1.bin", FIXTURES / "floors_v1.bin"
-    assert encode_index(4, 0, index_contents(progress)[0]) == index.read_bytes()
-    assert decode_index(index.read_bytes(), 4, 0) == index_contents(progress)[0]
+    assert decode_index(index.read_bytes(), 4, 0) == index_contents(_indexed())[0]
     assert decode_index(index.read_bytes(), 5, 0) is None
     found = decode_floors(floors.read_bytes())
     assert found is not None
@@ -460,11 +463,23 @@ def test_files_of_version_1_are_read_for_ever() -> None:
     assert (found.segments, found.stop, found.lists_segments) == ({}, None, False)
 
 
-def test_files_of_version_2_are_read_for_ever() -> None:
-    path = FIXTURES / "floors_v2.bin"
-    floors = Floors(3, {4: (10, 20, 1), 7: (0, 0, 0)}, {(4, 0): 2}, CleanStop({3: 128}, {4: (30, 17), 7: (0, 0)}))
-    assert encode_floors(floors) == path.read_bytes()
-    assert decode_floors(path.read_bytes()) == floors
+FLOORS = Floors(3, {4: (10, 20, 1), 7: (0, 0, 0)}, {(4, 0): 2}, CleanStop({3: 128}, {4: (30, 17), 7: (0, 0)}))
+
+
+def test_an_index_segment_of_version_2_is_read_and_written_for_ever() -> None:
+    progress = _indexed()
+    progress.set_aside(13, 2, Quarantined(1_750_000_000_000_000_000, 2, 0xFFFF_FFFF))
+    progress.set_aside(40, 0, Quarantined(1, 4, 0))
+    path = FIXTURES / "index_v2.bin"
+    assert encode_index(4, 0, index_contents(progress)[0]) == path.read_bytes()
+    assert decode_index(path.read_bytes(), 4, 0) == index_contents(progress)[0]
+
+
+def test_floors_of_versions_2_and_3_are_read_for_ever() -> None:
+    second, third = FIXTURES / "floors_v2.bin", FIXTURES / "floors_v3.bin"
+    assert decode_floors(second.read_bytes()) == FLOORS
+    assert encode_floors(FLOORS) == third.read_bytes()
+    assert decode_floors(third.read_bytes()) == FLOORS
 
 
 @pytest.mark.parametrize("name", ["floors", "00000001.journal", "1/00000000.index"])
@@ -506,10 +521,11 @@ class JournalMachine(RuleBasedStateMachine):
     lengths = st.sampled_from([1, 2, 10, 1_100, 17_000])
 
     def _unsettled(self, channel: int, first: int, count: int) -> list[tuple[int, int]]:
+        """The ranges among these that are neither settled nor quarantined."""
         progress = self.bench.channels[channel]
         found: list[tuple[int, int]] = []
         for offset in range(first, first + count):
-            if not progress.is_settled(offset):
+            if not progress.is_settled(offset) and offset not in progress.quarantined:
                 if found and sum(found[-1]) == offset:
                     found[-1] = (found[-1][0], found[-1][1] + 1)
                 else:
@@ -530,10 +546,35 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(channel=channels, first=places, due=st.integers(0, 3))
     def defer(self, channel: int, first: int, due: int) -> None:
-        if not self.bench.channels[channel].is_settled(first):
+        if self._unsettled(channel, first, 1):
             self.bench.channels[channel].deferred_until(first, 1, 1, due)
             self.bench.journal.entries.defer(channel, first, 1, 1, due)
             self.bench.journal.flush()
+
+    @rule(channel=channels, offset=places, since=st.integers(0, 3))
+    def set_aside(self, channel: int, offset: int, since: int) -> None:
+        progress = self.bench.channels[channel]
+        if not progress.is_settled(offset):
+            made, one = progress.made_at(offset), Quarantined(since, 1, 7)
+            progress.set_aside(offset, made, one)
+            self.bench.journal.entries.quarantine(channel, offset, made, one)
+            self.bench.journal.flush()
+
+    @rule(channel=channels, made=st.integers(0, 2))
+    def redrive(self, channel: int, made: int) -> None:
+        progress = self.bench.channels[channel]
+        for offset in list(progress.quarantined)[:1]:
+            progress.redriven(offset, made)
+            self.bench.journal.entries.redrive(channel, offset, made)
+            self.bench.journal.flush()
+
+    @rule(channel=channels, first=places, count=lengths)
+    def finish_quarantined(self, channel: int, first: int, count: int) -> None:
+        for offset in [
+            offset for offset in self.bench.channels[channel].quarantined if first <= offset < first + count
+        ]:
+            self.bench.ack(channel, offset, 1)
+        self.bench.journal.flush()
 
     @rule(channel=channels, upto=places)
     def empty(self, channel: int, upto: int) -> None:

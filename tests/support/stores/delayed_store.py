@@ -8,6 +8,7 @@ from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import Clock, SystemClock
 from queue_engine.vocabulary.message_id import MessageIds
+from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run, join_runs
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 
@@ -54,11 +55,21 @@ class ListBacklog:
 
     can_reread = False
     dropped_count = 0
+    quarantined_count = 0
 
     def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         raise AssertionError("these tests ask for no messages in flight")
 
-    def give_back(self, run: Run, ids: Sequence[bytes], *, counted: bool, due_ns: int | None = None) -> None:
+    def give_back(
+        self,
+        run: Run,
+        ids: Sequence[bytes],
+        *,
+        counted: bool,
+        due_ns: int | None = None,
+        reason: ReturnReason = ReturnReason.UNTOLD,
+        consumer: str = "",
+    ) -> None:
         wanted = set(ids)
         run = run.for_next_attempt(ids) if counted else run.select([i for i, x in enumerate(run.ids) if x in wanted])
         if due_ns is not None:

@@ -1,0 +1,73 @@
+"""How the last deliveries of a channel's messages ended: what an operator wants to see of one that keeps failing.
+
+It is noted from the second delivery on, in memory, for the messages that came back last. What is quarantined keeps it
+in a file (`histories.py`). Losing it costs nothing but the knowledge.
+"""
+
+from typing import NamedTuple
+
+from queue_engine.vocabulary.byte_budget import ByteBudget
+
+# Deliveries from which on a message has a history.
+MADE_MIN = 2
+# Of one message; of one channel; and of all channels of a log, in bytes of memory.
+EVENTS_MAX = 10
+MESSAGES_MAX = 1_000
+BYTES_MAX = 8 << 20
+# An event with its place in a list, its message's share of a dict included. Names of consumers are shared.
+EVENT_COST_BYTES = 160
+
+
+class ReturnEvent(NamedTuple):
+    """time_ns: Unix. reason: as of `vocabulary/return_reason.py`. consumer: its name and address; "" when unknown."""
+
+    time_ns: int
+    reason: int
+    consumer: str
+
+
+class ReturnHistory:
+    """Of one channel, by offset. known: offset → events, oldest first. budget: of all channels."""
+
+    __slots__ = ("_budget", "known")
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.known: dict[int, list[ReturnEvent]] = {}  # public, so that callers can skip an empty one
+
+    def note(self, offset: int, event: ReturnEvent) -> None:
+        """A message came back. Where there is no room, the message that came back longest ago is forgotten."""
+        events = self.known.pop(offset, [])  # to the end: the first of the dict is the one noted longest ago
+        if len(events) == EVENTS_MAX:
+            del events[0]
+        else:
+            self._budget.add(EVENT_COST_BYTES)
+        events.append(event)
+        self.known[offset] = events
+        while len(self.known) > MESSAGES_MAX or (self._budget.is_exceeded and self.known):
+            self._drop(next(iter(self.known)))
+
+    def keep(self, offset: int, events: list[ReturnEvent]) -> None:
+        """Take over what a file has of a message."""
+        for event in events[-EVENTS_MAX:]:
+            self.note(offset, event)
+
+    def of(self, offset: int) -> tuple[ReturnEvent, ...]:
+        """What is known of a message, oldest first."""
+        return tuple(self.known.get(offset, ()))
+
+    def forget(self, first: int, count: int) -> None:
+        """These are finished."""
+        if count <= len(self.known):
+            found = [offset for offset in range(first, first + count) if offset in self.known]
+        else:
+            found = [offset for offset in self.known if first <= offset < first + count]
+        for offset in found:
+            self._drop(offset)
+
+    def forget_all(self) -> None:
+        for offset in list(self.known):
+            self._drop(offset)
+
+    def _drop(self, offset: int) -> None:
+        self._budget.free(EVENT_COST_BYTES * len(self.known.pop(offset)))
