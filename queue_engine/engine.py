@@ -28,6 +28,7 @@ from queue_engine.log_acts import LogActs
 from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.message_acts import MessageActs
 from queue_engine.message_reads import MessageReads
+from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
@@ -58,6 +59,7 @@ class Engine:
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
     pauses: those of topics and channels, which end by themselves where they have an end.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
+    message_search: finds a text in their bodies.
     stats: snapshots of all counts, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
@@ -112,6 +114,7 @@ class Engine:
         self.cursors = CursorActs(self.catalog, self._stores)
         self.messages = MessageReads(self.catalog, self.clients, clock)
         self.message_acts = MessageActs(options, self.catalog, self.messages)
+        self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
         self.stats = EngineStats(
             self.catalog,
             self._stores,

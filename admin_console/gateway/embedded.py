@@ -20,6 +20,7 @@ from admin_console.gateway.gateway import (
     NodeInfo,
     OneMessage,
     ReadRefusedError,
+    SearchState,
     SeekPreview,
     Target,
 )
@@ -85,6 +86,28 @@ class EmbeddedGateway:
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         found: OneMessage = self._read("messages.one", topic, channel, message_id=message_id, offset=offset)
         return found
+
+    def start_search(
+        self,
+        topic: str,
+        channel: str,
+        text: str,
+        *,
+        state: str = "",
+        first_offset: int | None = None,
+        end_offset: int | None = None,
+    ) -> SearchState:
+        details = {"state": state, "first_offset": first_offset, "end_offset": end_offset}
+        started: SearchState = self._read("message_search.start", topic, channel, text, **details)
+        return started
+
+    def search_state(self, search_id: str) -> SearchState:
+        found: SearchState = self._read("message_search.state", search_id)
+        return found
+
+    def cancel_search(self, search_id: str) -> SearchState:
+        ended: SearchState = self._read("message_search.cancel", search_id)
+        return ended
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         try:

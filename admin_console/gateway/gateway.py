@@ -18,7 +18,7 @@ from queue_engine.delivery.stats import (
 )
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.log_acts import SeekPreview, Target
-from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage
+from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -48,6 +48,8 @@ __all__ = [
     "ReadMessage",
     "ReadRefusedError",
     "RecentFailures",
+    "SearchHit",
+    "SearchState",
     "SeekPreview",
     "Target",
     "TopicStats",
@@ -142,6 +144,28 @@ class Gateway(Protocol):
 
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         """One message of a channel with its state and its whole body, by its id or its offset. Raises as `messages`."""
+        ...
+
+    def start_search(
+        self,
+        topic: str,
+        channel: str,
+        text: str,
+        *,
+        state: str = "",
+        first_offset: int | None = None,
+        end_offset: int | None = None,
+    ) -> SearchState:
+        """Search the bodies of a channel's messages for a text, in the background. first_offset: None for where the
+        unfinished ones begin; `next_offset` of a search goes on with it. state: "" for all. Raises as `messages`."""
+        ...
+
+    def search_state(self, search_id: str) -> SearchState:
+        """How far a search is; one that nobody asks for within 15 s is cancelled. Raises as `messages`."""
+        ...
+
+    def cancel_search(self, search_id: str) -> SearchState:
+        """End a search. Raises as `messages`."""
         ...
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:

@@ -54,6 +54,11 @@ class LogMessages:
     def id_of(self, offset: int) -> bytes:
         return b"%016x" % (self._store.id_base + offset)
 
+    @property
+    def unfinished_from(self) -> int:
+        """All before this offset is finished."""
+        return self._progress.floor
+
     def offset_of(self, message_id: str) -> int:
         return int(message_id, 16) - self._store.id_base
 

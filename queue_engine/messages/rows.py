@@ -153,6 +153,61 @@ class OneMessage:
     due_at_publish_ns: int = 0
 
 
+# What a search does.
+RUNNING = "running"
+AT_END = "at_end"  # all that was to be looked at was
+FULL = "full"  # it has HITS_MAX hits
+BOUNDED = "bounded"  # it has read SEARCH_BYTES_MAX
+CANCELLED = "cancelled"  # by a request, or since no request asked for it any more
+FAILED = "failed"
+
+HITS_MAX = 100
+SEARCH_BYTES_MAX = 4 << 30
+TEXT_BYTES_MAX = 1_024
+AROUND_BYTES = 80
+
+
+class SearchNotFoundError(RequestError):
+    """There is no such search: it never was, or ended long ago."""
+
+    code = "SEARCH_NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A message whose body has the text. row: as it was when it was found. at: where in the body the text begins first;
+    around: that part of the body, with AROUND_BYTES before and behind it."""
+
+    row: MessageRow
+    at: int
+    around: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """A search for a text in the bodies of a channel's messages, as far as it is.
+
+    status: RUNNING, or why it ended. first_offset, next_offset, end_offset: where it began, where it is and, FULL or
+    BOUNDED, where another search would go on, and where it ends. message_count: messages passed; message_total: those
+    that it was to pass. scanned_bytes: read of the log, other topics' share included. problem: why it FAILED.
+    """
+
+    search_id: str
+    topic: str
+    channel: str
+    text: str
+    state: str
+    status: str
+    first_offset: int
+    next_offset: int
+    end_offset: int
+    message_count: int
+    message_total: int
+    scanned_bytes: int
+    hits: tuple[SearchHit, ...] = ()
+    problem: str = ""
+
+
 # Why an act did nothing to a message.
 NOT_FOUND = "MESSAGE_NOT_FOUND"
 FINISHED_ALREADY = "FINISHED_ALREADY"

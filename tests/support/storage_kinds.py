@@ -45,6 +45,7 @@ ONLY: dict[str, tuple[str, str]] = {
     ),
     "test_a_store_that_can_t_note_what_the_log_holds_fences_its_topic_and_loses_nothing": (LOG, "the log's own step"),
     "test_a_log_that_fails_unexpectedly_as_it_writes_refuses_all_and_lives": (LOG, "a disk queue shares nothing"),
+    "engine/test_message_search.py": (LOG, "the files of a disk queue can't be searched; a test tells that it says so"),
     "engine/test_write_batch.py": (LOG, "a disk queue keeps no keys"),
     "engine/memory/test_budgets.py": (DISK_QUEUE, "what consumers of the log hold is in the log, and costs no memory"),
     "engine/memory/test_log_memory.py": (LOG, "a disk queue's messages in flight are in memory alone"),
