@@ -36,7 +36,7 @@ class GnsqProcess:
             for line in standard_output:
                 self.lines.append(line.decode().strip())
 
-    def wait(self, timeout_s: float = 30) -> None:
+    def wait(self, timeout_s: float = 60) -> None:
         """Wait for its end, which must be a good one."""
         assert self._process.wait(timeout_s) == 0
         self._reader.join(timeout_s)

@@ -1,7 +1,9 @@
 """gnsq, the gevent client, as a program of its own: gevent patches the whole process it runs in.
 
-publish PORT TOPIC [--batch N]     bodies come on standard input, one a line; says the number of each batch's last line
-                                   once it is acknowledged, and publishes again what a lost connection left open
+publish PORT TOPIC [--batch N] [--slow-until-lost]
+                                   bodies come on standard input, one a line; says the number of each batch's last line
+                                   once it is acknowledged, and publishes again what a lost connection left open. It
+                                   may be slow until then: 50 batches a second
 consume PORT TOPIC CHANNEL [--requeue-ms N | --time-out]
                                    says a line of JSON a message; with an option, only the second attempt is finished
 """
@@ -24,7 +26,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def publish(address: str, topic: str, batch: int) -> None:
+def publish(address: str, topic: str, batch: int, is_slow: bool) -> None:
     producer = gnsq.Producer(address, max_backoff_duration=1)
     producer.start()
     bodies = [line.rstrip(b"\n") for line in sys.stdin.buffer]
@@ -39,8 +41,11 @@ def publish(address: str, topic: str, batch: int) -> None:
                 break
             except (gnsq.errors.NSQException, KeyError):
                 # The connection went away; gnsq makes a new one by itself.
+                is_slow = False
                 gevent.sleep(0.05)
         say(str(at + len(some)))
+        if is_slow:
+            gevent.sleep(0.02)
     producer.close()
 
 
@@ -70,10 +75,11 @@ if __name__ == "__main__":
     parser.add_argument("topic")
     parser.add_argument("channel", nargs="?")
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--slow-until-lost", action="store_true")
     parser.add_argument("--requeue-ms", type=int)
     parser.add_argument("--time-out", action="store_true")
     given = parser.parse_args()
     if given.kind == "publish":
-        publish(f"127.0.0.1:{given.port}", given.topic, given.batch)
+        publish(f"127.0.0.1:{given.port}", given.topic, given.batch, given.slow_until_lost)
     else:
         consume(f"127.0.0.1:{given.port}", given.topic, given.channel, given.requeue_ms, given.time_out)

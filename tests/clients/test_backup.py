@@ -126,11 +126,11 @@ def test_files_keep_their_permissions_and_what_is_there_is_checked(server: Serve
         assert (target / name).stat().st_size > 0
     assert (target / "secret-key").read_bytes() == (server.data_path / "secret-key").read_bytes()
     again = backup_command(server.data_path, target)
-    printed, _ = again.communicate(timeout=60)
+    printed, _ = again.communicate(timeout=120)
     assert again.returncode == 2
     assert "is there and not an empty directory" in printed
     inside = backup_command(server.data_path, server.data_path / "copy")
-    assert "is in the data directory" in inside.communicate(timeout=60)[0]
+    assert "is in the data directory" in inside.communicate(timeout=120)[0]
 
 
 def test_without_a_server_the_directory_is_copied(server: ServerProcess, tmp_path: Path) -> None:

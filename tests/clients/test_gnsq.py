@@ -57,7 +57,7 @@ def test_requeue_and_timeout_come_again_with_one_attempt_more(tmp_path: Path, li
         with GnsqPublisher(server.tcp_port, "twice", some) as publisher:
             publisher.wait()
         for consumer in (requeued, timed_out):
-            wait_for("both attempts", lambda consumer=consumer: len(consumer.lines) == 2 * len(some), timeout_s=30)
+            wait_for("both attempts", lambda consumer=consumer: len(consumer.lines) == 2 * len(some), timeout_s=60)
             for attempts in (1, 2):
                 bodies = [body for attempt, _, body in consumer.deliveries if attempt == attempts]
                 assert Counter(bodies) == Counter(some)
@@ -80,13 +80,13 @@ def test_a_restart_in_mid_stream_loses_no_acknowledged_line(own_server: ServerPr
         GnsqConsumer(server.tcp_port, "quakes", "alerts") as alerts,
     ):
         wait_for_consumers(server, "quakes", "archive", "alerts")
-        with GnsqPublisher(server.tcp_port, "quakes", lines) as publisher:
+        with GnsqPublisher(server.tcp_port, "quakes", lines, "--slow-until-lost") as publisher:
             wait_for("a part", lambda: publisher.acknowledged_count > 50)
             server.restart()
             assert publisher.acknowledged_count < len(lines), "the restart came too late to be in mid-stream"
             publisher.wait()
         for consumer in (archive, alerts):
-            wait_for("every line", lambda consumer=consumer: set(consumer.bodies) == set(lines), timeout_s=20)
+            wait_for("every line", lambda consumer=consumer: set(consumer.bodies) == set(lines), timeout_s=60)
         held = server.channel_stats("quakes", "held")
         assert held["paused"] is True
         # What was under way when the server went may be there twice: its publisher heard no answer.

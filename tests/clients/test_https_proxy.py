@@ -74,7 +74,7 @@ def test_the_live_socket_opens_and_frames_come(proxy: TlsProxy, client: ConsoleC
     async def two_frames() -> list[dict[str, int]]:
         async with live_socket(proxy, client, ORIGIN) as live:
             await live.send(f'{{"subscribe":{client.subscription("/topics/")}}}')
-            return [json.loads(await asyncio.wait_for(live.recv(), 15)) for _ in range(2)]
+            return [json.loads(await asyncio.wait_for(live.recv(), 60)) for _ in range(2)]
 
     frames = asyncio.run(two_frames())
     assert frames[1]["seq"] > frames[0]["seq"]

@@ -77,6 +77,7 @@ def test_each_topic_and_channel_is_there(figures: Figures) -> None:
 
 
 # Files settle, and the walk over them is up to ten seconds old.
+@pytest.mark.timeout(300)
 def test_disk_bytes_add_up_to_what_du_says(server: ServerProcess, answer: bytes) -> None:
     def du() -> int:
         found = subprocess.run(["du", "-s", "-B1", server.data_path], check=True, capture_output=True, text=True)

@@ -43,7 +43,7 @@ class Publishing:
             pass  # the server went, as it should
 
     def join(self) -> None:
-        self._thread.join(15)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the server's end did not end the publisher"
         self._client.close()
 

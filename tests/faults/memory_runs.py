@@ -25,7 +25,7 @@ MB = 1_000_000
 ABOVE_BUDGETS_BYTES = 64 * MB
 NEXT_TO_NOTHING_BYTES = 32 * MB
 # How long it may take to give back what nobody needs any more.
-GIVEN_BACK_S = 10.0
+GIVEN_BACK_S = 30.0
 # On a machine that stalls for seconds, everything takes longer.
 SETTLED_S = 60.0
 

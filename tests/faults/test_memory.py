@@ -24,7 +24,7 @@ SHARES = {
 ABOVE_BYTES = 48 * MB
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("scenario", SHARES)
 def test_memory_stays_within_its_budgets_and_comes_back(tmp_path: Path, scenario: str) -> None:
     run(tmp_path / "data", scenario, SHARES[scenario], above_bytes=ABOVE_BYTES)

@@ -10,10 +10,11 @@ import urllib.request
 from pathlib import Path
 
 from tests.operations.page import ROOT
+from tests.support.processes.live_processes import live_process
 from tests.support.processes.ports import free_ports
 from tests.support.waiting import wait_for
 
-TIMEOUT_S = 110
+TIMEOUT_S = 600
 _STAND_INS = {
     # There is one account: the one that runs the tests.
     "sudo": '#!/bin/sh\n[ "$1" = -u ] && shift 2\nexec "$@"\n',
@@ -85,7 +86,7 @@ class Machine:
 
     def get(self, path: str, *, body: bytes | None = None) -> str:
         """What the engine's HTTP API answers."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", body, timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", body, timeout=60) as answer:
             return str(answer.read().decode())
 
     @property
@@ -106,15 +107,8 @@ class Machine:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        wait_for("the killed server to be gone", lambda: not self._is_served())
+        wait_for("the killed server to be gone", lambda: not live_process(pid))
         pid_file.unlink()
-
-    def _is_served(self) -> bool:
-        try:
-            self.get("/livez")
-        except OSError:
-            return False
-        return True
 
     def _environment(self) -> dict[str, str]:
         return {

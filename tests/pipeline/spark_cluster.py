@@ -91,7 +91,7 @@ class SparkCluster:
 
     def state(self) -> Mapping[str, Any]:
         """The master's state: "aliveworkers", "activeapps", "completedapps" and more."""
-        with urllib.request.urlopen(f"{self._page}/json/", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._page}/json/", timeout=60) as answer:
             found: dict[str, Any] = orjson.loads(answer.read())
             return found
 

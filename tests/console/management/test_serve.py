@@ -107,7 +107,7 @@ def test_the_first_password_goes_to_a_file_and_not_to_a_journal(tmp_path: Path) 
     with serving(tmp_path) as process:
         first = read_until(process, "Console:")
         process.terminate()
-        _, errors = process.communicate(timeout=STOP_TIMEOUT_S)
+        _, errors = process.communicate(timeout=STOP_WAIT_S)
     path = tmp_path / "admin-password"
     assert first[0] == f"First start: log in as admin; the password is in {path} until then."
     kept = re.fullmatch(r"user: admin\npassword: (\S{20,})\n", path.read_text())
@@ -118,7 +118,7 @@ def test_the_first_password_goes_to_a_file_and_not_to_a_journal(tmp_path: Path) 
     with serving(tmp_path) as process:
         assert len(read_until(process, "Console:")) == 3
         process.terminate()
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(STOP_WAIT_S)
 
 
 def test_the_first_password_is_shown_once_on_a_terminal(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_every_line_is_json_in_utc_where_it_is_asked_for(tmp_path: Path) -> None
         while not lines[-1]["message"].startswith("Console: listening"):
             lines.append(json.loads(process.stderr.readline()))
         process.terminate()
-        out, errors = process.communicate(timeout=STOP_TIMEOUT_S)
+        out, errors = process.communicate(timeout=STOP_WAIT_S)
     assert process.returncode == 0
     assert out == ""
     lines += [json.loads(line) for line in errors.splitlines()]
@@ -212,7 +212,7 @@ def test_taken_port_is_named_and_everything_else_closed(tmp_path: Path, flag: st
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with serving(tmp_path, flag, address) as process:
-            out, errors = process.communicate(timeout=30)
+            out, errors = process.communicate(timeout=START_TIMEOUT_S)
             assert process.returncode == 2
             assert "listening" not in out
             assert address in errors
@@ -222,37 +222,37 @@ def test_taken_port_is_named_and_everything_else_closed(tmp_path: Path, flag: st
     with serving(tmp_path) as process:
         read_until(process, "Console:")
         process.terminate()
-        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.wait(STOP_WAIT_S) == 0
 
 
 def test_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         read_until(first, "Console:")
         with serving(tmp_path) as second:
-            _, errors = second.communicate(timeout=30)
+            _, errors = second.communicate(timeout=START_TIMEOUT_S)
             assert second.returncode == 2
             assert str(first.pid) in errors
             assert str(tmp_path) in errors
             assert "Traceback" not in errors
         first.terminate()
-        assert first.wait(STOP_TIMEOUT_S) == 0
+        assert first.wait(STOP_WAIT_S) == 0
 
 
 def test_command_line_beats_environment_beats_default(tmp_path: Path) -> None:
     environment = {"PENSTOCK_MAX_MSG_SIZE": "10", "PENSTOCK_MSG_TIMEOUT": "2h"}
     with serving(tmp_path, "--msg-timeout=30s", environment=environment) as process:
         lines = read_until(process, "Console:")
-        api = http.client.HTTPConnection("127.0.0.1", int(lines[-2].rpartition(":")[2]), timeout=10)
+        api = http.client.HTTPConnection("127.0.0.1", int(lines[-2].rpartition(":")[2]), timeout=STOP_WAIT_S)
         api.request("POST", "/pub?topic=orders", body=b"x" * 11)
         assert api.getresponse().status == 413
         api.close()
         process.terminate()
-        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.wait(STOP_WAIT_S) == 0
 
 
 def test_every_bad_option_is_named_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--msg-timeout=5", "--max-rdy-count=0", environment={"PENSTOCK_NODE_ID": "5000"}) as process:
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=START_TIMEOUT_S)
         assert process.returncode == 2
     assert "--msg-timeout: '5' is not a duration such as 60s, 500ms or 1m30s" in errors
     assert "--max-rdy-count is 0: the least is 1" in errors
@@ -264,7 +264,7 @@ def test_pages_are_served_and_static_files_cached(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     server.start()
     try:
-        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=STOP_WAIT_S)
         console.request("GET", "/")
         answer = console.getresponse()
         answer.read()
@@ -292,7 +292,7 @@ def test_pages_are_served_and_static_files_cached(tmp_path: Path) -> None:
 def test_keep_alive_connection_does_not_delay_the_stop(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     server.start()
-    console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+    console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=STOP_WAIT_S)
     console.request("GET", "/login/")
     console.getresponse().read()
     server.stop()
@@ -315,7 +315,7 @@ def test_second_signal_waits_for_the_end_of_the_stop(tmp_path: Path) -> None:
         # Two kinds, since two of one kind may be delivered as one. Both are there when it goes on.
         for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
             process.send_signal(number)
-        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.wait(STOP_WAIT_S) == 0
         assert process.stderr is not None
         errors = process.stderr.read()
     assert "the stop is under way and ends when everything is on disk" in errors
@@ -354,7 +354,7 @@ def test_a_stop_after_the_clock_was_set_is_a_clean_one(tmp_path: Path) -> None:
     try:
         port = int(read_until(process, "Console:")[-1].rpartition(":")[2])
         process.send_signal(signal.SIGUSR1)
-        console = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        console = http.client.HTTPConnection("127.0.0.1", port, timeout=STOP_WAIT_S)
         console.request("GET", "/login/")
         assert console.getresponse().status == 200
         console.close()
@@ -417,7 +417,7 @@ def test_death_of_the_engine_ends_the_process_with_the_reason(tmp_path: Path) ->
     try:
         read_until(process, "Console: listening")
         process.send_signal(signal.SIGUSR1)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=START_TIMEOUT_S)
     finally:
         process.kill()
     assert process.returncode == 1
@@ -429,15 +429,15 @@ def test_body_beyond_the_limit_is_refused_before_it_is_stored(tmp_path: Path) ->
     server.start()
     try:
         head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\n"
-        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as announced:
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=STOP_WAIT_S) as announced:
             announced.sendall(head + b"Content-Length: 10000000000\r\n\r\n")
             assert announced.recv(100).startswith(b"HTTP/1.1 413 ")
-        with socket.create_connection(("127.0.0.1", server.console_port), timeout=10) as chunked:
+        with socket.create_connection(("127.0.0.1", server.console_port), timeout=STOP_WAIT_S) as chunked:
             chunked.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
             chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
             with pytest.raises(ConnectionError):
                 chunked.sendall(chunk * 1024)
-        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=10)
+        console = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=STOP_WAIT_S)
         console.request("GET", "/login/")
         assert console.getresponse().status == 200
         console.close()
@@ -450,7 +450,7 @@ def test_ipv6_and_every_address_are_listened_on(tmp_path: Path) -> None:
     with serving(tmp_path, "--console-address=[::1]:0") as process:
         assert re.fullmatch(r"Console: listening on http://\[::1\]:[1-9][0-9]*", read_until(process, "Console:")[-1])
         process.terminate()
-        assert process.wait(STOP_TIMEOUT_S) == 0
+        assert process.wait(STOP_WAIT_S) == 0
         assert process.stderr is not None
         assert "plain http" not in process.stderr.read()
 

@@ -32,12 +32,13 @@ def url_of(engine: EngineProcess) -> str:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    """An engine that has taken three samples or more, and goes on."""
+    """An engine that has taken three samples or more since its messages came, and goes on."""
     path = tmp_path_factory.mktemp("samples") / "data"
     with EngineProcess(path, options=["--storage=log", "--samples-interval=1s"]) as engine:
         publish(engine, "orders", [b"one", b"two"])
         with LogClient(url_of(engine)) as client:
-            wait_for("samples", lambda: client.topic(SAMPLES_TOPIC).synced_offset >= 3, timeout_s=60)
+            before = client.topic(SAMPLES_TOPIC).synced_offset
+            wait_for("samples", lambda: client.topic(SAMPLES_TOPIC).synced_offset >= before + 3, timeout_s=60)
         yield engine
 
 

@@ -19,7 +19,7 @@ DELAY_S = 1.0
 HANDLED_S_MAX = 0.2
 PUB_P99_S_MAX = 0.010
 # The machine may be busy with something else in one round; in none of so many it is not the machine.
-ROUNDS = 8
+ROUNDS = 25
 
 
 @dataclass(frozen=True)

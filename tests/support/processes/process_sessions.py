@@ -62,7 +62,7 @@ class ProcessSession:
             except ProcessLookupError:
                 pass
         self._process.wait()
-        wait_for("the end of a session", lambda: not self.pids())
+        wait_for("the end of a session", lambda: not self.pids(), timeout_s=60)
 
     def pids(self) -> list[int]:
         """Of all its processes that run."""
