@@ -6,7 +6,7 @@ const root = document.getElementById("content");
 const reorderedAt = new Map();
 const shown = new WeakMap(); // element → the HTML that was put into it last
 let saidAt = performance.now();
-let saidMeaning = null;
+let saidCause = null;
 
 export function applyUpdate(update) {
   // A deleted topic or channel has another page, and so has one that came back: then the page reloads.
@@ -109,18 +109,23 @@ function applyBanner(banner) {
   const place = root.querySelector("[data-banner]");
   if (!place) return;
   place.hidden = !banner;
-  const title = banner ? banner[1] : "";
-  // Screen readers announce it rarely, and only when the problem has changed.
-  if (title !== saidMeaning && performance.now() - saidAt > SAY_EVERY_MS) {
-    if (saidMeaning !== null) setText(document.getElementById("live-summary"), title || "All is well again.");
+  const [tone = "", title = "", text = "", href = "", link = "", note = "", acts = "", cause = title] = banner ?? [];
+  // Screen readers announce it rarely, and only when the cause has changed, not its figures.
+  if (cause !== saidCause && performance.now() - saidAt > SAY_EVERY_MS) {
+    if (saidCause !== null) setText(document.getElementById("live-summary"), title || "All is well again.");
     saidAt = performance.now();
-    saidMeaning = title;
+    saidCause = cause;
   }
   if (!banner) return;
-  const [tone, , text, href, link] = banner;
   setTone(place, "banner-", tone);
   setText(place.querySelector("strong"), title);
   setText(place.querySelector("span"), text);
+  const small = place.querySelector("[data-banner-note]");
+  small.hidden = !note;
+  setText(small, note);
+  const buttons = place.querySelector("[data-banner-acts]");
+  buttons.hidden = !acts;
+  setHtml(buttons, acts);
   const anchor = place.querySelector("a");
   anchor.hidden = !href;
   if (href) anchor.setAttribute("href", href);

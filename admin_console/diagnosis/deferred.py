@@ -11,6 +11,8 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if not stats.deferred_count or stats.depth or stats.in_flight_count or stats.paused:
         return None
+    if vitals.failures is not None:
+        return None  # consumers requeue with a delay: that is the cause
     are = f"{units.plural(stats.deferred_count, 'message')} {'is' if stats.deferred_count == 1 else 'are'}"
     return Finding(
         DEFERRED,

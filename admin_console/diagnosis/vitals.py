@@ -139,10 +139,9 @@ class Vitals:
         """Whether the consumers hold as many messages as they asked for, or nearly so."""
         return bool(self.stats.ready_count) and self.stats.in_flight_count >= FULL_SHARE * self.stats.ready_count
 
-    @property
-    def drained_in_s(self) -> float | None:
-        """In how long the depth is 0 at the present rate; None when it does not shrink, or that is unknown."""
-        growth_s = self.growth_s
+    def drained_in(self, growth_s: float | None) -> float | None:
+        """In how many seconds the depth is 0 if it goes on changing by `growth_s` a second; None when it does not
+        shrink, or that is unknown."""
         if growth_s is None or growth_s >= -SHRINKING_S_MIN or not self.stats.depth:
             return None
         return self.stats.depth / -growth_s

@@ -66,6 +66,31 @@ class NameCell(BaseCell):
 
 
 @dataclass(frozen=True, slots=True)
+class LinkCell(BaseCell):
+    """A link that looks like a button: to what a banner names."""
+
+    text: str
+    href: str
+
+    @property
+    def html(self) -> str:
+        return _element('<a class="button button-small" href="{}">{}</a>', self.href, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorCell(BaseCell):
+    """A text that links lead to. anchor: its id in the page."""
+
+    text: str
+    anchor: str
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        return _element('<span id="{}">{}</span>', self.anchor, self.text)
+
+
+@dataclass(frozen=True, slots=True)
 class Chip:
     """A state in a word or two."""
 
@@ -82,11 +107,15 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class StateCell(BaseCell):
+    """States in chips. sentence: the gravest in one sentence, under them."""
+
     chips: tuple[Chip, ...] = ()
+    sentence: str = ""
 
     @property
     def html(self) -> str:
-        return "".join(chip.html for chip in self.chips)
+        sentence = _element('<small class="cause">{}</small>', self.sentence) if self.sentence else ""
+        return "".join(chip.html for chip in self.chips) + sentence
 
 
 @dataclass(frozen=True, slots=True)

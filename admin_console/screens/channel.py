@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
+from admin_console.diagnosis.finding import TONES
 from admin_console.diagnosis.timing_out import TIMING_OUT
+from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
-from admin_console.screens.cells import Cell
+from admin_console.screens.cells import AnchorCell, Cell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
-from admin_console.screens.links import act_cell
-from admin_console.screens.overview import depth_note
+from admin_console.screens.links import act_cell, consumer_anchor
+from admin_console.screens.overview import TREND_SPAN_S, depth_note
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -83,10 +85,10 @@ def parts(
     return common | {
         "subtitle": _subtitle(stats),
         "chips": chips_of(diagnosis),
-        "banner": channel_banner(diagnosis),
+        "banner": channel_banner(live, diagnosis, role),
         "stats": _stats(diagnosis, live.rings_of(topic_name, name)),
         "tables": {
-            "clients": _client_table(stats, role, topic_name, name),
+            "clients": _client_table(stats, role, topic_name, name, diagnosis),
             "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
         },
         "flags": {
@@ -128,7 +130,7 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
     notes = {
         "depth": (
             Cell(units.number(stats.depth), units.exact(stats.depth)),
-            depth_note(rings, "depth", stats.depth),
+            _depth_note(vitals, rings),
         ),
         "in_flight": (
             Cell(units.number(stats.in_flight_count)),
@@ -158,6 +160,13 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
     return tuple(Stat(name, label, *notes[name]) for name, label in _STATS)
 
 
+def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:
+    """Where the depth is heading, and how long until it is 0 at that rate, if it shrinks."""
+    note = depth_note(rings, "depth", vitals.stats.depth)
+    drained_in_s = vitals.drained_in(rings.trend("depth", TREND_SPAN_S)) if rings else None
+    return note if drained_in_s is None else Cell(f"{note.text} · empty in {units.about(drained_in_s)}")
+
+
 def _due_note(stats: "ChannelStats") -> Cell:
     if stats.next_due_ns is None:
         return Cell("none deferred" if not stats.deferred_count else "due time not known")
@@ -165,10 +174,17 @@ def _due_note(stats: "ChannelStats") -> Cell:
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 
-def _client_table(stats: "ChannelStats | None", role: Role, topic: str, name: str) -> Table:
+def _client_table(
+    stats: "ChannelStats | None", role: Role, topic: str, name: str, diagnosis: Diagnosis | None = None
+) -> Table:
+    """The consumers that a state names come first: a long list is cut."""
     rows = []
     now_s = time.time()
-    for client in (stats.clients or ()) if stats else ():
+    tones = {}
+    for state in diagnosis.states if diagnosis else ():
+        tones[state.finding.kind, state.finding.client_key] = TONES[state.finding.level]
+    named = {key for _, key in tones if key}
+    for client in sorted((stats.clients or ()) if stats else (), key=lambda client: client.client_key not in named):
         key = str(client.client_key)
         requeue = (
             act_cell("Requeue now", "requeue_channel", role, topic, name, query={"client": key})
@@ -179,14 +195,21 @@ def _client_table(stats: "ChannelStats | None", role: Role, topic: str, name: st
             (
                 key,
                 (
-                    Cell(_client_name(client), f"{client.remote_address} · {client.hostname}"),
+                    AnchorCell(
+                        _client_name(client),
+                        consumer_anchor(client.client_key),
+                        f"{client.remote_address} · {client.hostname}",
+                    ),
                     Cell(client.user_agent or units.UNKNOWN),
                     Cell(f"V2 · timeout {units.duration(client.msg_timeout_ms / 1000)}"),
                     Cell(units.number(client.in_flight_count)),
                     Cell(units.number(client.ready_count), tone="warning" if not client.ready_count else ""),
                     Cell(units.number(client.finish_count), units.exact(client.finish_count)),
-                    Cell(units.number(client.requeue_count)),
-                    Cell(units.number(client.timeout_count), tone="" if client.timeout_count else "muted"),
+                    Cell(units.number(client.requeue_count), tone=tones.get((FAILING, client.client_key), "")),
+                    Cell(
+                        units.number(client.timeout_count),
+                        tone=tones.get((TIMING_OUT, client.client_key), "" if client.timeout_count else "muted"),
+                    ),
                     Cell(units.number(client.message_count), units.exact(client.message_count)),
                     Cell(
                         units.duration(now_s - client.connect_ts),

@@ -9,7 +9,7 @@ from admin_console.diagnosis.findings import RANK
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
-from admin_console.screens.cells import SPARK_TOP, Chip
+from admin_console.screens.cells import SPARK_TOP, Chip, StateCell
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
@@ -61,6 +61,11 @@ def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
     if not stats.client_count and not any(chip.text == "no consumers" for chip in chips):
         chips.append(Chip("no consumers", "", "No consumer is connected to this channel"))
     return tuple(chips)
+
+
+def state_cell(diagnosis: Diagnosis) -> StateCell:
+    """The chips, and the sentence that heads the channel's own page."""
+    return StateCell(chips_of(diagnosis), diagnosis.states[0].finding.title if diagnosis.level > CALM else "")
 
 
 def age_s(live: LiveState, published_ns: int | None) -> float | None:

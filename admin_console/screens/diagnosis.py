@@ -1,43 +1,88 @@
 """The banner of a page: the gravest finding, whose sentence `admin_console/diagnosis` makes, and what can be done."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from admin_console.diagnosis import words
+from admin_console.diagnosis import refusing, words
 from admin_console.diagnosis.diagnosis import Diagnosis
-from admin_console.diagnosis.finding import TONES, WARNING
+from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
 from admin_console.hub.hub import LiveState
+from admin_console.screens.cells import BaseCell, LinkCell
+from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
 from admin_console.screens.parts import Banner
 from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
+
+# The names of acts as the pages' own buttons have them.
+_LABELS = {
+    "pause_channel": "❚❚ Pause…",
+    "unpause_channel": "▶ Resume…",
+    "unpause_topic": "▶ Resume the topic…",
+    "retry_channel": "Try again…",
+    "retry_topic": "Try the topic again…",
+    "requeue_channel": "Requeue in flight…",
+    "release_deferred": "Release deferred…",
+}
 
 
-def channel_banner(diagnosis: Diagnosis) -> Banner | None:
-    """The gravest state of a channel, since when it lasts, and its other states; None for a channel without any."""
+def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner | None:
+    """The gravest state of a channel, since when it lasts, and its other states; None for a channel without any.
+
+    What the engine itself reports heads a channel that has no graver cause of its own.
+    """
+    broker = refusing.find_broker(live.snapshot)
+    if broker is not None and diagnosis.level < DANGER:
+        also = [words.lower(state.finding.title.rstrip(".")) for state in diagnosis.states[:1]]
+        return Banner(TONES[broker.level], broker.title, broker.text, note=_note("", also), cause="engine")
     if not diagnosis.states:
         return None
     gravest, *others = diagnosis.states
     finding = gravest.finding
-    text = finding.text
     also = [other.finding.also for other in others if other.finding.also]
-    if also:
-        text += f" Also: {'; '.join(also)}."
-    if finding.kind.begins_after_s:
-        text += f" Seen since {units.clock(gravest.begun_s)} UTC."
-    return Banner(TONES[finding.level], finding.title, text)
+    if broker is not None:
+        also.append(broker.also)
+    since = f"Seen since {units.clock(gravest.begun_s)} UTC." if finding.kind.begins_after_s else ""
+    return Banner(
+        TONES[finding.level],
+        finding.title,
+        finding.text,
+        note=_note(since, also),
+        acts=_acts(finding, diagnosis, role),
+        cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
+    )
 
 
-def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Callable[[str, str], str]) -> Banner | None:
-    """The gravest problem of all, in one sentence with a link to its page; None when all is well."""
-    health = live.snapshot.health
-    if health != "OK":
-        return Banner(
-            "danger", "The engine reports a problem.", f"{health.removeprefix('NOK - ')}. Publishing may be refused."
-        )
+def _note(since: str, also: Sequence[str]) -> str:
+    return f"{since} Also: {'; '.join(also)}.".strip() if also else since
+
+
+def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell, ...]:
+    """The one act that is likely to help, and links to the consumer and the message that the finding is about."""
+    names = diagnosis.vitals.topic_name, diagnosis.vitals.channel_name
+    acts: list[BaseCell] = []
+    act = finding.kind.act
+    if act:
+        of_client = {"client": str(finding.client_key)} if act == "requeue_channel" and finding.client_key else None
+        label = f"Requeue what {finding.client_name} holds…" if of_client else _LABELS[act]
+        acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
+    if finding.message_id:
+        link = message_cell(*names, finding.message_id, role, diagnosis.vitals.topic.storage)
+        acts += [link] if link else []
+    if finding.client_key:
+        acts.append(LinkCell(f"Show {finding.client_name}", consumer_url(*names, finding.client_key)))
+    return tuple(acts)
+
+
+def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], role: Role) -> Banner | None:
+    """The gravest problem of all, in one sentence with a link to its page and its act; None when all is well."""
+    broker = refusing.find_broker(live.snapshot)
+    if broker is not None:
+        return Banner(TONES[broker.level], broker.title, broker.text, cause="engine")
     grave = [diagnosis for diagnosis in urgent if diagnosis.level >= WARNING]
     if not grave:
         return None
     worst = grave[0].vitals
-    cause = channel_banner(grave[0])
+    cause = channel_banner(live, grave[0], role)
     if cause is None:
         return None
     others = f" {units.plural(len(grave) - 1, 'more channel')} to look at below." if len(grave) > 1 else ""
@@ -45,9 +90,12 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], link_of: Calla
     return Banner(
         cause.tone,
         f"{name}: {cause.title[0].lower()}{cause.title[1:]}",
-        cause.text + others,
-        link_of(worst.topic_name, worst.channel_name),
+        cause.text,
+        url_of("channel", worst.topic_name, worst.channel_name),
         f"Open {name}",
+        note=cause.note + others,
+        acts=cause.acts,
+        cause=f"{name} {cause.cause}",
     )
 
 

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.urls import get_script_prefix, reverse, set_script_prefix
 
-from admin_console.permissions.table import ACTS, BULK_ACTS
-from admin_console.screens.cells import ActionCell, NameCell
+from admin_console.permissions.table import ACTS, BULK_ACTS, PAGES
+from admin_console.screens.cells import ActionCell, LinkCell, NameCell
 from admin_console.vocabulary.roles import Role
 
 BULK_ROLE = min(BULK_ACTS.values(), key=list(Role).index)  # the least that may act on a selection
@@ -31,6 +31,22 @@ def topic_cell(topic: str) -> NameCell:
 
 def channel_cell(topic: str, channel: str, *, with_topic: bool = True) -> NameCell:
     return NameCell(channel, url_of("channel", topic, channel), topic if with_topic else "")
+
+
+def consumer_url(topic: str, channel: str, client_key: int) -> str:
+    """A consumer's row in its channel's page."""
+    return f"{url_of('channel', topic, channel)}#{consumer_anchor(client_key)}"
+
+
+def consumer_anchor(client_key: int) -> str:
+    return f"consumer-{client_key}"
+
+
+def message_cell(topic: str, channel: str, message_id: str, role: Role, storage: str) -> LinkCell | None:
+    """A link to a message; None for a role that may not look at messages, and where they can't be read."""
+    if storage != "log" or not role.includes(PAGES["channel_messages"]):
+        return None
+    return LinkCell(f"Message {message_id}", url_of("channel_messages", topic, channel))
 
 
 def act_cell(label: str, act: str, role: Role, *args: str, query: dict[str, str] | None = None) -> ActionCell:

@@ -13,10 +13,10 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
-from admin_console.screens.cells import Cell, SparkCell, StateCell
-from admin_console.screens.channel_rows import age_s, all_diagnoses, chips_of, spark_levels
+from admin_console.screens.cells import Cell, SparkCell
+from admin_console.screens.channel_rows import age_s, all_diagnoses, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
-from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell, url_of
+from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
@@ -49,7 +49,7 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
     urgent = all_diagnoses(live) if live else []
     return {
         "subtitle": _subtitle(live),
-        "banner": overview_banner(live, urgent, lambda *names: url_of("channel", *names)) if live else None,
+        "banner": overview_banner(live, urgent, role) if live else None,
         "stats": _stats(live, urgent),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
@@ -190,7 +190,7 @@ def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, h
                 "/".join(key),
                 (
                     channel_cell(*key),
-                    StateCell(chips_of(diagnosis)),
+                    state_cell(diagnosis),
                     Cell(units.number(stats.depth), units.exact(stats.depth)),
                     growth_cell(diagnosis),
                     Cell(units.number(stats.in_flight_count)),
@@ -222,7 +222,9 @@ def growth_cell(diagnosis: Diagnosis) -> Cell:
     """Signed growth, with a tone only where growth is part of the finding."""
     text = units.growth(diagnosis.vitals.growth_s)
     tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED) if diagnosis.vitals.is_growing else ""
-    return Cell(text, tone=tone or ("muted" if text in ("0/s", units.UNKNOWN) else ""))
+    drained_in_s = diagnosis.vitals.drained_in(diagnosis.vitals.growth_s)
+    title = f"empty in {units.about(drained_in_s)}" if drained_in_s is not None else ""
+    return Cell(text, title, tone or ("muted" if text in ("0/s", units.UNKNOWN) else ""))
 
 
 def requeued_cell(diagnosis: Diagnosis) -> Cell:

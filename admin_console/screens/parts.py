@@ -125,16 +125,36 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """One sentence where something is wrong: what, since when, why, what can be done."""
+    """One sentence where something is wrong: what, since when, why, what can be done.
+
+    note: since when, and what else is wrong, in half sentences. acts: the likely act, and links to what is to blame.
+    cause: stays the same while the cause does, though figures change; screen readers hear of another one.
+    """
 
     tone: str
     title: str
     text: str
     href: str = ""
     link: str = ""
+    note: str = ""
+    acts: tuple[BaseCell, ...] = ()
+    cause: str = ""
+
+    @property
+    def acts_html(self) -> str:
+        return "".join(act.html for act in self.acts)
 
     def wire(self) -> Any:
-        return [self.tone, self.title, self.text, self.href, self.link]
+        return [
+            self.tone,
+            self.title,
+            self.text,
+            self.href,
+            self.link,
+            self.note,
+            self.acts_html,
+            self.cause or self.title,
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import LiveState
 from admin_console.screens import graphs
-from admin_console.screens.cells import Cell, Chip, SparkCell, StateCell
-from admin_console.screens.channel_rows import chips_of, diagnosis_of, spark_levels
+from admin_console.screens.cells import Cell, Chip, SparkCell
+from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
@@ -169,7 +169,7 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
                 channel.channel_name,
                 (
                     channel_cell(*key, with_topic=False),
-                    StateCell(chips_of(diagnosis)),
+                    state_cell(diagnosis),
                     Cell(units.number(channel.depth), units.exact(channel.depth)),
                     Cell(
                         f"{units.number(channel.depth - channel.backend_depth)} + {units.number(channel.backend_depth)}"

@@ -77,6 +77,16 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}h"
 
 
+def about(seconds: float) -> str:
+    """A duration that was worked out from a rate, so not to the second: about 40 s, about 12 min, over a month."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 30 * 86_400:
+            return "over a month"
+        if seconds >= 2 * size:
+            return f"about {seconds / size:.0f} {unit}"
+    return f"about {max(1, round(seconds))} s"
+
+
 def byte_count(value: float | None) -> str:
     """Bytes in binary units: 18.2 GiB."""
     if value is None:

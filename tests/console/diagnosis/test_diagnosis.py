@@ -216,7 +216,9 @@ def test_the_banner_names_one_channel_while_ages_and_depths_swing() -> None:
 
 def test_when_it_began_is_told() -> None:
     # Seen for the first time at START_S, which is 15:06:40 UTC.
-    assert text(watched(no_consumer_in(*range(20)), 20)).endswith("Seen since 15:06:40 UTC.")
+    banner = page(watched(no_consumer_in(*range(20)), 20)).banner
+    assert banner is not None
+    assert banner.note == "Seen since 15:06:40 UTC."
 
 
 # A jump that an act made is no flow.

@@ -26,6 +26,7 @@ from admin_console.diagnosis.finding import CALM, DANGER, HELD, WARNING, Finding
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
+from admin_console.vocabulary import units
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
 Rule = Callable[[Vitals], Finding | None]
@@ -224,7 +225,12 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         vitals(deferred_count=3, next_due_ns=90 * 10**9, latest_due_ns=3_600 * 10**9),
         CALM,
         "Nothing is due yet: 3 messages are deferred, and nothing else is left.",
-        [vitals(deferred_count=3, depth=1), vitals(deferred_count=3, in_flight_count=1), vitals()],
+        [
+            vitals(deferred_count=3, depth=1),
+            vitals(deferred_count=3, in_flight_count=1),
+            vitals(deferred_count=3, failures=failures(requeued=9)),
+            vitals(),
+        ],
     ),
 }
 
@@ -285,11 +291,17 @@ def test_due_times_are_told(due: tuple[float | None, float | None], said: str) -
 
 
 def test_time_to_drain_is_known_only_while_the_depth_shrinks() -> None:
-    assert vitals({"message_count": 2, "finish_count": 12, "depth": -10}, depth=7_200).drained_in_s == 720
-    assert vitals({"message_count": 12, "finish_count": 2, "depth": 10}, depth=7_200).drained_in_s is None
-    assert vitals(depth=7_200).drained_in_s is None
-    one_look = snapshot(topic("orders", channel("orders", "billing", depth=5)))
-    assert take_vitals(one_look.topics[0], one_look.topics[0].channels[0], None, one_look).drained_in_s is None
+    draining = vitals({"message_count": 2, "finish_count": 12, "depth": -10}, depth=7_200)
+    assert (draining.growth_s, draining.drained_in(draining.growth_s)) == (-10, 720)
+    assert [draining.drained_in(growth_s) for growth_s in (None, 0.0, 10.0, -0.01)] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "about 1 s"), (119, "about 119 s"), (720, "about 12 min"), (7_300, "about 2 h"), (10**9, "over a month")],
+)
+def test_a_time_that_was_worked_out_is_not_told_to_the_second(seconds: float, text: str) -> None:
+    assert units.about(seconds) == text
 
 
 # Which of two causes heads the channel, the graver first: of one level the one that explains the other.

@@ -89,7 +89,7 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
 
 
 def meaning_of(live: LiveState) -> str:
-    banner = channel_banner(all_diagnoses(live)[0])
+    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
     return banner.title if banner else ""
 
 
@@ -118,7 +118,8 @@ def test_a_paused_topic_is_why_nothing_comes() -> None:
 def test_a_channel_that_is_held_back_says_why() -> None:
     reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
     held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
-    banner = channel_banner(all_diagnoses(only(held))[0])
+    live = only(held)
+    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
     assert banner is not None
     assert banner.title == "Held back: a limit of memory is reached."
     assert banner.text.startswith(f"{reason}.")
@@ -146,7 +147,7 @@ def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
     most = failures(timed_out=120, by=1, share=0.99)
     live = growing(client_count=2, ready_count=10, finished=8, timeouts=2, failures=most)
-    banner = channel_banner(all_diagnoses(live)[0])
+    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
     assert banner is not None
     assert banner.title == "20 % of the messages handled in the last minute timed out: 99 % of them at worker-1."
     assert "worker-1 is connected from 10.0.0.1:50000." in banner.text
@@ -195,7 +196,8 @@ def test_a_trend_tells_its_span_and_turns_with_the_graph() -> None:
         hub.write(snapshot(topic("orders", stats), second=START_S + index))
     for page, figure in (("overview", "waiting"), ("topic", "waiting"), ("channel", "depth")):
         screen = build_screen(Request(page, Role.VIEWER, topic="orders", channel="billing"), hub.live)
-        assert {each.name: each.note.text for each in screen.stats}[figure] == "▼ 20/s over 5 s"
+        told = "▼ 20/s over 5 s" + (" · empty in about 7 s" if page == "channel" else "")
+        assert {each.name: each.note.text for each in screen.stats}[figure] == told
 
 
 def test_sparkline_breaks_where_nothing_is_known() -> None:
