@@ -13,6 +13,7 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_acts import log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.message_reads import log_messages_of
@@ -77,11 +78,13 @@ class MessageSearch:
     """The searches of one engine. background: reads the log."""
 
     def __init__(self, catalog: Catalog, clock: Clock, background: Background) -> None:
+        self.topics = catalog.topics
         self._catalog = catalog
         self._clock = clock
         self._background = background
         self._searches: dict[str, _Search] = {}
 
+    @fence_on_failure
     def start(
         self,
         topic: str,

@@ -37,9 +37,9 @@ MAY_IMPORT = {
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary storage delivery service.admission",
     "service.tcp": "vocabulary protocol delivery engine service.admission service.loop",
-    "service.http.reference": "vocabulary wire storage engine service.monitoring",
+    "service.http.reference": "vocabulary wire storage messages engine service.monitoring",
     "service.http": (
-        "vocabulary protocol wire storage readers fetch delivery engine service.admission service.monitoring "
+        "vocabulary protocol wire storage readers fetch delivery messages engine service.admission service.monitoring "
         "service.http.reference"
     ),
     "service": (

@@ -19,6 +19,7 @@ from queue_engine.messages.rows import (
     NOT_FOUND,
     NOT_PASSED_ON,
     PAGE_BYTES_MAX,
+    QUARANTINED,
     SCANNED_MAX,
     WAITING,
     Listed,
@@ -77,6 +78,8 @@ class LogMessages:
                 found[offset] = NOT_PASSED_ON
             elif self._progress.is_settled(offset):
                 found[offset] = FINISHED
+            elif offset in self._progress.quarantined:
+                found[offset] = QUARANTINED
             elif self.id_of(offset) in self._held:
                 found[offset] = IN_FLIGHT
             else:
@@ -102,7 +105,8 @@ class LogMessages:
     def counts(self, in_flight_count: int) -> dict[str, int | None]:
         store, deferred = self._store, self._places.due.count
         all_of_them = store.count_between(self._begin, store.released)
-        finished = max(0, all_of_them - self._depth - deferred - in_flight_count)
+        set_aside = len(self._progress.quarantined)
+        finished = max(0, all_of_them - self._depth - deferred - in_flight_count - set_aside)
         return {WAITING: self._depth, IN_FLIGHT: in_flight_count, DEFERRED: deferred, FINISHED: finished}
 
     # Lists.

@@ -36,6 +36,7 @@ from queue_engine.service.http.connection import (
     error_response,
     internal_error,
 )
+from queue_engine.service.http.messages import MessageRoutes
 from queue_engine.service.http.publish import PublishRoutes
 from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
@@ -117,6 +118,7 @@ class HttpApi:
             **self._publishing,
             **ReadRoutes(engine, audit).handlers,
             **ActRoutes(engine, audit).handlers,
+            **MessageRoutes(engine, audit).handlers,
         }
         self._document = Response(200, orjson.dumps(reference()), JSON)
         COLLECTOR_PAUSES.watch()

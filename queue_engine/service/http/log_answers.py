@@ -33,8 +33,8 @@ def page_response(page: MessagePage) -> Response:
                         "id": one.message_id,
                         "timestamp": one.time_ns,
                         "due": one.due_ns or None,
-                        **_text("body", one.body),
-                        **(_text("key", one.key) if one.key else {}),
+                        **text_of("body", one.body),
+                        **(text_of("key", one.key) if one.key else {}),
                     }
                     for one in page.messages
                 ],
@@ -44,7 +44,7 @@ def page_response(page: MessagePage) -> Response:
     )
 
 
-def _text(name: str, data: bytes) -> dict[str, Any]:
+def text_of(name: str, data: bytes) -> dict[str, Any]:
     """The field `name` where the bytes are UTF-8, otherwise `name`_base64."""
     try:
         return {name: data.decode()}

@@ -1,5 +1,6 @@
 """Refusals of requests: nsqd's error code and status for every error, and a sentence where it helps."""
 
+from queue_engine.messages.rows import InvalidQueryError, MessageNotFoundError, SearchNotFoundError
 from queue_engine.service.http.connection import Response, error_response
 from queue_engine.vocabulary.errors import (
     BatchKeyConflictError,
@@ -63,8 +64,11 @@ def act_refusal(error: Exception) -> Refusal:
             | LeaseNotFoundError
             | CursorNotFoundError
             | InvalidCursorError
+            | InvalidQueryError
+            | MessageNotFoundError
             | PauseError
             | ReservedTopicError
+            | SearchNotFoundError
         )
         detail = str(error) if isinstance(error, explained) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)

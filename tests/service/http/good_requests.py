@@ -13,6 +13,7 @@ NAMES = {**TOPIC, "channel": "billing"}
 
 # Path → its query. LEASE stands for the lease of `prepared`.
 LEASE = "a lease"
+SEARCH = "a search"  # stands for that of `prepared`
 QUERIES: dict[str, dict[str, str]] = {
     **{path: TOPIC for path in PATHS if path.startswith("/topic/")},
     **{path: NAMES for path in PATHS if path.startswith("/channel/")},
@@ -23,6 +24,11 @@ QUERIES: dict[str, dict[str, str]] = {
     "/topic/create": {"topic": "new"},
     "/channel/create": {**TOPIC, "channel": "new"},
     "/channel/seek": {**NAMES, "to": "start"},
+    **{path: {**NAMES, "offset": "0"} for path in PATHS if path.startswith("/channel/message/")},
+    "/channel/message": {**NAMES, "offset": "0"},
+    "/channel/search": {**NAMES, "text": "one"},
+    "/channel/search/state": {"search": SEARCH},
+    "/channel/search/cancel": {"search": SEARCH},
     "/log/read": {**TOPIC, "offset": "0"},
     "/log/records": {**TOPIC, "offset": "0"},
     "/log/topic": TOPIC,
@@ -38,15 +44,18 @@ BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": L
 class GoodRequests:
     """The requests to one server. Each of them can be sent once."""
 
-    def __init__(self, server: Server, lease: str) -> None:
+    def __init__(self, server: Server, lease: str, search: str = "") -> None:
         self._server = server
         self._lease = lease
+        self._search = search
 
     def target(self, path: str, **changes: str | None) -> str:
         """Path and query. changes: parameters with another value, or without one (None)."""
         query = {**QUERIES.get(path, {}), **changes}
         if query.get("lease") == LEASE:
             query["lease"] = self._lease
+        if query.get("search") == SEARCH:
+            query["search"] = self._search
         given = {name: value for name, value in query.items() if value is not None}
         return f"{path}?{urlencode(given)}" if given else path
 
@@ -73,4 +82,6 @@ async def prepared(server: Server) -> GoodRequests:
         assert (await server.request("POST", target, body, server.token_header)).status == 200
     settle(server.engine)
     lease = await server.request("POST", "/log/lease?topic=orders&offset=0", headers=server.token_header)
-    return GoodRequests(server, lease.json["lease"])
+    searching = "/channel/search?topic=orders&channel=billing&text=one"
+    search = await server.request("POST", searching, headers=server.token_header)
+    return GoodRequests(server, lease.json["lease"], search.json["search"])

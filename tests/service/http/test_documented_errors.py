@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from queue_engine import message_search
 from queue_engine.service.http.connection import HEAD_BYTES_MAX, HttpConnection
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
@@ -215,6 +216,8 @@ wrong(400, "INVALID_DEFER", defer="soon")
 wrong(404, "TOPIC_NOT_FOUND", topic="none")
 wrong(404, "CHANNEL_NOT_FOUND", channel="none")
 wrong(404, "CURSOR_NOT_FOUND", cursor="none")
+wrong(404, "MESSAGE_NOT_FOUND", offset="99")
+wrong(404, "SEARCH_NOT_FOUND", search="none")
 
 
 @causes(400, "MSG_EMPTY")
@@ -241,6 +244,10 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     if path in ("/pub", "/mpub", "/log/write", "/topic/create"):
         return await good.send(path, topic="third")
+    if path.startswith("/channel/message/"):
+        return await good.send(path, offset=None, body=b"0123456789abcdef\n" * 1_001)
+    if path == "/channel/search":
+        patch.setattr(message_search, "RUNNING_MAX", 0)
     place = "start_offset" if path.endswith("/create") else "offset"
     return await good.send(path, **{place: "99", "to": None})
 
@@ -291,7 +298,9 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
     def is_unknown(*_: Any, **__: Any) -> Any:
         raise OutcomeUnknownError("the act was written, and syncing that failed")
 
-    patch.setattr(server.engine.acts, PATHS[path].action, is_unknown)
+    action = PATHS[path].action
+    acts = server.engine.acts if hasattr(server.engine.acts, action) else server.engine.message_acts
+    patch.setattr(acts, action, is_unknown)
     return await good.send(path)
 
 

@@ -45,14 +45,16 @@ async def test_the_document_is_served_to_clients_without_the_token(tmp_path: Pat
         answer = await server.request("GET", "/openapi.json")
         assert (answer.status, answer.headers[b"content-type"]) == (200, b"application/json; charset=utf-8")
         assert answer.json == document()
-        assert len(answer.body) < 100_000
+        assert len(answer.body) < 150_000
 
 
 async def test_each_path_is_answered_200(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         good = await prepared(server)
         # What deletes is sent last.
-        for path in sorted(PATHS, key=lambda path: ("delete" in path or "release" in path, path.startswith("/topic"))):
+        for path in sorted(
+            PATHS, key=lambda path: (path.endswith("/delete") or path == "/log/release", path.startswith("/topic"))
+        ):
             answer = await good.send(path)
             assert answer.status == 200, (path, answer.body)
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from queue_engine.service.http.reference import errors, shapes, stats_shape
+from queue_engine.service.http.reference import errors, message_shapes, shapes, stats_shape
 from queue_engine.service.http.reference.content_types import BINARY, JSON
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
 from queue_engine.service.http.reference.endpoints import SECTIONS
@@ -35,6 +35,11 @@ _SCHEMAS = {
     "Message": shapes.MESSAGE,
     "MessagePage": shapes.MESSAGE_PAGE,
     "Seek": shapes.SEEK,
+    "MessageRow": message_shapes.MESSAGE_ROW,
+    "MessageRows": message_shapes.MESSAGE_ROWS,
+    "OneMessage": message_shapes.ONE_MESSAGE,
+    "MessageResults": message_shapes.MESSAGE_RESULTS,
+    "Search": message_shapes.SEARCH,
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from queue_engine.service.http.reference.act_paths import ACTS
 from queue_engine.service.http.reference.cursor_paths import CURSORS
 from queue_engine.service.http.reference.declarations import Endpoint
+from queue_engine.service.http.reference.message_paths import MESSAGES
 from queue_engine.service.http.reference.publish_paths import PUBLISHING
 from queue_engine.service.http.reference.read_paths import READING
 from queue_engine.service.http.reference.server_paths import SERVER
@@ -14,6 +15,7 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
     "The server": SERVER,
     "Publishing": PUBLISHING,
     "Topics and channels": ACTS,
+    "Single messages of a channel": MESSAGES,
     "Reading, leases": READING,
     "Pipeline cursors": CURSORS,
 }

@@ -29,6 +29,8 @@ LEASE_OFFSET_NOT_THERE = Error(
 )
 TOPIC_NOT_FOUND = Error(404, "TOPIC_NOT_FOUND", "there is no such topic")
 CHANNEL_NOT_FOUND = Error(404, "CHANNEL_NOT_FOUND", "the topic has no such channel")
+MESSAGE_NOT_FOUND = Error(404, "MESSAGE_NOT_FOUND", "the channel has no such message, or it can't be looked up")
+SEARCH_NOT_FOUND = Error(404, "SEARCH_NOT_FOUND", "there is no such search: it never was, or ended long ago")
 LEASE_NOT_FOUND = Error(404, "LEASE_NOT_FOUND", "the lease never existed, expired or was released")
 CURSOR_NOT_FOUND = Error(404, "CURSOR_NOT_FOUND", "the topic has no such cursor")
 TOPIC_CHANGED = Error(409, "TOPIC_CHANGED", "the topic has another number: it was deleted, and perhaps created again")

@@ -17,6 +17,7 @@ from queue_engine.log_acts import (
     READ_RECORDS_BYTES,
     START,
 )
+from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, PREVIEW_BYTES_MAX, ROWS_MAX, STATES, TEXT_BYTES_MAX, WAITING
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX
 from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX
 
@@ -222,3 +223,27 @@ LEASE = Parameter("lease", "the lease's name", shortest=1)
 LEASE_OFFSET = replace(OFFSET, text="the first offset that is kept; required for a new lease")
 CURSOR_NUMBER = WholeNumber("number", "the topic's number, as /cursor/create answered it", most=OFFSET_MOST)
 CURSOR_OFFSET = replace(OFFSET, text="everything before this offset is passed")
+
+# Single messages of a channel.
+STATE = Word("state", "messages in this state", words=STATES, default=WAITING)
+SORT = Word(
+    "sort",
+    "the most attempts first, or the oldest first; without it as they are delivered, time out or are due, of finished "
+    "ones the newest first",
+    words=(BY_ATTEMPTS, BY_AGE),
+)
+AFTER = Parameter("after", "next_cursor of the page before", shortest=1, longest=20)
+ROWS = WholeNumber("limit", "most messages in the answer", most=ROWS_MAX, default=50)
+FIRST_OFFSET = replace(OFFSET, name="first_offset", text="messages from this offset on; not of a disk queue")
+END_OFFSET = replace(OFFSET, name="end_offset", text="messages before this offset; not of a disk queue")
+SINCE_MS = replace(TIME_MS, name="since_ms", text="messages published then or later, Unix milliseconds")
+UNTIL_MS = replace(TIME_MS, name="until_ms", text="messages published before, Unix milliseconds")
+ATTEMPTS_MIN = WholeNumber("attempts_min", "messages with at least so many deliveries", most=65_535, default=0)
+PREVIEW_BYTES = WholeNumber("preview_bytes", "so much of each body is shown", most=PREVIEW_BYTES_MAX, default=0)
+MESSAGE_ID = Pattern("id", "the message's id: 16 hex digits in lower case", pattern="^[0-9a-f]{16}$")
+MESSAGE_OFFSET = replace(OFFSET, text="the message's offset, instead of its id; not of a disk queue")
+PUBLISH_TO = Name("to", "the topic to publish to, which must exist; the same without it")
+SEARCH_TEXT = Parameter("text", "the text to find, each letter as it is", shortest=1, longest=TEXT_BYTES_MAX)
+SEARCH_STATE = Word("state", "only messages in this state", words=STATES)
+SEARCH_FROM = replace(FIRST_OFFSET, text="begin here; without it where the channel's unfinished messages begin")
+SEARCH = Parameter("search", "the search's name", shortest=1, longest=40)
