@@ -40,6 +40,7 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 from tests.support.lakes.log_topics import Published, publish, published
+from tests.support.processes.ports import free_ports
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
@@ -360,12 +361,11 @@ def test_the_servers_own_samples_are_read_without_a_lease(tmp_path: Path) -> Non
 
 
 def test_a_connection_that_the_engine_closed_is_made_anew(tmp_path: Path) -> None:
-    data, port = tmp_path / "data", 0
-    with RunningEngine(data) as engine:
+    data, (port,) = tmp_path / "data", free_ports(1)
+    with RunningEngine(data, http_address=f"127.0.0.1:{port}") as engine:
         publish(engine, "orders", [b"one"])
         client = LogClient(url_of(engine))
         assert client.topic("orders").end_offset == 1
-        port = engine.http_port
     with RunningEngine(data, http_address=f"127.0.0.1:{port}"):
         assert client.topic("orders").end_offset == 1
     client.close()

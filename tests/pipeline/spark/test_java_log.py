@@ -51,6 +51,7 @@ def test_lines_of_text_are_ours(tmp_path: Path) -> None:
     heads = [line for line in lines if re.match(rf"{TIME} (WARNING|ERROR|CRITICAL) \S+: ", line)]
     others = [line for line in lines if line not in heads]
     assert all(line.startswith("    ") and line.strip() for line in others)
+    heads = [line for line in heads if " penstock." in line]  # Spark itself may have something to say of a slow machine
     assert heads[-3].endswith(r" ERROR penstock.Test: topic=no\n2026-11-22T18:42:03.120Z ERROR x: forged?[2K")
     assert heads[-2].endswith(" CRITICAL penstock.Test: failed")
     assert heads[-1].endswith(" ERROR penstock.test: the end")
@@ -62,7 +63,7 @@ def test_lines_of_text_are_ours(tmp_path: Path) -> None:
 
 def test_lines_of_json_are_ours(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in lines_of(tmp_path, "json")]
-    first, second, last = lines[-3:]
+    first, second, last = (line for line in lines if line["logger"].startswith("penstock."))
     assert all(re.fullmatch(TIME, line["time"]) for line in lines)
     assert (first["level"], first["logger"]) == ("ERROR", "penstock.Test")
     assert first["message"] == "topic=no\n2026-11-22T18:42:03.120Z ERROR x: forged\x1b[2K"
