@@ -1,5 +1,6 @@
 """What every test gets: an audit table that can be emptied between tests, a throttle without memory, a storage kind."""
 
+import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import hypothesis
 import pytest
 
 from admin_console.accounts.throttle import throttle
+from queue_engine.vocabulary.log_lines import LineHandler
 from tests.support import storage_kinds
 from tests.support.disks import left_open
 
@@ -59,6 +61,16 @@ def _noted_directory(request: pytest.FixtureRequest, _directories: set[Path]) ->
     directory = request.node.funcargs.get("tmp_path")
     if directory is not None:
         _directories.add(directory)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _counts_are_written() -> Iterator[None]:
+    """Writes the counts of lines that were left out while their stream is there: a process of pytest-xdist that is done
+    early lives on, and its handlers have a timer."""
+    yield
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
