@@ -16,7 +16,7 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 
 def backup_command(data_path: Path, target: Path) -> "subprocess.Popen[str]":

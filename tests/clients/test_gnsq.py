@@ -9,7 +9,7 @@ from tests.clients.gnsq_process import GnsqConsumer, GnsqPublisher
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 
 def wait_for_consumers(server: ServerProcess, topic: str, *channels: str) -> None:

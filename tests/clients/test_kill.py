@@ -8,7 +8,7 @@ from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 BATCH = 200
 BATCHES = 50

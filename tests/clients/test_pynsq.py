@@ -13,7 +13,7 @@ import pytest
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import TIMEOUT_S, wait_for_async
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 
 @asynccontextmanager

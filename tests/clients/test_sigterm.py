@@ -14,7 +14,7 @@ from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 BATCH = 50
 

@@ -19,7 +19,7 @@ from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow(reason="starts real servers")
+pytestmark = [pytest.mark.slow(reason="starts real servers"), pytest.mark.timeout(400)]
 
 TOPICS = 150
 MESSAGES = 20
