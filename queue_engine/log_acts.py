@@ -14,6 +14,7 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
 from queue_engine.fence_on_failure import fence_on_failure
+from queue_engine.fetch.key_search import KeyPage, KeySearch
 from queue_engine.fetch.log_leases import Lease, leased_segments
 from queue_engine.fetch.log_reader import Frames, LogReader, MessagePage
 from queue_engine.fetch.record_reader import RecordReader, Records
@@ -126,6 +127,12 @@ class LogActs:
         LimitError or StorageError."""
         store = self._readable(topic)
         return LogReader(store).page(resolved(store, target), min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX)
+
+    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
+        """The messages of a topic with this key, newest first, without consuming; those at offsets below `before`.
+        Raises TopicNotFoundError, InvalidStorageError or StorageError."""
+        store = self._readable(topic)
+        return KeySearch(store).find(key, min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX, before=before)
 
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
         """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""

@@ -60,6 +60,8 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
         rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
     if log.progress_fault_count:
         rows.append(("progress", Cell("Channels' progress"), _progress_faults(log)))
+    if log.key_index_missing or log.key_index_error:
+        rows.append(("keys", Cell("Key index"), _key_index(log)))
     if log.recovery is not None:
         for index, sentence in enumerate(log.recovery.sentences()):
             tone = "danger" if index and sentence.startswith("Damage") else ""
@@ -80,6 +82,13 @@ def _size(log: "LogStats") -> Cell:
     if log.hole_bytes:
         text += f"; {units.byte_count(log.hole_bytes)} given back from inside them"
     return Cell(text, f"{log.bytes:,} bytes")
+
+
+def _key_index(log: "LogStats") -> Cell:
+    text = f"{units.plural(log.key_index_missing, 'message')} of the log still to be indexed"
+    if not log.key_index_error:
+        return Cell(text)
+    return Cell(f"can't be written now: {log.key_index_error}; {text}", tone="warning")
 
 
 def _progress_faults(log: "LogStats") -> Cell:

@@ -35,8 +35,8 @@ READ_BYTES_MAX = 64 << 20
 _NOT_KEPT = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME, "pipeline/scratch")
 _PIPELINE = "pipeline"
 # Left out of the walk at that moment: the pipeline has rules of its own; queues are derived, with a folder a topic.
-_NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues")
-_DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|checkpoint|progress/reserve)")
+_NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues", "log/keys")
+_DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|keys/.*|checkpoint|progress/reserve)")
 _LINKED = re.compile(
     r"(?:log|samples)/(?:segments/.*|quarantine/.*|progress/.*\.index(?:\.unread\d+)?)|pipeline/.*|.*\.bad"
 )

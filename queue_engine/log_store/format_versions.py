@@ -11,6 +11,7 @@ from contextlib import suppress
 from queue_engine.commit_log.checkpoint import read_checkpoint
 from queue_engine.commit_log.holes import HOLES_NAME, decode_holes
 from queue_engine.disk.files import Files
+from queue_engine.key_index.key_state import STATE_NAME, decode_state
 from queue_engine.log_store.batch_keys import BATCH_KEYS_NAME, decode_batch_keys
 from queue_engine.log_store.batch_keys import HEADER_BYTES as KEYS_HEADER_BYTES
 from queue_engine.progress.floors import FLOORS_NAME, decode_floors
@@ -35,6 +36,7 @@ def refuse_newer(directory: str, files: Files) -> None:
         (CURSORS_NAME, _FILE_BYTES_MAX, decode_cursors),
         (HOLES_NAME, _FILE_BYTES_MAX, decode_holes),
         (BATCH_KEYS_NAME, KEYS_HEADER_BYTES, decode_batch_keys),
+        (os.path.join("keys", STATE_NAME), _FILE_BYTES_MAX, decode_state),
         (os.path.join(_PROGRESS, FLOORS_NAME), _FILE_BYTES_MAX, decode_floors),
         (os.path.join(_PROGRESS, HISTORIES_NAME), _FILE_BYTES_MAX, decode_histories),
     ]

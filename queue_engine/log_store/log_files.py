@@ -8,6 +8,7 @@ from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.queue_files import QueueFiles
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
+from queue_engine.key_index.key_indexes import KeyIndexes
 from queue_engine.log_store.batch_keys import BatchKeys
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.logged_batch import BatchCache
@@ -33,6 +34,9 @@ class LogFiles:
         self.holes = Holes(directory, files, settings.block_bytes)
         self.queue_files = QueueFiles(files)
         self.batch_keys = BatchKeys(directory, files=files, clock=clock)
+        self.key_indexes = KeyIndexes(
+            os.path.join(directory, "keys"), files=files, clock=clock, worker=worker, is_on=settings.has_key_index
+        )
         self.batches = BatchCache(settings.cache_bytes)
         self.readers = Readers(
             directory, files=files, clock=clock, worker=worker, cursor_limit_bytes=settings.pipeline_retention_bytes

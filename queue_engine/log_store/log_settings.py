@@ -16,7 +16,8 @@ class LogSettings:
     reserve. retention_ms, retention_bytes: unneeded segments stay while they are younger and the log is smaller; where
     one is 0 the other decides alone, with both 0 they go at once. block_bytes: the file system's.
     pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used last.
-    reads_unsynced: readers get visible records before they are known to be on the disk. quarantine: of each channel."""
+    reads_unsynced: readers get visible records before they are known to be on the disk. quarantine: of each channel.
+    has_key_index: messages are found by their keys."""
 
     policy: SyncPolicy
     sync_interval_ms: int
@@ -33,3 +34,4 @@ class LogSettings:
     cache_bytes: int = CACHE_BYTES_MAX
     reads_unsynced: bool = False
     quarantine: QuarantineLimits = field(default_factory=QuarantineLimits)
+    has_key_index: bool = True

@@ -141,6 +141,7 @@ class LogStore:
             damaged = self.readers.open(names)
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
+            self._parts.key_indexes.open()
             found = QueueRecovery(self._parts).run(names, damaged_holes)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
@@ -172,6 +173,7 @@ class LogStore:
                 reservation=self._reservation(next_offset, next_offset, next_offset + OFFSETS_MIN),
                 lost=lost_ranges(found.log.damages, opening.number),
             )
+        self._parts.key_indexes.start(lambda: self.log.synced_end)
         self._known_channels = frozenset(progress.channels)
         self._cursor_retention.note_lost()
         return LogOpening(
@@ -266,7 +268,8 @@ class LogStore:
         """Put everything on the disk. Raises StorageError with all that went wrong."""
         errors: list[str] = []
         self._checkpointer.is_stopped = True
-        for step in (self.end_turn, self.log.close, self._close_journal, self._close_queues):
+        steps = (self.end_turn, self.log.close, self._close_journal, self._close_queues, self._parts.key_indexes.close)
+        for step in steps:
             try:
                 step()
             except StorageError as exc:
@@ -380,6 +383,8 @@ class LogStore:
             progress_fault_count=self.journal.faults.count,
             progress_fault=self.journal.faults.last_error,
             progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,
+            key_index_missing=self._parts.key_indexes.missing_count,
+            key_index_error=self._parts.key_indexes.error,
             leases=tuple(
                 LeaseStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
                 for one in self.leases.all()[:LEASES_SHOWN_MAX]
@@ -416,7 +421,13 @@ class LogStore:
         """Do what is due by time: syncs, merges, another try of what the disk refused. An unexpected error of one part
         does not stop the others; it is raised at the end."""
         error: Exception | None = None
-        for step in (self._tick_log, self._tick_journal, self._tick_queues, self._tick_readers):
+        for step in (
+            self._tick_log,
+            self._tick_journal,
+            self._tick_queues,
+            self._tick_readers,
+            self._parts.key_indexes.tick,
+        ):
             try:
                 step(now_ns)
             except Exception as exc:
@@ -443,6 +454,7 @@ class LogStore:
             self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self.segments.close_idle()
             self._parts.queue_files.close_idle()
+            self._parts.key_indexes.close_idle()
 
     def _tick_readers(self, now_ns: int) -> None:
         if now_ns >= self._remove_at_ns:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from queue_engine.commit_log.record import RecordHeader, RecordLostError
+from queue_engine.commit_log.record import HAS_KEYS, RecordHeader, RecordLostError
 from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.find_record import find_record, header_at
 from queue_engine.consume_queue.reread_queue import Reference, references_between
+from queue_engine.key_index.key_indexes import RecordKeys
 from queue_engine.log_store.logged_batch import KeyedBatch, LoggedBatch
 from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -106,6 +107,51 @@ class LogTopic:
             if header.first_offset <= offset < header.end_offset:
                 return place[0], header
         return None
+
+    def first_offset_at(self, position: int) -> int:
+        """The first offset whose record is not before `position` of the log; the end when none is. Raises StorageError,
+        also where the log does not confirm the records on both sides of that place."""
+        queue = self.queue
+        first = queue.first_offset_at(position)
+        behind = queue.next_present(first)
+        before = first - 1
+        while before >= queue.oldest_offset and queue.next_present(before) != before:
+            before -= 1
+        for offset, is_before in ((before, True), (behind, False)):
+            if offset is None or offset < queue.oldest_offset:
+                continue
+            place = queue.locate(offset)
+            header = None if place is None else header_at(self.segments, *place)
+            if place is None or header is None or header.topic_number != self.number:
+                raise StorageError(f"the log does not confirm offset {offset} of topic {self.name}")
+            if not header.first_offset <= offset < header.end_offset or (place[0] < position) != is_before:
+                raise StorageError(f"the log does not confirm offset {offset} of topic {self.name}")
+        return first
+
+    def record_keys(self, offset: int) -> RecordKeys | None:
+        """The keys of the first record that has a message from `offset` on; None when there is none. A record that is
+        lost has none. Raises StorageError."""
+        present = self.queue.next_present(offset)
+        if present is None:
+            return None
+        place = self.queue.locate(present)
+        header = None if place is None else header_at(self.segments, *place)
+        if (
+            header is None
+            or header.topic_number != self.number
+            or not (header.first_offset <= present < header.end_offset)
+        ):
+            place = find_record(self.segments, self.holes, self, present)
+            header = None if place is None else header_at(self.segments, *place)
+        if place is None or header is None:
+            return RecordKeys(present, self.lost_until(present), 0, None)
+        keys = None
+        if header.flags & HAS_KEYS:
+            try:
+                keys = self.segments.read_record(*place).keys()
+            except RecordLostError:
+                pass
+        return RecordKeys(header.first_offset, header.end_offset, place[0], keys)
 
     def sealed_segment_of(self, position: int) -> SegmentInfo | None:
         """The segment that `position` lies in, if it is complete and all of it is known to be on the disk."""

@@ -70,6 +70,8 @@ class LogTopicStore(LogTopic):
         self._on_fault: Callable[[str, Exception], object] = lambda doing, error: None
         # Visible records that could not be noted here, in order: they wait for `start_over`.
         self._unnoted: deque[tuple[int, Batch, int, int, Sequence[int] | None]] = deque()
+        self.key_indexes = log.files.key_indexes
+        self._keys = self.key_indexes.add(self)
 
     # Figures.
 
@@ -209,6 +211,7 @@ class LogTopicStore(LogTopic):
                 return
             if keys is not None:
                 self._batches.put(position, KeyedBatch(first, batch.timestamp_ns, batch.run(), keys))
+                self._keys.note(first, keys, position)
             if batch_key:
                 record = KeyedRecord(number, batch_key, first, count, batch.timestamp_ns, position, size)
                 self._batch_keys.put(record, digest)
@@ -401,6 +404,7 @@ class LogTopicStore(LogTopic):
         self._topics.pop(self.number, None)
         self.readers.forget_topic(self.number, self.end_offset)
         self._batch_keys.forget_topic(self.number)
+        self.key_indexes.forget_topic(self.number)
         try:
             self.queue.delete()
         except OSError as exc:

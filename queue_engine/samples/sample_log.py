@@ -152,6 +152,7 @@ class SamplesLog:
             retention_bytes=max(self._retention_bytes - SEGMENTS_BESIDE * self._segment_bytes, self._segment_bytes),
             cache_bytes=CACHE_BYTES,
             reads_unsynced=True,
+            has_key_index=False,
         )
         log = self._log = LogStore(
             self._directory,

@@ -24,7 +24,8 @@ class LogStats:
     counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.
     sync_times: how long each sync took, of one file or of those that a group filled.
     progress_fault_count: errors of the disk that the progress journal met; progress_fault, progress_fault_ms: the
-    newest and its time, Unix ms, "" and 0 for none."""
+    newest and its time, Unix ms, "" and 0 for none. key_index_missing: messages that are not in the key index yet;
+    key_index_error: why it can't be written now, "" when it can."""
 
     sync: str
     segment_count: int
@@ -50,4 +51,6 @@ class LogStats:
     progress_fault_count: int = 0
     progress_fault: str = ""
     progress_fault_ms: int = 0
+    key_index_missing: int = 0
+    key_index_error: str = ""
     leases: tuple[LeaseStats, ...] = ()

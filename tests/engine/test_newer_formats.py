@@ -88,6 +88,7 @@ FORMATS: dict[str, tuple[str, Change, int]] = {
     "cursors": ("log/cursors.json", json_line, 1),
     "holes": ("log/holes.json", json_line, 1),
     "batch keys": ("log/batch_keys", header_with_crc(64), 1),
+    "key index": ("log/keys/state", header_with_crc(64), 1),
     "identity of the log": ("log/identity", json_line, 1),
     "identity of its segments": ("log/segments/identity", json_line, 1),
 }
@@ -124,7 +125,7 @@ def directory(tmp_path: Path, clock: ManualClock) -> Path:
 
 def write_keyed(engine: Engine, store: Any) -> None:
     batch = store.make_batch([b"keyed"])
-    ticket = store.append_keyed(batch, keys=None, batch_key=b"k" * 16, digest=b"d" * 16)
+    ticket = store.append_keyed(batch, keys=[b"k"], batch_key=b"k" * 16, digest=b"d" * 16)
     settle(engine)
     assert ticket.done
     assert ticket.error is None
@@ -161,6 +162,7 @@ def test_the_table_has_every_file_of_the_storage_folder(directory: Path) -> None
     }
     known = {path for pattern, _, _ in FORMATS.values() for path in directory.glob(pattern)}
     queues = set(directory.glob("log/queues/*/*"))  # their version is in the checkpoint
+    queues |= set(directory.glob("log/keys/*/*.keys"))  # and theirs in the state
     others = {path for path in directory.rglob("*") if path.is_file()} - known - queues
     assert {str(path.relative_to(directory)) for path in others} <= unversioned
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from queue_engine.fetch.key_search import KeyPage
 from queue_engine.fetch.log_leases import Lease
 from queue_engine.fetch.log_reader import Frames, MessagePage
 from queue_engine.fetch.record_reader import Records
@@ -16,32 +17,39 @@ from queue_engine.wire.records import page_headers
 
 
 def page_response(page: MessagePage) -> Response:
-    return Response(
-        200,
-        orjson.dumps(
+    return Response(200, orjson.dumps(_fields(page)), JSON)
+
+
+def key_response(found: KeyPage) -> Response:
+    of_index = {
+        "next_before": found.next_before,
+        "indexed_upto": found.indexed_upto,
+        "not_indexed_count": found.not_indexed_count,
+    }
+    return Response(200, orjson.dumps({**_fields(found.page), **of_index}), JSON)
+
+
+def _fields(page: MessagePage) -> dict[str, Any]:
+    return {
+        "topic": page.topic,
+        "number": page.topic_number,
+        "id_base": page.id_base,
+        "oldest_offset": page.oldest_offset,
+        "end_offset": page.end_offset,
+        "next_offset": page.next_offset,
+        "damaged_count": page.damaged_count,
+        "messages": [
             {
-                "topic": page.topic,
-                "number": page.topic_number,
-                "id_base": page.id_base,
-                "oldest_offset": page.oldest_offset,
-                "end_offset": page.end_offset,
-                "next_offset": page.next_offset,
-                "damaged_count": page.damaged_count,
-                "messages": [
-                    {
-                        "offset": one.offset,
-                        "id": one.message_id,
-                        "timestamp": one.time_ns,
-                        "due": one.due_ns or None,
-                        **text_of("body", one.body),
-                        **(text_of("key", one.key) if one.key else {}),
-                    }
-                    for one in page.messages
-                ],
+                "offset": one.offset,
+                "id": one.message_id,
+                "timestamp": one.time_ns,
+                "due": one.due_ns or None,
+                **text_of("body", one.body),
+                **(text_of("key", one.key) if one.key else {}),
             }
-        ),
-        JSON,
-    )
+            for one in page.messages
+        ],
+    }
 
 
 def text_of(name: str, data: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from queue_engine.readers.leases import LEASES_MAX, NAME_BYTES_MAX
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.parameters import (
     BATCH_KEY,
+    BEFORE,
     KEY_BYTES_MAX,
     REPLAYED,
     TIME_MS,
@@ -99,6 +100,20 @@ def write_query_of(query: Query) -> WriteQuery:
         raise QueryError(f"replayed={replayed} can be {' or '.join(REPLAYED.words)}")
     number = whole_number(query, TOPIC_NUMBER) if TOPIC_NUMBER.name in query else None
     return WriteQuery(bytes.fromhex(batch_key), replayed == "true", number)
+
+
+def wanted_key_of(query: Query) -> tuple[bytes, int | None] | None:
+    """The key that is searched for, and the offset before which; None without a key."""
+    given = [name for name in ("channel", "offset", "time_ms", "from") if name in query]
+    if "key" not in query:
+        if BEFORE.name in query:
+            raise QueryError(f"{BEFORE.name}={query[BEFORE.name]} is given without key")
+        return None
+    if given:
+        raise QueryError(f"key and {given[0]} are both given: a key is searched for in the whole topic")
+    key = message_key_of(query)
+    assert key is not None
+    return key, whole_number(query, BEFORE) if BEFORE.name in query else None
 
 
 def message_key_of(query: Query) -> bytes | None:

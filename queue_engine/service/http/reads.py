@@ -1,6 +1,7 @@
 """Answers requests that read a topic of the log without consuming: messages, records, leases and pipeline cursors.
 
     GET  /topic/messages?topic=T[&channel=C | &offset=N | &time_ms=MS][&limit=N]     JSON
+    GET  /topic/messages?topic=T&key=KEY[&before=N][&limit=N]                   JSON, the newest first
     GET  /log/read?topic=T&offset=N[&max_bytes=N]                               binary: frames as consumers get them
     GET  /log/records?topic=T&offset=N[&max_bytes=N]                            binary: `wire/records.py`
     GET  /log/topic?topic=T[&time_ms=MS][&offset=N]                             JSON: `wire/topic_state.py`
@@ -59,6 +60,11 @@ class ReadRoutes:
             topic = publish_topic(query)
             count_max = whole_number(query, parameters.LIMIT)
             target = log_queries.target_of(query, parameters.FROM_PLACE)
+            wanted = log_queries.wanted_key_of(query)
+            if wanted is not None:
+                found = self._engine.log.find_key(topic, wanted[0], count_max, before=wanted[1])
+                self._report_read(head, topic, "", len(found.page.messages))
+                return log_answers.key_response(found), DONE
             channel = query.get("channel", "")
             if channel and target is not None:
                 raise log_queries.QueryError("a channel shows what comes next: no offset, time_ms or from with it")

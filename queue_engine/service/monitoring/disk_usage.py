@@ -33,12 +33,12 @@ TOPICS = "topics"
 DELETED = "deleted"
 OTHER = "other"
 KINDS = {
-    TOPICS: "files of single topics and their channels: consume queues, progress, disk queues",
+    TOPICS: "files of single topics and their channels: consume queues, key indexes, progress, disk queues",
     SEGMENTS: "the log's segments, which all its topics share",
     PROGRESS: "the journal of what channels have done",
     RESERVE: "room that is given up when the disk is full",
     QUARANTINE: "damaged bytes of the log",
-    LOG_OTHER: "the log's checkpoint, batch keys, leases and cursors",
+    LOG_OTHER: "the log's checkpoint, batch keys, state of the key index, leases and cursors",
     SET_ASIDE: "files of disk queues that could not be read (.bad)",
     SAMPLES: "the server's own stats for the history",
     PIPELINE: "archive, history and scratch files of the pipeline",
@@ -110,7 +110,7 @@ def _note(usage: DiskUsage, parts: tuple[str, ...], size: int) -> None:
     """Count a file or directory; parts: its path within the data directory."""
     top, second, third = (*parts, "", "")[:3]
     if top == "log":
-        if second == "queues" and third.isdigit():
+        if second in ("queues", "keys") and third.isdigit():
             usage.topics[int(third)] += size
         elif second == "progress" and third.isdigit():
             usage.channels[int(third)] += size

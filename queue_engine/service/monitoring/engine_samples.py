@@ -48,6 +48,7 @@ _CURSOR = {
 _LOG = {
     "penstock_log_bytes": "bytes",
     "penstock_log_hole_bytes": "hole_bytes",
+    "penstock_key_index_missing_messages": "key_index_missing",
     "penstock_log_segments": "segment_count",
     "penstock_log_full": "is_full",
     "penstock_log_failed": "error",

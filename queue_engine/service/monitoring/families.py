@@ -243,6 +243,12 @@ _TABLE = (
     Family("penstock_log_bytes", GAUGE, "Bytes in the log's segments", "bytes"),
     Family("penstock_log_hole_bytes", GAUGE, "Bytes given back to the disk from inside segments", "bytes"),
     Family("penstock_log_segments", GAUGE, "Segments of the log", "segments"),
+    Family(
+        "penstock_key_index_missing_messages",
+        GAUGE,
+        "Messages of the log that are not in the key index yet",
+        "messages",
+    ),
     Family("penstock_log_full", GAUGE, "1 while the disk is full and the log refuses publishes", "0 or 1"),
     Family("penstock_log_failed", GAUGE, "1 while the log accepts nothing more until the next start", "0 or 1"),
     Family(

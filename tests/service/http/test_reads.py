@@ -257,3 +257,37 @@ async def test_bodies_are_shown_to_nobody_over_an_open_address_without_a_token(t
         refused = await server.request("GET", "/topic/messages?topic=orders")
         assert (refused.status, refused.message) == (403, "TOKEN_REQUIRED")
         assert "only with a token" in refused.json["detail"]
+
+
+async def test_messages_with_a_key_are_found_newest_first(server: Server) -> None:
+    for number in range(5):
+        await server.request("POST", "/pub?topic=orders&key=caf%C3%A9", b"%d" % number, server.token_header)
+        await server.request("POST", "/pub?topic=orders&key=tea", b"tea", server.token_header)
+    settle(server.engine)
+    answer = await server.request("GET", "/topic/messages?topic=orders&key=caf%C3%A9&limit=3")
+    assert bodies(answer) == ["4", "3", "2"]
+    assert {one["key"] for one in answer.json["messages"]} == {"café"}
+    assert (answer.json["indexed_upto"], answer.json["not_indexed_count"]) == (13, 0)
+    before = answer.json["next_before"]
+    answer = await server.request("GET", f"/topic/messages?topic=orders&key=caf%C3%A9&limit=3&before={before}")
+    assert (bodies(answer), answer.json["next_before"]) == (["1", "0"], None)
+    assert bodies(await server.request("GET", "/topic/messages?topic=orders&key=coffee")) == []
+    assert (server.acts[-1].action, server.acts[-1].outcome.depth) == ("read_messages", 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("key=", "key has 0 bytes and can have 1 to 255"),
+        ("key=" + "k" * 256, "key has 256 bytes and can have 1 to 255"),
+        ("key=k&offset=1", "key and offset are both given: a key is searched for in the whole topic"),
+        ("key=k&channel=billing", "key and channel are both given"),
+        ("key=k&from=start", "key and from are both given"),
+        ("before=5", "before=5 is given without key"),
+        ("key=k&before=-1", "before=-1 is not a whole number from 0 to"),
+    ],
+)
+async def test_a_search_by_key_is_refused_with_a_sentence(server: Server, query: str, detail: str) -> None:
+    answer = await server.request("GET", f"/topic/messages?topic=orders&{query}")
+    assert answer.status == 400
+    assert detail in str(answer.json)

@@ -18,6 +18,7 @@ OPTIONS = {"samples_interval_ms": 1_000, "mem_queue_size": 2}
 # What is made of the log, and the server's samples: a link in their place is put away, and the server starts.
 MADE_ANEW = (
     "log/queues/",
+    "log/keys/",
     "log/checkpoint",
     "samples/",
     "log/progress/reserve",
@@ -32,7 +33,8 @@ def use(engine: RunningEngine) -> None:
     engine.http("POST", "/channel/create?topic=overflowing&channel=c")
     for number in range(10):
         for topic in ("orders", "overflowing"):
-            engine.http("POST", f"/pub?topic={topic}", b"message %d" % number)
+            key = "&key=k" if topic == "orders" and number == 9 else ""
+            engine.http("POST", f"/pub?topic={topic}{key}", b"message %d" % number)
     engine.http("POST", "/channel/create?topic=orders&channel=c")
     engine.http("POST", "/cursor/create?topic=orders&cursor=archive")
     engine.http("POST", "/log/lease?topic=orders&offset=0&ttl_ms=600000")
@@ -65,7 +67,7 @@ def files_of(data_path: Path) -> Iterator[Path]:
 def test_link_in_place_of_any_file_is_named_and_its_target_untouched(data_path: Path, tmp_path: Path) -> None:
     names = [str(path.relative_to(data_path)) for path in files_of(data_path)]
     kinds = {Path(name).suffix for name in names}
-    assert {".log", ".queue", ".journal", ".json", ".dat", ".changes"} <= kinds, "a file of each kind"
+    assert {".log", ".queue", ".keys", ".journal", ".json", ".dat", ".changes"} <= kinds, "a file of each kind"
     for name in names:
         copy, target = tmp_path / "copy", tmp_path / "elsewhere"
         subprocess.run(["cp", "-a", str(data_path), str(copy)], check=True)

@@ -50,6 +50,7 @@ class KeysBench:
             segment_bytes=SEGMENT_BYTES,
             memory_count_max=100,
             journal_reserve_bytes=0,
+            has_key_index=False,  # its messages have no keys, and its scripts count the worker's jobs
         )
         backgrounds = Backgrounds(self.worker, self.sync, self.worker)
         self.log = LogStore(directory, settings, files=files, clock=self.clock, backgrounds=backgrounds)

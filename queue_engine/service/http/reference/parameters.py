@@ -205,6 +205,9 @@ CURSOR_START_PLACE = Place(
     Word("start", "at the oldest message that the log has, or behind the newest one", words=_ENDS, default=START),
 )
 
+WANTED_KEY = replace(KEY, text="the messages with this key, the newest first; alone, or with before")
+BEFORE = replace(OFFSET, name="before", text="with key: those at offsets below this one; next_before of an answer")
+BY_KEY = (WANTED_KEY, BEFORE)
 LIMIT = WholeNumber("limit", "most messages in the answer", most=READ_MESSAGES_MAX, default=10)
 MAX_BYTES = WholeNumber(
     "max_bytes", "about how many bytes the answer has; one message at least", most=READ_BYTES_MAX, default=1 << 20

@@ -16,9 +16,10 @@ _PAGE = {
 
 READING = {
     "/topic/messages": Endpoint(
-        "Messages of a topic from a place on (the oldest without one), or those that a channel delivers next.",
+        "Messages of a topic from a place on (the oldest without one), those with a key, or those that a channel "
+        "delivers next.",
         (Success("The messages.", JSON, shapes.ref("MessagePage")),),
-        (parameters.TOPIC.required(), parameters.CHANNEL, *parameters.FROM_PLACE, parameters.LIMIT),
+        (parameters.TOPIC.required(), parameters.CHANNEL, *parameters.FROM_PLACE, *parameters.BY_KEY, parameters.LIMIT),
         errors=(
             *_NAMED,
             errors.CHANNEL_NOT_FOUND,

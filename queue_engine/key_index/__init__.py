@@ -1,0 +1,1 @@
+"""The key index: at which offsets of a topic a key is."""

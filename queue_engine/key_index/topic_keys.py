@@ -1,0 +1,231 @@
+"""The key index of one topic: what is in files, what waits in memory to be written, and which offsets it lacks.
+
+Each range of offsets is in one of four: a file, a sealed part that is being written, the open part that messages are
+added to as they are published, or `missing`. A missing range is read from the log again.
+"""
+
+import os
+from array import array
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+
+from crc32c import crc32c
+
+from queue_engine.key_index.key_file import (
+    DELTA_MAX,
+    HEADER_BYTES,
+    KeyFileDamagedError,
+    KeyFileHead,
+    decode_head,
+    encode_key_file,
+    file_name,
+    hash_of,
+    offsets_in,
+    read_slot,
+    sorted_entries,
+)
+from queue_engine.key_index.key_files import KeyFiles
+from queue_engine.key_index.offset_ranges import Range, joined, within, without
+
+
+class KeyFile:
+    """One file, by its name; its header is read when it is first needed."""
+
+    __slots__ = ("end", "entry_count", "first", "head", "path")
+
+    def __init__(self, directory: str, first: int, end: int, entry_count: int) -> None:
+        self.path = os.path.join(directory, file_name(first, end, entry_count))
+        self.first = first
+        self.end = end
+        self.entry_count = entry_count
+        self.head: KeyFileHead | None = None
+
+    def __lt__(self, other: "KeyFile") -> bool:
+        return self.first < other.first
+
+    def head_of(self, number: int, data: bytes) -> KeyFileHead:
+        """The header that begins with `data`; it must say what the name does. Raises KeyFileDamagedError."""
+        head = decode_head(data)
+        if (head.number, head.first, head.end, head.entry_count) != (number, self.first, self.end, self.entry_count):
+            raise KeyFileDamagedError("its header is that of another file")
+        return head
+
+    def offsets(self, number: int, hash_: int, files: KeyFiles) -> list[int]:
+        """The offsets of a hash, ascending. Raises KeyFileDamagedError or OSError."""
+        if self.head is None:
+            self.head = self.head_of(number, files.read(self.path, 0, HEADER_BYTES))
+        head = self.head
+        entries = read_slot(head, head.slot_of(hash_), lambda at, size: files.read(self.path, at, size))
+        return offsets_in(head, entries, hash_)
+
+
+class Part:
+    """Keys in memory, of offsets from `first` up to `end`; position: of the first record among them, None without."""
+
+    __slots__ = ("crcs", "end", "first", "is_made_again", "is_taken", "offsets", "position")
+
+    def __init__(self, first: int) -> None:
+        self.first = self.end = first
+        self.is_made_again = False  # read from the log; the others were published by this process
+        self.is_taken = False  # the worker writes it now
+        self.position: int | None = None
+        self.crcs = array("I")
+        self.offsets = array("Q")
+
+    def __len__(self) -> int:
+        return len(self.crcs)
+
+    def add(self, first_offset: int, keys: Sequence[bytes], position: int) -> None:
+        """Note a record's keys; one of no bytes stands for none."""
+        if self.position is None:
+            self.position = position
+        if len(keys) == 1:
+            self.crcs.append(crc32c(keys[0]))
+            self.offsets.append(first_offset)
+        elif all(keys):
+            self.crcs.extend(map(crc32c, keys))
+            self.offsets.extend(range(first_offset, first_offset + len(keys)))
+        else:
+            given = [index for index, key in enumerate(keys) if key]
+            self.crcs.extend([crc32c(keys[index]) for index in given])
+            self.offsets.extend([first_offset + index for index in given])
+
+    def found(self, key: bytes) -> list[int]:
+        """The offsets that may have the key, ascending."""
+        crc, at = crc32c(key), 0
+        found: list[int] = []
+        while True:
+            try:
+                at = self.crcs.index(crc, at) + 1
+            except ValueError:
+                return found
+            found.append(self.offsets[at - 1])
+
+    def content(self, number: int) -> bytes:
+        """The file of these keys: one at least."""
+        base = self.offsets[0]
+        deltas = array("I", [offset - base for offset in self.offsets])
+        return encode_key_file(number, self.first, self.end, base, [sorted_entries(self.crcs, deltas)])
+
+
+class TopicKeys:
+    """Belongs to the engine's thread. is_checked: the files and what is missing are known. live_first: the first offset
+    of this process; those before it were there at its start."""
+
+    def __init__(self, number: int, directory: str, live_first: int, *, part_entries: int, is_checked: bool) -> None:
+        """part_entries: a part with so many keys is sealed. on_first, on_sealed: called when the open part has its
+        first keys, and when a part is sealed."""
+        self.number = number
+        self.directory = directory
+        self.live_first = live_first
+        self.on_first: Callable[[TopicKeys], None] = lambda keys: None
+        self.on_sealed: Callable[[TopicKeys, Part], None] = lambda keys, part: None
+        self._part_entries = part_entries
+        self.is_checked = is_checked
+        self.is_deleted = False
+        self.files: list[KeyFile] = []
+        self.sealed: list[Part] = []
+        self.missing: list[Range] = []
+        self.open = Part(live_first)
+
+    # Growing.
+
+    def note(self, first_offset: int, keys: Sequence[bytes], position: int) -> None:
+        """A record with keys became visible."""
+        one = self.open
+        if not one.crcs:
+            self.on_first(self)
+        elif first_offset + len(keys) - one.offsets[0] > DELTA_MAX:
+            self.seal(first_offset)
+            self.on_first(self)
+            one = self.open
+        one.add(first_offset, keys, position)
+        if len(one.crcs) >= self._part_entries:
+            self.seal(first_offset + len(keys))
+
+    def seal(self, end: int) -> None:
+        """End the open part, which goes up to `end`; the next one begins there. One without keys goes on."""
+        one = self.open
+        if one.crcs:
+            one.end = max(end, one.offsets[-1] + 1)
+            self.sealed.append(one)
+            self.open = Part(one.end)
+            self.on_sealed(self, one)
+
+    def written(self, part: Part) -> None:
+        """A sealed part is in its file, durably."""
+        self.sealed.remove(part)
+        insort(self.files, KeyFile(self.directory, part.first, part.end, len(part)))
+
+    def give_up(self, part: Part) -> None:
+        """A sealed part can't be written and is too large for the memory: the log has its keys."""
+        self.sealed.remove(part)
+        self.missing = joined([*self.missing, (part.first, part.end)])
+
+    def lose(self, file: KeyFile) -> None:
+        """A file can't be used."""
+        self.files.remove(file)
+        self.missing = joined([*self.missing, (file.first, file.end)])
+
+    def replaced(self, old: Sequence[KeyFile], new: KeyFile) -> None:
+        """Files that follow each other have become one."""
+        self.files = sorted([*(one for one in self.files if one not in old), new])
+
+    def trim(self, oldest_offset: int) -> list[KeyFile]:
+        """Forget what lies before the topic's first message; returns the files that are to be removed."""
+        self.missing = without(self.missing, [(0, oldest_offset)])
+        count = next((index for index, one in enumerate(self.files) if one.end > oldest_offset), len(self.files))
+        gone, self.files = self.files[:count], self.files[count:]
+        return gone
+
+    # Where it stands.
+
+    @property
+    def first_position(self) -> int | None:
+        """The position of the first record that was published by this process and whose keys are in no file; None
+        without one."""
+        positions = [
+            one.position for one in (*self.sealed, self.open) if one.position is not None and not one.is_made_again
+        ]
+        return min(positions, default=None)
+
+    def made_again(self) -> list[Range]:
+        """The ranges that were read from the log and are in no file yet."""
+        return [(one.first, one.end) for one in self.sealed if one.is_made_again]
+
+    def present(self) -> list[Range]:
+        """The ranges that have files."""
+        return joined((one.first, one.end) for one in self.files)
+
+    def check(self, found: Sequence[KeyFile], expected: Sequence[Range], oldest_offset: int) -> list[KeyFile]:
+        """Take the files that a start found. expected: the offsets that have files, or are to be read from the log.
+        Returns files that are of no use."""
+        taken: list[KeyFile] = []
+        useless: list[KeyFile] = []
+        for one in sorted(found, key=lambda one: (one.first, -one.end)):
+            overlaps = bool(taken) and one.first < taken[-1].end
+            (useless if overlaps or one.end > self.live_first else taken).append(one)
+        self.files = taken
+        self.missing = within(without(expected, self.present()), oldest_offset, self.live_first)
+        self.is_checked = True
+        return useless
+
+    def candidates(
+        self, key: bytes, before: int, files: KeyFiles, unusable: Callable[[KeyFile, Exception], None]
+    ) -> Iterator[int]:
+        """The offsets below `before` that may have the key, newest first. unusable: told of a file that can't be
+        used, which is passed over."""
+        hash_ = hash_of(key)
+        sources: list[KeyFile | Part] = [*self.files, *self.sealed, self.open]
+        for one in sorted(sources, key=lambda one: -one.first):
+            if one.first >= before:
+                continue
+            if isinstance(one, Part):
+                found = one.found(key)
+            else:
+                try:
+                    found = one.offsets(self.number, hash_, files)
+                except (KeyFileDamagedError, OSError) as exc:
+                    unusable(one, exc)
+                    continue
+            yield from (offset for offset in reversed(found) if offset < before)
