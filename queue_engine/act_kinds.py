@@ -31,6 +31,7 @@ class ActKinds:
 _NO_OFFSETS = "only the log can be read and rewound"
 _NO_KEYS = "only the log keeps keys"
 _NO_CURSORS = "only topics of the log have pipeline cursors, and can be archived"
+_NO_TRASH = "what is emptied or deleted can't be restored, since its files are nsqd's own"
 _READ_ONCE = "only the log can be searched; the files of a disk queue are read once, from front to back"
 
 _TABLE = (
@@ -59,6 +60,8 @@ _TABLE = (
     ActKinds("create_cursor", diskqueue=_NO_CURSORS),
     ActKinds("move_cursor", diskqueue=_NO_CURSORS),
     ActKinds("delete_cursor", diskqueue=_NO_CURSORS),
+    ActKinds("restore_trash", diskqueue=_NO_TRASH, ephemeral="what is dropped of it is gone"),
+    ActKinds("delete_trash", diskqueue=_NO_TRASH, ephemeral="what is dropped of it is gone"),
     # Single messages of a channel.
     ActKinds("list_messages"),
     ActKinds("search_messages", diskqueue=_READ_ONCE),

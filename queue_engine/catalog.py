@@ -29,11 +29,16 @@ from queue_engine.topology.topology import (
     Topology,
     channel_created,
     channel_deleted,
+    channel_trashed,
     released_upto,
     topic_created,
     topic_deleted,
+    topic_restored,
+    topic_trashed,
 )
+from queue_engine.topology.trash_entry import TrashEntry
 from queue_engine.topology_promises import TopologyPromises
+from queue_engine.trash import Trash, TrashItem, log_store
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,
@@ -46,6 +51,7 @@ from queue_engine.vocabulary.errors import (
     StorageError,
     TopicNotFoundError,
     TopologyError,
+    TrashConflictError,
 )
 from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
 from queue_engine.vocabulary.options import Options
@@ -57,8 +63,8 @@ logger = logging.getLogger(__name__)
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. is_closing: publishes and acts are refused. open_store: makes a topic's store; None: by storage
-    kind.
+    topics: by name. trash: those without one. is_closing: publishes and acts are refused. open_store: makes a topic's
+    store; None: by storage kind.
     """
 
     def __init__(
@@ -86,6 +92,7 @@ class Catalog:
         self._changes = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
         self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
+        self.trash = Trash(options, clock, self._changes, self._promises)
         self._acts = ActsInTurn()
         self._creating = 0  # new topics whose change is not on the disk yet
         self._sorted_names: list[str] | None = None
@@ -126,16 +133,25 @@ class Catalog:
         self._stores.disk_queues.set_largest_msg_size(max(self._options.max_msg_size, state.largest_msg_size))
         self._stores.open(list(state.topics.values()), on_reserve=self._promises.reserve_offsets)
         for entry in state.topics.values():
+            if entry.trash is not None:
+                self.trash.open_topic(entry, self._stores.make(entry.name, entry.number, entry.storage))
+                continue
             topic = self._make_topic(entry.name, entry.number, entry.storage)
-            self._add(topic)
-            for channel_entry in entry.channels.values():
-                channel = topic.open_channel(channel_entry.name, channel_entry.number)
-                if channel_entry.paused:
-                    channel.set_paused(channel_entry.pause)
-                elif channel_entry.ramp is not None:
-                    channel.set_running(channel_entry.ramp)
-            if entry.paused:
-                topic.set_paused(entry.pause)
+            self.trash.open_channels(entry, topic.store)
+            self._open_topic(topic, entry)
+
+    def _open_topic(self, topic: Topic, entry: TopicEntry) -> None:
+        self._add(topic)
+        for channel_entry in entry.channels.values():
+            if channel_entry.trash is not None:
+                continue
+            channel = topic.open_channel(channel_entry.name, channel_entry.number)
+            if channel_entry.paused:
+                channel.set_paused(channel_entry.pause)
+            elif channel_entry.ramp is not None:
+                channel.set_running(channel_entry.ramp)
+        if entry.paused:
+            topic.set_paused(entry.pause)
 
     def begin(self) -> None:
         """Everything is open: promise what may be given from now on."""
@@ -161,6 +177,7 @@ class Catalog:
         """Try again what the disk refused. now_ns: monotonic."""
         self._changes.tick(now_ns)
         self._promises.tick(now_ns)
+        self.trash.tick()
 
     # What there is.
 
@@ -180,6 +197,10 @@ class Catalog:
         if channel is None:
             raise ChannelNotFoundError(f"channel {topic_name}/{channel_name} does not exist")
         return channel
+
+    def entry_of(self, topic: Topic, number: int) -> ChannelEntry:
+        """What topology.json has of a channel, one in the trash included."""
+        return self._changes.state.topics[topic.number].channels[number]
 
     def sorted_names(self) -> list[str]:
         """The names of all topics; the same list until a topic is created or deleted."""
@@ -208,6 +229,10 @@ class Catalog:
         self.check_open()
         outcome = Outcome()
         return outcome, self._acts.run(topic, lambda: begin(outcome))
+
+    def in_turn(self, name: str, act: Callable[[], Ticket]) -> Ticket:
+        """Begin an act in the turn of another name, too."""
+        return self._acts.run(name, act)
 
     def topic_ready(self, name: str, storage: str = "") -> Ticket:
         """Done when the topic exists, created when new. storage: its kind if it is new; "" for the default. Raises
@@ -286,13 +311,15 @@ class Catalog:
         if is_ephemeral(name) or is_ephemeral(topic.name):
             topic.open_channel(name, number, begins)
             return DONE
-        changes = [channel_created(topic.number, ChannelEntry(name, number=number, start=begins))]
+        limits, limit_trash = self.trash.limits(topic, name, begins)
+        changes = [channel_created(topic.number, ChannelEntry(name, number=number, start=begins)), *limits]
         if not topic.paused and not has_lasting_channels(topic):
             changes += released_change(topic, None)
         created = self._changes.append(*changes)
 
         def settled(done: Ticket) -> None:
             if done.error is None:
+                limit_trash()
                 topic.open_channel(name, number, begins)
             else:
                 topic.store.unplan_channel(name)
@@ -341,11 +368,14 @@ class Catalog:
             if not topic.channels and is_ephemeral(topic.name):
                 self.drop(topic)
 
-    def _make_topic(self, name: str, number: int, storage: str) -> Topic:
+    def _make_topic(self, name: str, number: int, storage: str, store: TopicStore | None = None) -> Topic:
+        if store is None:
+            open_store = self._open_store
+            store = self._stores.make(name, number, storage) if open_store is None else open_store(name)
         return Topic(
             name,
             number,
-            self._open_store(name) if self._open_store is not None else self._stores.make(name, number, storage),
+            store,
             budgets=self._stores.budgets,
             workload=self._workload,
             time_ns=self._clock.time_ns,
@@ -358,11 +388,19 @@ class Catalog:
 
     # Deleting.
 
-    def delete_topic(self, topic: Topic, outcome: Outcome) -> Ticket:
-        """Delete a topic, in the act's turn. The outcome counts what is lost with it."""
+    def delete_topic(self, topic: Topic, outcome: Outcome, by: str = "") -> Ticket:
+        """Delete a topic, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
+        deletes it."""
         if is_ephemeral(topic.name):
             outcome.add(self.drop(topic))
             return DONE
+        if self.trash.takes(topic):
+            # From here on messages wait at the topic. The change says up to which offset they were passed on.
+            topic.hold()
+            trashed, changes = self._trashing(topic, by)
+            written = self._changes.append(*changes)
+            written.when_done(lambda done: topic.resume() if done.error else outcome.add(self.drop(topic, trashed)))
+            return written
 
         def in_force() -> Ticket:
             outcome.add(self.drop(topic))
@@ -370,8 +408,56 @@ class Catalog:
 
         return after(self._changes.append(topic_deleted(topic.number)), in_force)
 
-    def drop(self, topic: Topic) -> Outcome:
-        """Drop a topic, its channels and all their messages; topology.json does not name it any more."""
+    def _trashing(self, topic: Topic, by: str) -> tuple[TrashEntry, list[Change]]:
+        trashed = self.trash.entry_of(topic.number, "delete_topic", by, topic.counts())
+        released = released_change(topic, topic.store.positions().released)
+        return trashed, [topic_trashed(topic.number, trashed), *released]
+
+    def restore_topic(self, item: TrashItem, name: str, outcome: Outcome, *, swaps: bool, by: str = "") -> Ticket:
+        """Give a topic in the trash the name `name`, in the act's turn. swaps: the topic of that name goes to the
+        trash. The outcome counts what comes back. Raises LimitError or TrashConflictError."""
+        self.check_open()
+        living = self.topics.get(name) if swaps else None
+        count = len(self.topics) + self._creating
+        if living is None and count >= self._options.max_topics:
+            raise LimitError(f"topic {name} is not restored: {count} exist and the most is --max-topics")
+        if living is not None and not self.trash.takes(living):
+            raise TrashConflictError(
+                f"the topic {name} that exists now can't go to the trash: it has storage kind {living.store.kind}"
+            )
+        changes: list[Change] = []
+        trashed: TrashEntry | None = None
+        if living is not None:
+            living.hold()
+            trashed, changes = self._trashing(living, by)
+        number = item.store.number
+        entry = self._changes.state.topics[number]
+        changes.append(topic_restored(number, name))
+        if not entry.paused and any(one.trash is None for one in entry.channels.values()):
+            changes.append(released_upto(number, None))
+        written = self._changes.append(*changes)
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                if living is not None:
+                    living.resume()
+                return
+            if living is not None:
+                self.drop(living, trashed)
+            store = self.trash.take_topic(item)
+            store.name = name
+            topic = self._make_topic(name, number, store.kind, store)
+            self._open_topic(topic, entry)
+            outcome.add(topic.counts())
+            outcome.name = name
+            outcome.trash = 0 if trashed is None else trashed.id
+
+        written.when_done(settled)
+        return written
+
+    def drop(self, topic: Topic, trashed: TrashEntry | None = None) -> Outcome:
+        """Drop a topic, its channels and all their messages; topology.json does not name it any more. trashed: they
+        are kept, in the trash."""
         topic.flush()
         depth, in_flight, deferred, clients = 0, 0, 0, 0
         try:
@@ -381,7 +467,7 @@ class Catalog:
         channels = len(topic.channels)
         for name in list(topic.channels):
             try:
-                dropped = self._drop_channel(topic, name)
+                dropped = self._drop_channel(topic, name, is_kept=trashed is not None)
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
                 continue
@@ -396,22 +482,35 @@ class Catalog:
         self._fences.lift(topic)
         del self.topics[topic.name]
         self._sorted_names = None
+        outcome = Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
+        if trashed is not None:
+            self.trash.put_topic(topic, trashed)
+            outcome.trash = trashed.id
+            return outcome
         try:
             topic.store.delete()
         except Exception:
             # It has no name any more; the next start removes what is left of it on the disk.
             logger.exception("topic not deleted well topic=%s", topic.name)
-        return Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
+        return outcome
 
-    def delete_channel(self, channel: Channel, outcome: Outcome) -> Ticket:
-        """Delete a channel, in the act's turn. The outcome counts what is lost with it."""
+    def delete_channel(self, channel: Channel, outcome: Outcome, by: str = "") -> Ticket:
+        """Delete a channel, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
+        deletes it."""
         topic = self.topics[channel.topic_name]
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
             if not topic.channels and is_ephemeral(topic.name):
                 self.drop(topic)
             return _forgotten(topic)
-        changes = [channel_deleted(topic.number, channel.number)]
+        trashed: TrashEntry | None = None
+        if self.trash.takes(topic, channel.name):
+            trashed = self.trash.entry_of(channel.number, "delete_channel", by, channel.counts())
+        changes = [
+            channel_deleted(topic.number, channel.number)
+            if trashed is None
+            else channel_trashed(topic.number, channel.number, trashed)
+        ]
         if not topic.paused and not has_lasting_channels(topic, besides=channel):
             # From here on messages wait at the topic. The change says up to which offset they were passed on.
             topic.hold()
@@ -422,17 +521,20 @@ class Catalog:
 
         def in_force() -> Ticket:
             try:
-                outcome.add(self._drop_channel(topic, channel.name))
+                outcome.add(self._drop_channel(topic, channel.name, is_kept=trashed is not None))
+                if trashed is not None:
+                    outcome.trash = self.trash.put_channel(topic, channel, trashed)
             finally:
                 topic.resume()
             return _forgotten(topic)
 
         return after(written, in_force)
 
-    def _drop_channel(self, topic: Topic, name: str) -> Outcome:
+    def _drop_channel(self, topic: Topic, name: str, *, is_kept: bool = False) -> Outcome:
         self.gone.add_channels([topic.channels[name].stats(None)])
         self.gone.deletion_count += 1
-        return topic.delete_channel(name)
+        keep = log_store(topic).trash_channel if is_kept and not is_ephemeral(name) else None
+        return topic.delete_channel(name, keep=keep)
 
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
         outcome = self._drop_channel(topic, name)

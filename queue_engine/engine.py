@@ -34,6 +34,7 @@ from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
 from queue_engine.topic_acts import TopicActs
+from queue_engine.trash_acts import TrashActs
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import (
     FencedError,
@@ -59,7 +60,7 @@ class Engine:
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
     pauses: those of topics and channels, which end by themselves where they have an end.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
-    message_search: finds a text in their bodies.
+    message_search: finds a text in their bodies. trash: restores what was deleted or emptied.
     stats: snapshots of all counts, and the health.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
@@ -115,6 +116,7 @@ class Engine:
         self.messages = MessageReads(self.catalog, self.clients, clock)
         self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
+        self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock)
         self.stats = EngineStats(
             self.catalog,
             self._stores,
@@ -319,6 +321,7 @@ class Engine:
         for what, step in (
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),
+            ("looking after the trash", self.trash.tick),
             ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
             ("ending pauses", self.pauses.tick),
             ("going on with ramps", lambda _: self._workload.wake_slow()),

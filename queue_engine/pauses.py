@@ -69,9 +69,9 @@ class Pauses:
     def open(self) -> None:
         """Everything is open: note the ends of the pauses there are."""
         for topic in self._catalog.topics.values():
-            self._note(topic)
+            self.note(topic)
             for channel in topic.channels.values():
-                self._note(channel)
+                self.note(channel)
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
@@ -145,7 +145,7 @@ class Pauses:
             _count(one, outcome)
         except Exception as exc:
             one.stop("pausing it", exc)
-        self._note(one)
+        self.note(one)
 
     def resume(self, one: Topic | Channel, outcome: Outcome, *, ramp_ms: int = 0) -> Ticket:
         """Resume a topic or channel that is paused; of one that is not, end the ramp. ramp_ms: how long it delivers
@@ -170,7 +170,7 @@ class Pauses:
                 outcome.depth = _depth_of(topic)
             except Exception as exc:
                 topic.stop("letting it flow", exc)
-            self._note(topic)
+            self.note(topic)
 
         if is_ephemeral(topic.name):
             in_force()
@@ -193,7 +193,7 @@ class Pauses:
                 _count(channel, outcome)
             except Exception as exc:
                 channel.stop("letting it flow", exc)
-            self._note(channel)
+            self.note(channel)
 
         topic = self._catalog.topics[channel.topic_name]
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
@@ -205,7 +205,7 @@ class Pauses:
 
     # By the clock.
 
-    def _note(self, one: Topic | Channel) -> None:
+    def note(self, one: Topic | Channel) -> None:
         """Note or forget when the pause of `one` ends."""
         until_ms = one.pause.until_ms if one.paused and one.pause is not None else 0
         if until_ms:

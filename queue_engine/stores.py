@@ -24,7 +24,7 @@ from queue_engine.readers.leases import Leases
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
-from queue_engine.topology.entries import TopicEntry
+from queue_engine.topology.entries import ChannelEntry, TopicEntry
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError
@@ -214,9 +214,14 @@ def _opening(entry: TopicEntry) -> TopicOpening:
         entry.reserved_offset,
         entry.released,
         {channel.number: channel.start for channel in entry.channels.values()},
-        {channel.name: channel.start for channel in entry.channels.values()},
-        {channel.number: channel.name for channel in entry.channels.values()},
+        {channel.name: channel.start for channel in entry.channels.values() if channel.trash is None},
+        {channel.number: _shown_name(channel) for channel in entry.channels.values()},
     )
+
+
+def _shown_name(channel: ChannelEntry) -> str:
+    """The name of a channel in the report of a recovery."""
+    return channel.name if channel.trash is None else f"{channel.name} (number {channel.number}, in the trash)"
 
 
 def _report(opened: LogOpening, finished_at_ns: int, took_ns: int) -> RecoveryReport:

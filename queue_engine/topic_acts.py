@@ -17,9 +17,12 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.pauses import PauseAsked, Pauses
 from queue_engine.stores import KINDS
-from queue_engine.vocabulary.errors import InvalidStorageError
+from queue_engine.vocabulary.errors import CountsChangedError, InvalidStorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
+
+# What an act removes may be so many messages more than its caller knows of, or a tenth: messages go on coming.
+COUNTS_TOLERANCE = 1_000
 
 
 class TopicActs:
@@ -62,23 +65,46 @@ class TopicActs:
         return self._catalog.act(topic, act)
 
     @fence_on_failure
-    def delete_topic(self, topic: str) -> tuple[Outcome, Ticket]:
-        """Drop a topic, its channels and all their messages; their consumers are disconnected."""
+    def delete_topic(self, topic: str, *, by: str = "", expected: int | None = None) -> tuple[Outcome, Ticket]:
+        """Drop a topic, its channels and all their messages; their consumers are disconnected. Of the log it can be
+        restored. by: who asks for it. expected: how many messages the caller knows of. Raises CountsChangedError when
+        there are many more."""
         catalog = self._catalog
-        return catalog.act(topic, lambda outcome: catalog.delete_topic(catalog.topic(topic), outcome))
+
+        def act(outcome: Outcome) -> Ticket:
+            one = catalog.topic(topic)
+            check_counts(one.counts(), expected, topic)
+            return catalog.delete_topic(one, outcome, by)
+
+        return catalog.act(topic, act)
 
     @fence_on_failure
-    def delete_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        """Drop a channel with all it holds; its consumers are disconnected."""
+    def delete_channel(
+        self, topic: str, channel: str, *, by: str = "", expected: int | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Drop a channel with all it holds; its consumers are disconnected. Of the log it can be restored. by: who asks
+        for it. expected: how many messages the caller knows of. Raises CountsChangedError when there are many more."""
         catalog = self._catalog
-        return catalog.act(topic, lambda outcome: catalog.delete_channel(catalog.channel(topic, channel), outcome))
+
+        def act(outcome: Outcome) -> Ticket:
+            one = catalog.channel(topic, channel)
+            check_counts(one.counts(), expected, f"{topic}/{channel}")
+            return catalog.delete_channel(one, outcome, by)
+
+        return catalog.act(topic, act)
 
     @fence_on_failure
-    def empty_topic(self, topic: str, *, channels_too: bool = False) -> tuple[Outcome, Ticket]:
-        """Drop what waits at the topic itself; with `channels_too` also all that its channels hold."""
+    def empty_topic(
+        self, topic: str, *, channels_too: bool = False, by: str = "", expected: int | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Drop what waits at the topic itself; with `channels_too` also all that its channels hold. As
+        `delete_topic`."""
 
         def act(outcome: Outcome) -> Ticket:
             owner = self._catalog.topic(topic)
+            check_counts(owner.counts() if channels_too else Outcome(depth=owner.store.depth), expected, topic)
+            if self._catalog.trash.takes(owner):
+                return self._catalog.trash.empty_topic(owner, outcome, channels_too=channels_too, by=by)
             store = owner.store
             upto = store.end_offset if isinstance(store, LogTopicStore) else None
             channels = list(owner.channels.values()) if channels_too else []
@@ -105,11 +131,17 @@ class TopicActs:
         return self._catalog.act(topic, act)
 
     @fence_on_failure
-    def empty_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        """Drop all that a channel holds: waiting, deferred and in flight."""
+    def empty_channel(
+        self, topic: str, channel: str, *, by: str = "", expected: int | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Drop all that a channel holds: waiting, deferred and in flight. As `delete_channel`."""
 
         def act(outcome: Outcome) -> Ticket:
-            one, store = self._catalog.channel(topic, channel), self.topics[topic].store
+            one, owner = self._catalog.channel(topic, channel), self.topics[topic]
+            store, trash = owner.store, self._catalog.trash
+            check_counts(one.counts(), expected, f"{topic}/{channel}")
+            if trash.takes(owner, channel):
+                return trash.empty_channels(owner, [one], outcome, act="empty_channel", by=by)
 
             def in_force() -> Ticket:
                 outcome.add(one.empty())
@@ -190,6 +222,7 @@ class TopicActs:
                     backlog.skip_before(offset)
                 else:
                     backlog.seek(offset)
+                    store.trash.give_way(channel, offset)
                 one.has_moved()
                 outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
                 return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
@@ -233,6 +266,15 @@ class TopicActs:
     def _retry(self, one: Topic | Channel, topic: str) -> tuple[Outcome, Ticket]:
         self._workload.retry_stalled(is_asked=one)
         return one.retry(), self.topics[topic].store.synced()
+
+
+def check_counts(counts: Outcome, expected: int | None, name: str) -> None:
+    """Raises CountsChangedError when an act would remove many more messages than its caller knows of."""
+    count = counts.depth + counts.in_flight + counts.deferred
+    if expected is not None and count > expected + max(COUNTS_TOLERANCE, expected // 10):
+        raise CountsChangedError(
+            f"{name} has {count:,} messages now, and {expected:,} were expected; nothing was changed"
+        )
 
 
 def _emptied(owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]) -> Ticket:

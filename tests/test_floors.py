@@ -31,8 +31,8 @@ MAY_IMPORT = {
     "topology": "vocabulary disk commit_log",
     "samples": "vocabulary disk commit_log progress log_store fetch delivery",
     "engine": (
-        "vocabulary wire disk storage commit_log consume_queue readers log_store fetch disk_queue delivery messages "
-        "topology samples"
+        "vocabulary wire disk storage commit_log consume_queue progress readers log_store fetch disk_queue delivery "
+        "messages topology samples"
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",

@@ -144,6 +144,28 @@ def _deleted_channel(done: Done) -> str:
     return f"Deleted {done.name}: dropped {done.dropped}{done.disconnected}."
 
 
+def _restored(done: Done) -> str:
+    back = message_counts(done.outcome.depth, done.outcome.in_flight, done.outcome.deferred) or "no messages"
+    if not done.outcome.name:
+        return f"Restored {done.name} from the trash: {back} came back."
+    name = f" as {done.outcome.name}" if done.outcome.name != done.topic else ""
+    channels = counted(done.outcome.channels, "channel")
+    swapped = " The topic of that name went to the trash." if done.outcome.trash else ""
+    return f"Restored {done.name}{name} from the trash, with {channels}: {back} came back.{swapped}"
+
+
+def _deleted_trash(done: Done) -> str:
+    return f"Deleted what the trash had of {done.name} for good: {done.dropped}."
+
+
+def _expired_trash(done: Done) -> str:
+    return f"What the trash had of {done.name} expired: {done.dropped}."
+
+
+def _gave_up_trash(done: Done) -> str:
+    return f"Gave up what the trash had of {done.name}, since it took too much of the disk: {done.dropped}."
+
+
 def _deleted_cursor(done: Done) -> str:
     return f"Deleted the pipeline cursor {done.topic}/{done.cursor}. It gave up {done.given_up}."
 
@@ -212,6 +234,8 @@ _TABLE = (
     Act("empty_channel", Role.ADMIN, "acts.empty_channel", _emptied),
     Act("delete_topic", Role.ADMIN, "acts.delete_topic", _deleted_topic),
     Act("delete_channel", Role.ADMIN, "acts.delete_channel", _deleted_channel),
+    Act("restore_trash", None, "trash.restore_trash", _restored),
+    Act("delete_trash", None, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
     # Until a page offers them: an operator may do the first three, and an admin the last, which loses messages.
@@ -219,6 +243,9 @@ _TABLE = (
     Act("release_messages", None, "message_acts.release_messages", _released_messages),
     Act("publish_again", None, "message_acts.publish_again", _published_again),
     Act("finish_messages", None, "message_acts.finish_messages", _finished_messages),
+    # The server by itself.
+    Act("expire_trash", None, "", _expired_trash),
+    Act("give_up_trash", None, "", _gave_up_trash),
     # Over HTTP alone; a look on a page is a page, and audited.
     Act("read_messages", None, "", _looked),
     Act("create_cursor", None, "", _created_cursor),

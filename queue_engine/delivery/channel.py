@@ -464,6 +464,21 @@ class Channel:
         self._workload.wake(self)
         return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
 
+    def counts(self) -> Outcome:
+        """What it holds: waiting, in flight, deferred; the last known ones where they can't be counted."""
+        try:
+            depth, deferred = self.backlog.depth, self.backlog.deferred_count
+        except Exception as exc:
+            depth, deferred = self._counts[0], self._counts[2]
+            self.stop("counting what waits", exc)
+        return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred)
+
+    def let_go(self) -> Outcome:
+        """Count what it holds, and leave it to the backlog."""
+        outcome = self.counts()
+        self.forget_in_flight()
+        return outcome
+
     def forget_in_flight(self) -> None:
         """Empty the in-flight table; the caller moves the messages in the backlog."""
         for delivery, ids in self._in_flight.pop_all():

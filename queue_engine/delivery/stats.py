@@ -235,6 +235,8 @@ class Outcome:
     clients: int = 0
     created: bool = False  # the thing did not exist before
     results: tuple[MessageResult, ...] = ()  # of an act on single messages: one for each
+    name: str = ""  # of the topic that was restored
+    trash: int = 0  # the id in the trash of what was removed; 0: it can't be restored
 
     def add(self, other: "Outcome") -> None:
         self.depth += other.depth
@@ -243,6 +245,8 @@ class Outcome:
         self.channels += other.channels
         self.clients += other.clients
         self.created = self.created or other.created
+        self.name = self.name or other.name
+        self.trash = self.trash or other.trash
 
 
 VIA_HTTP = "http"

@@ -268,22 +268,36 @@ class Topic:
             self.stop("counting what waits", exc)
         return channel
 
-    def delete_channel(self, name: str) -> Outcome:
-        """Drop a channel with all it holds; its consumers are disconnected. topology.json does not name it any more."""
+    def delete_channel(self, name: str, *, keep: Callable[[str], None] | None = None) -> Outcome:
+        """Drop a channel with all it holds; its consumers are disconnected. topology.json does not name it any more.
+
+        keep: has the store keep what it holds, instead; the outcome counts that."""
         channel = self.channels.pop(name)
         channel.is_deleted = True
         clients = len(channel.consumers)
         for consumer in list(channel.consumers.values()):
             consumer.sink.close_consumer()
         try:
-            dropped = channel.empty()
+            dropped = channel.empty() if keep is None else channel.let_go()
         except Exception as exc:
             # A channel that can't be counted is deleted nevertheless.
             logger.error("channel deleted uncounted topic=%s channel=%s error=%s", self.name, name, exc)
             dropped = Outcome()
         self._fences.lift(channel)
-        self.store.delete_channel(name)
+        (keep or self.store.delete_channel)(name)
         return Outcome(depth=dropped.depth, in_flight=dropped.in_flight, deferred=dropped.deferred, clients=clients)
+
+    def counts(self) -> Outcome:
+        """What it holds with its channels: waiting, in flight, deferred; its channels and their consumers."""
+        outcome = Outcome(channels=len(self.channels))
+        try:
+            outcome.depth = self.store.depth
+        except Exception as exc:
+            self.stop("counting what waits", exc)
+        for channel in self.channels.values():
+            outcome.add(channel.counts())
+            outcome.clients += len(channel.consumers)
+        return outcome
 
     def pump(self) -> bool:
         """Move what waits here on to the channels; returns whether there is more to move. Raises StorageError."""

@@ -26,6 +26,7 @@ from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.joining import Joined
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, without
@@ -124,6 +125,11 @@ class LogBacklog:
     def detach(self) -> None:
         """The channel was deleted: write nothing more of it to the journal."""
         self._journaled.journal = None
+
+    def put_away(self) -> None:
+        """The channel goes to the trash: the journal keeps its progress as it is, and nothing more is noted here."""
+        self.detach()
+        self._forget_all()
 
     # Start.
 
@@ -590,6 +596,37 @@ class LogBacklog:
         flight: it is delivered again."""
         self._journaled.emptied(self._clamped(offset))
         self.start_over()
+
+    def join(self, joined: Joined) -> None:
+        """Take over a progress that brings messages back; the journal has it. They come before all that wait. Where it
+        settles messages that this one has, the caller has taken back what was in flight: it is delivered again."""
+        self.progress.become(joined.progress)
+        if joined.has_settled:
+            self.start_over()
+            return
+        for first, count in joined.returned:
+            self._place_joined(first, count)
+        self._ages.begin(self._topic.time_ns())
+        self._topic.next_turn.request_log_work()
+
+    def _place_joined(self, first: int, count: int) -> None:
+        progress, end = self.progress, first + count
+        for start, _, made in progress.unsettled_between(first, end):
+            self._attempts.note(start, made)
+        dues = {
+            offset: due_ns
+            for offset, due_ns in self._topic.deferred_between(first, end)
+            if progress.made_at(offset) == 0
+        } | {offset: due_ns for offset, due_ns in progress.deferred.items() if first <= offset < end}
+        aside = {offset for offset in progress.quarantined if first <= offset < end}
+        at = first
+        for offset in sorted(dues.keys() | aside):
+            if at < offset:
+                self._return_first(at, offset - at)
+            at = offset + 1
+        if at < end:
+            self._return_first(at, end - at)
+        self._wait_or_return(sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside))
 
     def _clamped(self, offset: int) -> int:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)

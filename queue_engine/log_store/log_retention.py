@@ -97,6 +97,21 @@ class LogRetention:
         BackgroundJob(remove, then=done).start(self._worker)
         return len(removed)
 
+    def needed_without_trash(self) -> int:
+        """The first position that would be needed if the trash were empty. Raises StorageError."""
+        unwritten = self._batch_keys.first_unwritten_position
+        first_open = self._log.first_open_position
+        end = first_open if unwritten is None else min(unwritten, first_open)
+        for topic in self._topics.values():
+            end = min(end, topic.needed_position_without_trash(end))
+        return end
+
+    def held_by_trash(self) -> int:
+        """Bytes of the segments that would be removed now if the trash were empty. Raises StorageError."""
+        end = self.needed_without_trash()
+        held = self._past_retention([one for one in self._segments.list if one.is_sealed and one.next_position <= end])
+        return sum([one.end - one.position for one in held])
+
     def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
         """The oldest segments that retention does not keep: too old, or beyond its bytes."""
         if not (self._retention_ns or self._retention_bytes):

@@ -232,7 +232,7 @@ class LogStore:
 
     def _recover_again(self) -> RecoveredProgress:
         """Recover the progress of the channels of the start that still exist. Raises StorageError."""
-        ends = {one.number: topic.end_offset for topic in self._topics.values() for one in topic.durable_channels()}
+        ends = {number: topic.end_offset for topic in self._topics.values() for number, _ in topic.durable_progress()}
         wanted = {number: (start, ends[number]) for number, (start, _) in self._wanted.items() if number in ends}
         return recover_progress(self._parts.progress_directory, self._files, wanted)
 
@@ -287,9 +287,9 @@ class LogStore:
         self._quarantines.close()
         self.journal.close(
             {
-                channel.number: (topic.end_offset, waiting_below(topic.end_offset, channel.progress, topic.queue))
+                number: (topic.end_offset, waiting_below(topic.end_offset, progress, topic.queue))
                 for topic in self._topics.values()
-                for channel in topic.durable_channels()
+                for number, progress in topic.durable_progress()
             }
         )
 

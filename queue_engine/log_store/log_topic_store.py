@@ -19,6 +19,7 @@ from queue_engine.log_store.offset_reservation import OffsetReservation
 from queue_engine.log_store.record_position import ConfirmedPosition, RecordPosition
 from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.trashed_channels import TrashedChannel, TrashedChannels
 from queue_engine.readers.cursors import Cursor
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
@@ -62,8 +63,11 @@ class LogTopicStore(LogTopic):
         self._journal = log.journal
         self._oldest: tuple[int, int] | None = None  # the message at the front, and its publish time
         self._needed = RecordPosition()
+        self._needed_by_living = RecordPosition()
         self._cursor_positions: dict[str, ConfirmedPosition] = {}
         self._is_flowing = False
+        self.trash = TrashedChannels(self._journal)
+        self._is_in_trash = False
         self._channels: dict[str, LogBacklog] = {}
         self._channel_starts = dict(opening.channel_starts)
         self._planned_starts: dict[str, int] = {}  # of channels that are about to be opened
@@ -90,7 +94,15 @@ class LogTopicStore(LogTopic):
 
     @property
     def needed_offset(self) -> int:
-        """The first offset that the topic, one of its channels, or a reader still needs."""
+        """The first offset that the topic, one of its channels, the trash, or a reader still needs."""
+        needed = self.released if self._is_in_trash else self._needed_by_name
+        return min(needed, self.trash.needed_offset(self.queue.end_offset)) if self.trash.all else needed
+
+    @property
+    def _needed_by_name(self) -> int:
+        """The same without the trash."""
+        if self._is_in_trash:
+            return self.queue.end_offset
         needed = [self.released, *(channel.needed_offset for channel in self._channels.values())]
         if self._planned_starts:
             needed += self._planned_starts.values()
@@ -100,6 +112,12 @@ class LogTopicStore(LogTopic):
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""
         position = self._needed.first_from(self, self.needed_offset, end)
+        unnoted = self.first_unnoted_position
+        return position if unnoted is None else min(position, unnoted)
+
+    def needed_position_without_trash(self, end: int) -> int:
+        """The same, if the trash were empty. Raises StorageError."""
+        position = self._needed_by_living.first_from(self, self._needed_by_name, end)
         unnoted = self.first_unnoted_position
         return position if unnoted is None else min(position, unnoted)
 
@@ -353,9 +371,52 @@ class LogTopicStore(LogTopic):
         self._channels[name] = backlog
         return backlog
 
+    def trash_channel(self, name: str) -> None:
+        """Put a channel that is not ephemeral into the trash, as it is; topology.json says so."""
+        channel = self._channels.pop(name)
+        self._channel_starts.pop(name, None)
+        self.quarantines.remove(channel.number)
+        channel.put_away()
+        self.trash.put(TrashedChannel(channel.number, name, channel.progress))
+
+    def put_away(self) -> None:
+        """The topic goes to the trash: its readers end, and nothing is reported to its owner any more."""
+        for channel in self.durable_channels():
+            self.trash_channel(next(name for name, one in self._channels.items() if one is channel))
+        self._on_fault = lambda doing, error: None
+        self.readers.forget_topic(self.number, self.end_offset)
+
+    def set_in_trash(self, is_in_trash: bool) -> None:
+        """A topic in the trash has no name: nothing is published to it, and it has no channels but those there."""
+        self._is_in_trash = is_in_trash
+        if is_in_trash:
+            self._is_flowing = False
+
+    @property
+    def is_journal_in_order(self) -> bool:
+        """Whether the journal on the disk has the progress that memory has."""
+        return self._journal.error is None
+
+    def open_trashed(self, number: int, name: str, upto: int | None) -> None:
+        """A channel was in the trash before the restart."""
+        progress = self._shared.take_recovered(number)
+        assert progress is not None, number
+        self.trash.put(TrashedChannel(number, name, progress, upto))
+
+    def durable_progress(self) -> list[tuple[int, ChannelProgress]]:
+        """Number and progress of all channels but the ephemeral ones; those in the trash are among them."""
+        living = [(channel.number, channel.progress) for channel in self.durable_channels()]
+        return living + [(number, one.progress) for number, one in self.trash.all.items()]
+
     def durable_channels(self) -> list[LogBacklog]:
         """All but the ephemeral channels."""
         return [channel for name, channel in self._channels.items() if not is_ephemeral(name)]
+
+    def revive(self, number: int) -> None:
+        """A channel in the trash is about to be opened again, under its number."""
+        one = self.trash.take(number)
+        if one is not None:
+            self._shared.put_back_recovered(number, one.progress)
 
     def delete_channel(self, name: str) -> None:
         channel = self._channels.pop(name)
@@ -393,6 +454,12 @@ class LogTopicStore(LogTopic):
         self.released = end
         return result
 
+    def take_back_to(self, offset: int) -> int:
+        """What lies from `offset` on waits at the topic again, which has no channel; returns how many messages more."""
+        before = self.depth
+        self.released = max(offset, self.oldest_offset)
+        return self.depth - before
+
     def prepare_empty_channels(self) -> Ticket:
         """Done when the journal, durably and for all channels at once, settles all that is released now."""
         return self._journal.prepare_empty([one.number for one in self.durable_channels()], self.released)
@@ -400,6 +467,8 @@ class LogTopicStore(LogTopic):
     def delete(self) -> None:
         for name in list(self._channels):
             self.delete_channel(name)
+        for number in list(self.trash.all):
+            self.trash.drop(number)
         self.is_deleted = True
         self._topics.pop(self.number, None)
         self.readers.forget_topic(self.number, self.end_offset)

@@ -52,6 +52,10 @@ class SharedLog:
         """The progress of a channel before the start; None when it is new."""
         return self._recovered.pop(number, None)
 
+    def put_back_recovered(self, number: int, progress: ChannelProgress) -> None:
+        """The same for a channel that was in the trash; the journal has it."""
+        self._recovered[number] = progress
+
     def take_channel_number(self) -> int:
         self._last_channel += 1
         return self._last_channel

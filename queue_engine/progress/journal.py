@@ -285,6 +285,25 @@ class ProgressJournal:
         """The same for rewinding a channel to an offset."""
         return self._prepare(lambda: self.entries.seek(channel, target, epoch))
 
+    def prepare_progress(
+        self,
+        channels: Mapping[int, ChannelProgress],
+        emptied: Mapping[int, int],
+        settled: Mapping[int, tuple[int, int]] | None = None,
+    ) -> Ticket:
+        """The same for channels that get another progress, others that are emptied up to an offset, and those that
+        settle a range (first, count), all or none."""
+
+        def note() -> None:
+            for number, progress in channels.items():
+                self.entries.progress(number, progress)
+            for number, upto in emptied.items():
+                self.entries.empty(number, upto)
+            for number, (first, count) in (settled or {}).items():
+                self.entries.ack(number, first, count)
+
+        return self._prepare(note)
+
     def _prepare(self, note: Callable[[], None]) -> Ticket:
         self.flush()  # entries before it are not withdrawn with it
         if self._file is None or self.error is not None or self.entries.waiting:

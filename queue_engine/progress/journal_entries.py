@@ -12,6 +12,7 @@ from queue_engine.progress.journal_format import (
     REQUEUE,
     SEEK,
     pack_entry,
+    pack_progress,
     pack_quarantine,
 )
 from queue_engine.progress.progress_files import Indexes
@@ -54,6 +55,12 @@ class JournalEntries:
     def seek(self, channel: int, target: int, epoch: int) -> None:
         self.note_dirty(channel, self.on_disk.get(channel, ()))
         self._note(SEEK, 0, channel, target, 0, epoch)
+
+    def progress(self, channel: int, progress: ChannelProgress) -> None:
+        """The channel has this progress from here on, whatever it was before."""
+        self.note_dirty(channel, self.on_disk.get(channel, ()))
+        self.note_dirty(channel, index_contents(progress))
+        self.waiting += pack_progress(channel, progress)
 
     def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
         self.waiting.append(pack_entry(op, made, channel, first, count, value))

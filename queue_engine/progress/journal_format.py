@@ -180,16 +180,21 @@ def pack_snapshot(channels: Iterable[tuple[int, ChannelProgress]]) -> Iterator[b
     """The entries that set every channel's progress, replayed over any other."""
     yield pack_entry(SNAPSHOT, 0, 0, 0, 0, 0)
     for channel, progress in channels:
-        floor, cursor = progress.floor, progress.cursor
-        yield pack_entry(SEEK, 0, channel, floor, 0, progress.epoch)
-        for first, count in progress.settled_between(floor, cursor):
-            yield pack_entry(ACK, 0, channel, first, count, 0)
-        for first, count, made in progress.unsettled_between(floor, cursor):
-            yield pack_entry(DELIVER, made, channel, first, count, 0)
-        for offset, due_ns in progress.deferred.items():
-            yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
-        for offset, quarantined in progress.quarantined.items():
-            yield pack_quarantine(channel, offset, 0, quarantined)
+        yield from pack_progress(channel, progress)
+
+
+def pack_progress(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
+    """The entries that set one channel's progress, whatever it was before."""
+    floor, cursor = progress.floor, progress.cursor
+    yield pack_entry(SEEK, 0, channel, floor, 0, progress.epoch)
+    for first, count in progress.settled_between(floor, cursor):
+        yield pack_entry(ACK, 0, channel, first, count, 0)
+    for first, count, made in progress.unsettled_between(floor, cursor):
+        yield pack_entry(DELIVER, made, channel, first, count, 0)
+    for offset, due_ns in progress.deferred.items():
+        yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
+    for offset, quarantined in progress.quarantined.items():
+        yield pack_quarantine(channel, offset, 0, quarantined)
 
 
 def apply(entry: Entry, progress: ChannelProgress) -> None:

@@ -223,6 +223,7 @@ class EngineRunner:
             note_callbacks(loop, engine.faults)
             turns.drive(engine)
             engine.pauses.on_act = self._tell_act
+            engine.trash.on_act = self._tell_act
             self._engine = engine
             self._loop = loop
             try:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
 
 
@@ -15,6 +16,7 @@ class ChannelEntry:
     start: int = 0  # the offset it began at; of a `log` topic
     pause: Pause | None = None
     ramp: Ramp | None = None
+    trash: TrashEntry | None = None  # why it has no name any more; `name` is the one it had
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class TopicEntry:
     reserved_offset: int = 0
     released: int | None = None
     pause: Pause | None = None
+    trash: TrashEntry | None = None  # as of a channel
 
 
 def topic_document(topic: TopicEntry) -> dict[str, Any]:
@@ -38,14 +41,14 @@ def topic_document(topic: TopicEntry) -> dict[str, Any]:
         "paused": topic.paused,
         "number": topic.number,
         "storage": topic.storage,
-        **noted(topic.pause),
+        **noted(topic.pause, trash=topic.trash),
     }
     channels: list[dict[str, Any]] = [
         {
             "name": channel.name,
             "paused": channel.paused,
             "number": channel.number,
-            **noted(channel.pause, channel.ramp),
+            **noted(channel.pause, channel.ramp, channel.trash),
         }
         for channel in topic.channels.values()
     ]
@@ -59,9 +62,9 @@ def topic_document(topic: TopicEntry) -> dict[str, Any]:
     return document
 
 
-def noted(pause: Pause | None, ramp: Ramp | None = None) -> dict[str, Any]:
-    """The keys of a pause and a ramp, where there is one."""
-    given = {"pause": pause, "ramp": ramp}
+def noted(pause: Pause | None, ramp: Ramp | None = None, trash: TrashEntry | None = None) -> dict[str, Any]:
+    """The keys of a pause, a ramp and a trash entry, where there is one."""
+    given = {"pause": pause, "ramp": ramp, "trash": trash}
     return {key: one.document() for key, one in given.items() if one is not None}
 
 
@@ -78,6 +81,7 @@ def topic_of(document: Mapping[str, Any]) -> TopicEntry:
             start=number_of(one, "start", 0),
             pause=pause_of(one.get("pause")),
             ramp=ramp_of(one.get("ramp")),
+            trash=trash_of(one.get("trash")),
         )
         if number in channels:
             raise ValueError(f"number {number} stands twice")
@@ -92,6 +96,7 @@ def topic_of(document: Mapping[str, Any]) -> TopicEntry:
         reserved_offset=number_of(document, "reserved_offset", 0),
         released=None if document.get("released") is None else number_of(document, "released", 0),
         pause=pause_of(document.get("pause")),
+        trash=trash_of(document.get("trash")),
     )
 
 

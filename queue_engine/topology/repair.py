@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from queue_engine.commit_log.record import new_id_base
 from queue_engine.commit_log.survey import SurveyedTopic
 from queue_engine.disk.files import Files
-from queue_engine.topology.entries import TopicEntry
+from queue_engine.topology.entries import ChannelEntry, TopicEntry
 from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_header, parse_changes
 from queue_engine.topology.log_guard import LogGuard
 from queue_engine.topology.topology import FORMAT_BEFORE_CHECKSUMS, LOG_KIND, Topology, parse_topology
@@ -194,11 +194,15 @@ def lines_of(state: Topology) -> list[str]:
     whose = f"data directory {state.identity}" if state.identity else "a data directory without an identity"
     lines = [f"{whose}, format {state.format}, {len(state.topics)} topics, changes up to {state.sequence}"]
     for topic in sorted(state.topics.values(), key=lambda one: one.name):
-        lines.append(f"{topic.name}  number {topic.number}, {topic.storage}{', paused' if topic.paused else ''}")
+        lines.append(f"{topic.name}  number {topic.number}, {topic.storage}{_states_of(topic)}")
         lines += [
-            f"  {channel.name}  number {channel.number}{', paused' if channel.paused else ''}"
+            f"  {channel.name}  number {channel.number}{_states_of(channel)}"
             for channel in sorted(topic.channels.values(), key=lambda one: one.name)
         ]
     if state.deleted:
         lines.append(f"deleted, and perhaps still in the log: numbers {', '.join(map(str, sorted(state.deleted)))}")
     return lines
+
+
+def _states_of(one: TopicEntry | ChannelEntry) -> str:
+    return (", paused" if one.paused else "") + ("" if one.trash is None else f", in the trash ({one.trash.act})")

@@ -29,6 +29,10 @@ published now. A topic without `storage` is `diskqueue`. Ephemeral names are lef
 A topic or channel that is paused has a `pause` (`queue_engine/vocabulary/pause.py`): who paused it, why, since when,
 until when (0: no end), and how much waited then; `changed_by` and `changed_ms` tell who gave it that reason and end
 later. Without one, nobody knows. A channel that was resumed with a ramp has a `ramp`, {"from_ms": …, "until_ms": …}.
+What is in the trash has a `trash` (`trash_entry.py`): who put it there by which act, until when it can be restored, and
+how much it had. A topic that was deleted keeps all but its name; so does a channel, and one that was emptied leaves a
+channel without a name that has the progress it had. `name` then is the former one, and may be that of another; ""
+stands for what waited at the topic itself.
 All keys that came with format 3 stand only where they say something.
 
 `checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. Format 2 lacks the keys
@@ -44,13 +48,14 @@ and keep a file of each among the tests.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 from crc32c import crc32c
 
 from queue_engine.topology.entries import ChannelEntry, TopicEntry, flag_of, noted, number_of, topic_document, topic_of
+from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
 from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
 from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
@@ -132,7 +137,14 @@ def topic_created(entry: TopicEntry) -> Change:
 
 
 def channel_created(topic: int, entry: ChannelEntry) -> Change:
-    return {"do": "create_channel", "topic": topic, "name": entry.name, "number": entry.number, "start": entry.start}
+    return {
+        "do": "create_channel",
+        "topic": topic,
+        "name": entry.name,
+        "number": entry.number,
+        "start": entry.start,
+        **noted(None, trash=entry.trash),
+    }
 
 
 def topic_deleted(number: int) -> Change:
@@ -141,6 +153,25 @@ def topic_deleted(number: int) -> Change:
 
 def channel_deleted(topic: int, number: int) -> Change:
     return {"do": "delete_channel", "topic": topic, "number": number}
+
+
+def topic_trashed(number: int, trash: TrashEntry) -> Change:
+    """The topic has no name from here on; its number, its channels and its records stay."""
+    return {"do": "trash_topic", "number": number, **noted(None, trash=trash)}
+
+
+def topic_restored(number: int, name: str) -> Change:
+    return {"do": "restore_topic", "number": number, "name": name}
+
+
+def channel_trashed(topic: int, number: int, trash: TrashEntry) -> Change:
+    """The channel has no name from here on; its number and its progress stay."""
+    return {"do": "trash_channel", "topic": topic, "number": number, **noted(None, trash=trash)}
+
+
+def trash_limited(topic: int, number: int, upto: int) -> Change:
+    """A channel of the name of the one in the trash exists again, and has what lies from `upto` on."""
+    return {"do": "limit_trash", "topic": topic, "number": number, "upto": upto}
 
 
 def topic_paused(number: int, paused: bool, pause: Pause | None = None) -> Change:
@@ -198,7 +229,12 @@ def _create_topic(state: Topology, change: Change) -> None:
 
 
 def _create_channel(state: Topology, change: Change) -> None:
-    channel = ChannelEntry(str(change["name"]), False, number_of(change, "number", 0), number_of(change, "start", 0))
+    channel = ChannelEntry(
+        str(change["name"]),
+        number=number_of(change, "number", 0),
+        start=number_of(change, "start", 0),
+        trash=trash_of(change.get("trash")),
+    )
     state.topics[change["topic"]].channels[channel.number] = channel
     state.note_given(channel.number)
 
@@ -211,6 +247,25 @@ def _delete_topic(state: Topology, change: Change) -> None:
 
 def _delete_channel(state: Topology, change: Change) -> None:
     del state.topics[change["topic"]].channels[change["number"]]
+
+
+def _trash_topic(state: Topology, change: Change) -> None:
+    state.topics[change["number"]].trash = trash_of(change["trash"])
+
+
+def _restore_topic(state: Topology, change: Change) -> None:
+    topic = state.topics[change["number"]]
+    topic.name, topic.trash = str(change["name"]), None
+
+
+def _trash_channel(state: Topology, change: Change) -> None:
+    state.topics[change["topic"]].channels[change["number"]].trash = trash_of(change["trash"])
+
+
+def _limit_trash(state: Topology, change: Change) -> None:
+    channel = state.topics[change["topic"]].channels[change["number"]]
+    if channel.trash is not None:
+        channel.trash = replace(channel.trash, upto=number_of(change, "upto", 0))
 
 
 def _pause_topic(state: Topology, change: Change) -> None:
@@ -262,6 +317,10 @@ _APPLY: dict[str, Callable[[Topology, Change], None]] = {
     "create_channel": _create_channel,
     "delete_topic": _delete_topic,
     "delete_channel": _delete_channel,
+    "trash_topic": _trash_topic,
+    "restore_topic": _restore_topic,
+    "trash_channel": _trash_channel,
+    "limit_trash": _limit_trash,
     "pause_topic": _pause_topic,
     "pause_channel": _pause_channel,
     "release": _release,
@@ -343,7 +402,11 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
     for one in document.get("topics") or ():
         if not _is_usable(one["name"], file_name):
             continue
-        usable = [channel for channel in one.get("channels") or () if _is_usable(channel["name"], file_name)]
+        usable = [
+            channel
+            for channel in one.get("channels") or ()
+            if (channel["name"] == "" and "trash" in channel) or _is_usable(channel["name"], file_name)
+        ]
         found.append(topic_of({**one, "channels": usable}))
     state = Topology(
         next_number=number_of(document, "next_number", 1),
@@ -376,10 +439,12 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
 
 
 def check_names(state: Topology) -> None:
-    """Raises ValueError when two topics, or two channels of one topic, have the same name."""
-    _check_unique([f"topic {topic.name}" for topic in state.topics.values()])
+    """Raises ValueError when two topics, or two channels of one topic, have the same name; in the trash nothing has
+    one."""
+    _check_unique([f"topic {topic.name}" for topic in state.topics.values() if topic.trash is None])
     for topic in state.topics.values():
-        _check_unique([f"channel {topic.name}/{channel.name}" for channel in topic.channels.values()])
+        names = [channel.name for channel in topic.channels.values() if channel.trash is None]
+        _check_unique([f"channel {topic.name}/{name}" for name in names])
 
 
 def _check_unique(things: list[str]) -> None:

@@ -129,6 +129,24 @@ class OffsetTooLowError(LimitError):
     finer_code = "OFFSET_GONE"
 
 
+class CountsChangedError(RequestError):
+    """There is much more to remove than the request expects; the text has both counts."""
+
+    code = "COUNTS_CHANGED"
+
+
+class TrashNotFoundError(RequestError):
+    """There is no such entry in the trash: it was restored, deleted for good, expired, or given up for room."""
+
+    code = "TRASH_NOT_FOUND"
+
+
+class TrashConflictError(RequestError):
+    """What is in the trash can't be restored as things are; the text says what to do first."""
+
+    code = "TRASH_CONFLICT"
+
+
 class FencedError(RequestError):
     """The topic or channel stopped, because something failed in it unexpectedly; the text says what. The request was
     not done, or it is unknown whether it was; an operator can let the topic or channel try again."""

@@ -127,6 +127,13 @@ class Options:
         0, "how long messages that all channels have finished stay in the log (0: they are removed)", low=0
     )
     log_retention_bytes: int = _option(0, "such messages stay while the log is smaller, bytes", low=0)
+    # A day: whoever deleted the wrong thing on a Friday evening finds out when the next shift begins.
+    trash_age_ms: int = _option(
+        24 * 3_600_000, "how long what was emptied or deleted of the log can be restored (0: not at all)", low=0
+    )
+    trash_max_bytes: int = _option(
+        10 << 30, "most bytes of the log that the trash alone keeps; beyond, its oldest entries go (0: no limit)", low=0
+    )
     pipeline_retention_bytes: int = _option(
         10 << 30,
         "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",

@@ -13,9 +13,10 @@ from queue_engine.engine import Engine
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.log_queries import whole_number
 from queue_engine.service.http.pause_queries import pause_details, resume_details
 from queue_engine.service.http.query import Query, query_of
-from queue_engine.service.http.reference.parameters import SEEK_PLACE, START_PLACE
+from queue_engine.service.http.reference.parameters import EXPECTED, SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
@@ -181,4 +182,7 @@ def _details(head: RequestHead, action: str, query: Query) -> dict[str, Any]:
         return {} if start is None else {"start": start}
     if action.startswith("pause_"):
         return pause_details(query, head.remote_address)
+    if action.startswith(("empty_", "delete_")):
+        expected = {"expected": whole_number(query, EXPECTED)} if EXPECTED.name in query else {}
+        return {"by": head.remote_address, **expected}
     return resume_details(query) if action.startswith("unpause_") else {}

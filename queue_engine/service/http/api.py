@@ -46,6 +46,7 @@ from queue_engine.service.http.reference.endpoints import ENDPOINTS
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
+from queue_engine.service.http.trash import TrashRoutes
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
@@ -119,6 +120,7 @@ class HttpApi:
             **ReadRoutes(engine, audit).handlers,
             **ActRoutes(engine, audit).handlers,
             **MessageRoutes(engine, audit).handlers,
+            **TrashRoutes(engine, audit).handlers,
         }
         self._document = Response(200, orjson.dumps(reference()), JSON)
         COLLECTOR_PAUSES.watch()

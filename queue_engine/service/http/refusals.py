@@ -5,6 +5,7 @@ from queue_engine.service.http.connection import Response, error_response
 from queue_engine.vocabulary.errors import (
     BatchKeyConflictError,
     ClosedError,
+    CountsChangedError,
     CursorNotFoundError,
     FencedError,
     InvalidCursorError,
@@ -16,6 +17,8 @@ from queue_engine.vocabulary.errors import (
     RequestError,
     ReservedTopicError,
     TopicChangedError,
+    TrashConflictError,
+    TrashNotFoundError,
 )
 
 
@@ -56,7 +59,7 @@ def act_refusal(error: Exception) -> Refusal:
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error), error.finer_code)
-    if isinstance(error, TopicChangedError | FencedError):
+    if isinstance(error, TopicChangedError | FencedError | CountsChangedError | TrashConflictError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
         explained = (
@@ -69,6 +72,7 @@ def act_refusal(error: Exception) -> Refusal:
             | PauseError
             | ReservedTopicError
             | SearchNotFoundError
+            | TrashNotFoundError
         )
         detail = str(error) if isinstance(error, explained) else ""
         return Refusal(404 if error.code.endswith("_NOT_FOUND") else 400, error.code, detail)

@@ -1,5 +1,6 @@
 """A request of each path that is answered 200, and the server that it needs."""
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from queue_engine.service.http.rules import PATHS
@@ -14,6 +15,7 @@ NAMES = {**TOPIC, "channel": "billing"}
 # Path → its query. LEASE stands for the lease of `prepared`.
 LEASE = "a lease"
 SEARCH = "a search"  # stands for that of `prepared`
+TRASH, TRASH_TOO = "an entry of the trash", "another entry of the trash"
 QUERIES: dict[str, dict[str, str]] = {
     **{path: TOPIC for path in PATHS if path.startswith("/topic/")},
     **{path: NAMES for path in PATHS if path.startswith("/channel/")},
@@ -34,6 +36,8 @@ QUERIES: dict[str, dict[str, str]] = {
     "/log/topic": TOPIC,
     "/log/lease": {**TOPIC, "offset": "0"},
     "/log/release": {"lease": LEASE},
+    "/trash/restore": {"id": TRASH},
+    "/trash/delete": {"id": TRASH_TOO},
     "/cursor/create": {**TOPIC, "cursor": "new"},
     "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1"},
     "/cursor/delete": {**TOPIC, "cursor": "copy"},
@@ -44,10 +48,11 @@ BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": L
 class GoodRequests:
     """The requests to one server. Each of them can be sent once."""
 
-    def __init__(self, server: Server, lease: str, search: str = "") -> None:
+    def __init__(self, server: Server, lease: str, search: str = "", trash: Sequence[str] = ("", "")) -> None:
         self._server = server
         self._lease = lease
         self._search = search
+        self._trash = trash
 
     def target(self, path: str, **changes: str | None) -> str:
         """Path and query. changes: parameters with another value, or without one (None)."""
@@ -56,6 +61,8 @@ class GoodRequests:
             query["lease"] = self._lease
         if query.get("search") == SEARCH:
             query["search"] = self._search
+        if query.get("id") in (TRASH, TRASH_TOO):
+            query["id"] = self._trash[query["id"] == TRASH_TOO]
         given = {name: value for name, value in query.items() if value is not None}
         return f"{path}?{urlencode(given)}" if given else path
 
@@ -69,8 +76,8 @@ class GoodRequests:
 
 
 async def prepared(server: Server) -> GoodRequests:
-    """Topic orders of the log with three messages, channel billing, cursor copy and a lease; topic old of the disk
-    queues with a channel billing."""
+    """Topic orders of the log with three messages, channel billing, cursor copy, a lease and two channels in the
+    trash; topic old of the disk queues with a channel billing."""
     for target, body in (
         ("/topic/create?topic=orders&storage=log", b""),
         ("/topic/create?topic=old&storage=diskqueue", b""),
@@ -78,10 +85,16 @@ async def prepared(server: Server) -> GoodRequests:
         ("/mpub?topic=orders", b"one\ntwo\nthree"),
         ("/channel/create?topic=orders&channel=billing", b""),
         ("/cursor/create?topic=orders&cursor=copy", b""),
+        ("/channel/create?topic=orders&channel=gone", b""),
+        ("/channel/delete?topic=orders&channel=gone", b""),
+        ("/channel/create?topic=orders&channel=gone2", b""),
+        ("/channel/delete?topic=orders&channel=gone2", b""),
     ):
         assert (await server.request("POST", target, body, server.token_header)).status == 200
     settle(server.engine)
     lease = await server.request("POST", "/log/lease?topic=orders&offset=0", headers=server.token_header)
     searching = "/channel/search?topic=orders&channel=billing&text=one"
     search = await server.request("POST", searching, headers=server.token_header)
-    return GoodRequests(server, lease.json["lease"], search.json["search"])
+    trash = await server.request("GET", "/trash", headers=server.token_header)
+    ids = [str(one["id"]) for one in trash.json["entries"]]
+    return GoodRequests(server, lease.json["lease"], search.json["search"], ids)

@@ -369,7 +369,7 @@ async def test_every_act_is_recorded_failures_too(server: Server) -> None:
         assert record.remote_address.startswith("127.0.0.1:")
     assert [(r.action, r.topic, r.channel, r.error, r.outcome) for r in server.acts] == [
         ("create_topic", "t", "", "", Outcome(created=True)),
-        ("empty_topic", "t", "", "", Outcome(depth=1)),
+        ("empty_topic", "t", "", "", Outcome(depth=1, trash=server.engine.trash.list()[0].id)),
         ("pause_channel", "t", "none", "CHANNEL_NOT_FOUND", None),
         ("delete_channel", "t", "", "MISSING_ARG_CHANNEL", None),
         ("delete_topic", "", "", "INVALID_REQUEST", None),

@@ -42,7 +42,7 @@ CAUSES: dict[ErrorKey, Cause] = {}
 # What the server needs for it, beside the default.
 OPTIONS: dict[ErrorKey, dict[str, Any]] = {
     (403, "TOKEN_REQUIRED"): {"http_token": TOKEN},
-    (403, "LIMIT_REACHED"): {"max_topics": 2},
+    (403, "LIMIT_REACHED"): {"max_topics": 2, "max_channels_per_topic": 2},
     (413, "MSG_TOO_BIG"): {"max_msg_size": 100},
     (413, "BAD_MESSAGE"): {"max_msg_size": 100},
     (503, "BUSY"): {"max_pending_body_bytes": 1},
@@ -89,16 +89,18 @@ def _server(tmp_path: Path, error: ErrorKey) -> AbstractAsyncContextManager[Serv
 
 async def test_each_finer_code_comes(tmp_path: Path) -> None:
     documented = {code for endpoint in ENDPOINTS.values() for error in endpoint.errors for code in error.codes}
-    async with http_server(tmp_path, log_segment_bytes=1 << 16, max_body_size=1 << 12, max_msg_size=1 << 12) as server:
+    options = {"log_segment_bytes": 1 << 16, "max_body_size": 1 << 12, "max_msg_size": 1 << 12, "trash_max_bytes": 1}
+    async with http_server(tmp_path, **options) as server:
         good = await prepared(server)
         for _ in range(40):
             await good.send("/pub", body=b"x" * 4_000)
         beyond = await good.send("/log/read", offset="99")
         for path in ("/cursor/delete", "/log/release", "/topic/empty", "/channel/empty"):
             assert (await good.send(path)).status == 200
-        server.clock.advance(ms=2_000)
-        server.engine.tick()
-        settle(server.engine)
+        for _ in range(6):
+            server.clock.advance(ms=2_000)
+            server.engine.tick()
+            settle(server.engine)
         gone = await good.send("/log/lease", offset="0")
     assert {answer.json["code"] for answer in (beyond, gone)} == documented
 
@@ -218,6 +220,7 @@ wrong(404, "CHANNEL_NOT_FOUND", channel="none")
 wrong(404, "CURSOR_NOT_FOUND", cursor="none")
 wrong(404, "MESSAGE_NOT_FOUND", offset="99")
 wrong(404, "SEARCH_NOT_FOUND", search="none")
+wrong(404, "TRASH_NOT_FOUND", id="999")
 
 
 @causes(400, "MSG_EMPTY")
@@ -248,6 +251,9 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
         return await good.send(path, offset=None, body=b"0123456789abcdef\n" * 1_001)
     if path == "/channel/search":
         patch.setattr(message_search, "RUNNING_MAX", 0)
+    if path == "/trash/restore":
+        assert (await good.send("/channel/create")).status == 200
+        return await good.send(path)
     place = "start_offset" if path.endswith("/create") else "offset"
     return await good.send(path, **{place: "99", "to": None})
 
@@ -260,6 +266,23 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
 @causes(409, "TOPIC_CHANGED")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     return await good.send(path, number="99")
+
+
+@causes(409, "COUNTS_CHANGED")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    for _ in range(2):
+        # The first time they go to the channel, then they wait at the topic.
+        assert (await good.send("/mpub", body=b"x\n" * 1_100)).status == 200
+        settle(server.engine)
+        server.engine.acts.pause_topic("orders")
+    return await good.send(path, expected="1")
+
+
+@causes(409, "TRASH_CONFLICT")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    server.engine.acts.delete_topic("orders")
+    settle(server.engine)
+    return await good.send(path)
 
 
 @causes(409, "BATCH_KEY_CONFLICT")
@@ -299,8 +322,8 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
         raise OutcomeUnknownError("the act was written, and syncing that failed")
 
     action = PATHS[path].action
-    acts = server.engine.acts if hasattr(server.engine.acts, action) else server.engine.message_acts
-    patch.setattr(acts, action, is_unknown)
+    places = (server.engine.acts, server.engine.message_acts, server.engine.trash)
+    patch.setattr(next(one for one in places if hasattr(one, action)), action, is_unknown)
     return await good.send(path)
 
 

@@ -11,12 +11,12 @@ _DONE = (Success("Nothing: the act is done."),)
 _PAUSE = (parameters.REASON, parameters.PAUSE_FOR, parameters.PAUSE_UNTIL)
 
 
-def _topic(text: str, *further: Parameter) -> Endpoint:
+def _topic(text: str, *further: Parameter, errors_too: tuple[Error, ...] = ()) -> Endpoint:
     return Endpoint(
         text,
         _DONE,
         (parameters.TOPIC.required(), *further),
-        errors=(*errors.ACT, errors.TOPIC_MISSING, errors.TOPIC_NOT_FOUND, errors.FENCED_ACT),
+        errors=(*errors.ACT, errors.TOPIC_MISSING, errors.TOPIC_NOT_FOUND, errors.FENCED_ACT, *errors_too),
     )
 
 
@@ -50,8 +50,16 @@ ACTS = {
             errors.LIMIT_REACHED,
         ),
     ),
-    "/topic/delete": _topic("Delete a topic with its channels and messages."),
-    "/topic/empty": _topic("Drop the messages that wait at a topic."),
+    "/topic/delete": _topic(
+        "Delete a topic with its channels and messages. Of the log it can be restored.",
+        parameters.EXPECTED,
+        errors_too=(errors.COUNTS_CHANGED,),
+    ),
+    "/topic/empty": _topic(
+        "Drop the messages that wait at a topic. Of the log they can be restored.",
+        parameters.EXPECTED,
+        errors_too=(errors.COUNTS_CHANGED,),
+    ),
     "/topic/pause": _topic(
         "Pass no more messages from a topic to its channels. Of a topic that is paused, change the reason or the end.",
         *_PAUSE,
@@ -65,8 +73,16 @@ ACTS = {
         *parameters.START_PLACE,
         errors_too=(errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.OFFSET_BEYOND_END),
     ),
-    "/channel/delete": _channel("Delete a channel with its messages."),
-    "/channel/empty": _channel("Drop all messages of a channel."),
+    "/channel/delete": _channel(
+        "Delete a channel with its messages. Of the log it can be restored.",
+        parameters.EXPECTED,
+        errors_too=(errors.CHANNEL_NOT_FOUND, errors.COUNTS_CHANGED),
+    ),
+    "/channel/empty": _channel(
+        "Drop all messages of a channel. Of the log they can be restored.",
+        parameters.EXPECTED,
+        errors_too=(errors.CHANNEL_NOT_FOUND, errors.COUNTS_CHANGED),
+    ),
     "/channel/pause": _channel(
         "Deliver no more messages of a channel. Of a channel that is paused, change the reason or the end.", *_PAUSE
     ),

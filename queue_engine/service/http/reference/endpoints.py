@@ -9,6 +9,7 @@ from queue_engine.service.http.reference.message_paths import MESSAGES
 from queue_engine.service.http.reference.publish_paths import PUBLISHING
 from queue_engine.service.http.reference.read_paths import READING
 from queue_engine.service.http.reference.server_paths import SERVER
+from queue_engine.service.http.reference.trash_paths import TRASH
 
 # Heading → its paths.
 SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
@@ -16,6 +17,7 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
     "Publishing": PUBLISHING,
     "Topics and channels": ACTS,
     "Single messages of a channel": MESSAGES,
+    "The trash": TRASH,
     "Reading, leases": READING,
     "Pipeline cursors": CURSORS,
 }

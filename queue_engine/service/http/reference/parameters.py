@@ -208,6 +208,19 @@ CURSOR_START_PLACE = Place(
 WANTED_KEY = replace(KEY, text="the messages with this key, the newest first; alone, or with before")
 BEFORE = replace(OFFSET, name="before", text="with key: those at offsets below this one; next_before of an answer")
 BY_KEY = (WANTED_KEY, BEFORE)
+TRASH_ID = WholeNumber("id", "the entry's id, as /trash lists it", least=1, most=NUMBER_MAX)
+TRASH_SWAP = Word(
+    "swap",
+    "a topic whose name lives again takes it back, and the living one goes to the trash; otherwise it gets another",
+    words=("true", "false"),
+    default="false",
+)
+EXPECTED = WholeNumber(
+    "expected",
+    "refuse when there are far more messages than this to remove: by 1,000 and by a tenth",
+    most=OFFSET_MOST,
+)
+
 LIMIT = WholeNumber("limit", "most messages in the answer", most=READ_MESSAGES_MAX, default=10)
 MAX_BYTES = WholeNumber(
     "max_bytes", "about how many bytes the answer has; one message at least", most=READ_BYTES_MAX, default=1 << 20

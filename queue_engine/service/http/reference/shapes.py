@@ -8,6 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.lease import LeasedFiles
 from queue_engine.wire.topic_state import TopicState
+from queue_engine.wire.trash import TrashStats
 
 Schema = Mapping[str, Any]
 
@@ -181,4 +182,20 @@ MESSAGE_PAGE = record(
 SEEK = record(
     {"offset": COUNT, "oldest_offset": COUNT, "end_offset": COUNT, "depth": COUNT},
     text="offset: where the channel goes on. depth: the messages from there on.",
+)
+
+TRASH = record(
+    {"entries": array(ref("TrashEntry")), "bytes": COUNT},
+    text="bytes: of the log that would be removed if the trash were empty, whole segments only.",
+)
+TRASH_ENTRY = record_of(
+    TrashStats,
+    text=(
+        "What one act removed. channel: empty for a topic. waiting, in_flight, deferred: messages at the act. "
+        "restorable: messages that a restore brings back now. bytes: of the log that it keeps, other entries' share "
+        "included. Times are Unix milliseconds."
+    ),
+)
+TRASH_ACT = record(
+    {"waiting": COUNT, "deferred": COUNT, "channels": COUNT}, text="Messages and channels that the act concerned."
 )

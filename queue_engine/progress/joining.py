@@ -1,0 +1,124 @@
+"""Joins the progress of a channel in the trash with that of the living channel of its name.
+
+Both are of one topic. `upto` is the offset where the living one begins to speak for itself: where it began, when the
+other was deleted before; where it was emptied, when the other is what it had then. With U for "not settled":
+
+    before `upto`             U where either is U: the living one was never given these messages, or gave them up
+    from `upto` on            U where both are U: what either finished stays finished
+
+Attempts are the greater of both, and so are due times; what is quarantined in either is. Whoever gives the living one
+messages before `upto` by other means, such as a rewind, has the one in the trash settle them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from queue_engine.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, SETTLED, ChannelProgress
+
+
+@dataclass(slots=True)
+class Joined:
+    """progress: of both. returned: ranges (first, count) that the living one had settled and that wait again,
+    ascending. has_settled: whether messages that the living one has not finished are settled now."""
+
+    progress: ChannelProgress
+    returned: list[tuple[int, int]] = field(default_factory=list)
+    has_settled: bool = False
+
+
+def join(
+    trashed: ChannelProgress,
+    living: ChannelProgress,
+    upto: int,
+    *,
+    oldest: int,
+    gaps: Sequence[tuple[int, int]] = (),
+) -> Joined:
+    """Neither is changed. oldest: the first offset that exists. gaps: ranges (first, count) without a message."""
+    joined = living.copy()
+    joined.epoch = max(living.epoch, trashed.epoch) + 1
+    result = Joined(joined)
+    floor = max(trashed.floor, oldest)
+    if floor < upto:
+        _lower_floor(joined, min(floor, joined.floor))
+        for first, count in _unsettled(trashed, floor, upto):
+            _bring_back(result, trashed, first, count)
+        for first, count in gaps:
+            joined.settled(first, count)
+        result.returned = _without(result.returned, joined)
+    # What the other one finished from `upto` on.
+    finished = [(upto, trashed.floor - upto)] if trashed.floor > upto else []
+    finished += trashed.settled_between(max(upto, trashed.floor), trashed.cursor)
+    for first, count in finished:
+        end = first + count
+        if joined.first_unsettled(first, end) < end:
+            result.has_settled = True
+            joined.settled(first, count)
+    joined.level()
+    return result
+
+
+def _unsettled(progress: ChannelProgress, first: int, end: int) -> list[tuple[int, int]]:
+    """Ranges (first, count) that are not settled, delivered or not; nothing at or beyond the cursor is."""
+    found: list[tuple[int, int]] = []
+    at = max(first, progress.floor)
+    for start, count in [*progress.settled_between(at, end), (end, 0)]:
+        if at < start:
+            found.append((at, start - at))
+        at = start + count
+    return found
+
+
+def _lower_floor(progress: ChannelProgress, floor: int) -> None:
+    """Settle, one by one, the offsets between `floor` and the present floor, which then is `floor`."""
+    end, progress.floor = progress.floor, floor
+    if floor < end:
+        _put(progress, floor, end, SETTLED)
+
+
+def _put(progress: ChannelProgress, first: int, end: int, value: int) -> None:
+    pages = progress.pages
+    while first < end:
+        number, at = divmod(first, PAGE_OFFSETS)
+        stop = min(PAGE_OFFSETS, at + end - first)
+        page = pages.get(number)
+        if page is None:
+            page = pages[number] = bytearray(PAGE_OFFSETS)
+        page[at:stop] = bytes([value]) * (stop - at)
+        first += stop - at
+
+
+def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int) -> None:
+    """Have a range that the one in the trash has not settled wait in the joined progress."""
+    joined, end = result.progress, first + count
+    for start, length in list(joined.settled_between(first, min(end, joined.cursor))):
+        _put(joined, start, start + length, 0)
+        result.returned.append((start, length))
+    if end > joined.cursor:
+        joined.cursor = end
+    for start, length, made in trashed.unsettled_between(first, end):
+        for offset in range(start, start + length):
+            if made > joined.made_at(offset):
+                _put(joined, offset, offset + 1, min(made, MADE_MAX))
+                if made > MADE_MAX:
+                    joined.many[offset] = made
+    for offset, quarantined in trashed.quarantined.items():
+        if first <= offset < end:
+            joined.quarantined.setdefault(offset, quarantined)
+    if trashed.deferred:
+        for offset in range(first, end) if count < len(trashed.deferred) else sorted(trashed.deferred):
+            due_ns = trashed.deferred.get(offset)
+            if due_ns is not None and first <= offset < end:
+                joined.deferred[offset] = max(due_ns, joined.deferred.get(offset, 0))
+
+
+def _without(ranges: Sequence[tuple[int, int]], progress: ChannelProgress) -> list[tuple[int, int]]:
+    """The parts of these ranges that are not settled, which follow each other as one."""
+    found: list[tuple[int, int]] = []
+    for first, count in ranges:
+        for start, length in _unsettled(progress, first, first + count):
+            if found and sum(found[-1]) == start:
+                found[-1] = (found[-1][0], found[-1][1] + length)
+            else:
+                found.append((start, length))
+    return found

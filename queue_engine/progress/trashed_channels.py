@@ -1,0 +1,170 @@
+"""The channels of one topic that are in the trash: channels without a name, whose progress stays as it was.
+
+The journal has them as it has the others, so snapshots, merges and recovery include them; the log keeps what they need.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from queue_engine.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.journal import ProgressJournal
+from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.ticket import Ticket
+
+
+class TrashedCounts(NamedTuple):
+    """Messages that a restore would bring back. deferred: those not due yet; waiting: all others."""
+
+    waiting: int
+    deferred: int
+    quarantined: int = 0
+
+
+@dataclass(slots=True)
+class TrashedChannel:
+    """name: the former one; "" for what waited at the topic. upto: the offset from which on a channel of its name
+    speaks for itself; None while there is none, so that all that is published since belongs to this one, too."""
+
+    number: int
+    name: str
+    progress: ChannelProgress
+    upto: int | None = None
+
+    def needed_offset(self, end: int) -> int:
+        """The first offset that a restore needs of the log; `end` when it needs none."""
+        upto = end if self.upto is None else min(self.upto, end)
+        first = self.progress.first_unsettled(self.progress.floor, upto)
+        return first if first < upto else end
+
+
+class LivingProgress(Protocol):
+    """A channel that has a name."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def progress(self) -> ChannelProgress: ...
+
+
+class TrashedChannels:
+    """Belongs to the engine's thread."""
+
+    def __init__(self, journal: ProgressJournal) -> None:
+        self.all: dict[int, TrashedChannel] = {}  # by number
+        self._journal = journal
+
+    def put(self, one: TrashedChannel, *, is_new: bool = False) -> None:
+        """Keep a channel. is_new: the journal does not have its progress yet."""
+        self.all[one.number] = one
+        if is_new:
+            self._journal.register(one.number, one.progress)
+
+    def take(self, number: int) -> TrashedChannel | None:
+        """Take a channel out that lives again, or lives on in another; the journal still has it."""
+        return self.all.pop(number, None)
+
+    def drop(self, number: int) -> None:
+        """Delete a channel for good. topology.json does not have it any more."""
+        if self.all.pop(number, None) is not None:
+            self._journal.forget(number)
+
+    def needed_offset(self, end: int) -> int:
+        """The first offset that any of them needs; `end` when none needs any."""
+        return min([end, *(one.needed_offset(end) for one in self.all.values())])
+
+    def read_unread(self, one: TrashedChannel) -> None:
+        """Read what a start could not read of its progress. Raises StorageError while it can't be read."""
+        self._journal.read_unread(one.number, one.progress)
+
+    def unread(self, number: int) -> StorageError | None:
+        return self._journal.unread.reason(number)
+
+    def named(self, name: str) -> list[TrashedChannel]:
+        return [one for one in self.all.values() if one.name == name]
+
+    def give_way(self, name: str, first: int) -> None:
+        """The living channel of this name was rewound to `first`: what lies from there on is its own again."""
+        for one in self.named(name):
+            end = first if one.upto is None else one.upto
+            if first < end and one.progress.first_unsettled(first, end) < end:
+                one.progress.settled(first, end - first)
+                self._journal.entries.ack(one.number, first, end - first)
+
+    # A channel is emptied, or gets back what it had: durable in the journal first, then in memory.
+
+    def prepare_empty(self, copies: Sequence[tuple[TrashedChannel, LivingProgress]], upto: int) -> Ticket:
+        """Keep copies of what living channels have now. Done when the journal, durably and at once, has the copies,
+        and the channels emptied up to `upto`."""
+        for copy, living in copies:
+            copy.progress = living.progress.copy()
+            self.put(copy, is_new=True)
+        progress = {copy.number: copy.progress for copy, _ in copies}
+        return self._journal.prepare_progress(progress, {living.number: upto for _, living in copies})
+
+    def prepare_range(
+        self, copies: Sequence[tuple[TrashedChannel, LivingProgress | None]], first: int, end: int
+    ) -> Ticket:
+        """The same of a range of offsets that no channel has yet: those in the trash have nothing else, and the living
+        ones settle it."""
+        for copy, _ in copies:
+            copy.progress = ChannelProgress(first)
+            self.put(copy, is_new=True)
+        settled = {living.number: (first, end - first) for _, living in copies if living is not None}
+        return self._journal.prepare_progress({copy.number: copy.progress for copy, _ in copies}, {}, settled)
+
+    def note_again(self, copy: TrashedChannel, living: LivingProgress | None) -> None:
+        """The journal has a copy once more, behind the entries that were written since it was prepared. living: the
+        channel that is emptied in memory now, and has finished messages since; None for a range."""
+        if living is not None:
+            copy.progress.become(living.progress.copy())
+        self._journal.entries.progress(copy.number, copy.progress)
+
+    def prepare_restore(self, joined: Mapping[int, ChannelProgress], restored: Sequence[TrashedChannel]) -> Ticket:
+        """Done when the journal, durably and at once, has the joined progress of living channels, by number, and
+        nothing left of those in the trash."""
+        return self._journal.prepare_progress(joined, {one.number: self._end_of(one) for one in restored})
+
+    def note_restored(self, number: int, joined: ChannelProgress, restored: TrashedChannel) -> None:
+        """The journal has it once more, behind the entries that were written since it was prepared."""
+        entries, end = self._journal.entries, self._end_of(restored)
+        entries.progress(number, joined)
+        entries.empty(restored.number, end)
+        restored.progress.emptied(end)
+
+    @staticmethod
+    def _end_of(one: TrashedChannel) -> int:
+        return max(one.progress.cursor, one.upto or 0)
+
+    def counts(self, number: int, queue: ConsumeQueue, released: int, now_ns: int) -> TrashedCounts:
+        """What a restore would bring back now. released: up to where the topic passed messages on. now_ns: Unix.
+        Raises StorageError."""
+        one = self.all[number]
+        end = released if one.upto is None else min(one.upto, released)
+        return count_unsettled(one.progress, queue, end, now_ns)
+
+
+def count_unsettled(progress: ChannelProgress, queue: ConsumeQueue, end: int, now_ns: int) -> TrashedCounts:
+    """The messages below offset `end` that a channel has not settled. Raises StorageError."""
+    first = max(progress.floor, queue.oldest_offset)
+    if first >= end:
+        return TrashedCounts(0, 0)
+    total = queue.count_between(first, end)
+    for start, count in progress.settled_between(first, end):
+        total -= queue.count_between(start, min(start + count, end))
+    aside = progress.quarantined
+    deferred = len(still_deferred(progress, queue, first, end, now_ns).keys() - aside.keys())
+    quarantined = len([offset for offset in aside if first <= offset < end])
+    return TrashedCounts(total - deferred - quarantined, deferred, quarantined)
+
+
+def still_deferred(
+    progress: ChannelProgress, queue: ConsumeQueue, first: int, end: int, now_ns: int
+) -> Mapping[int, int]:
+    """Offset → due time (Unix ns) of what is not settled and not due, by the progress or since it was published."""
+    dues = {
+        offset: due_ns for offset, due_ns in queue.deferred_between(first, end) if progress.made_at(offset) == 0
+    } | {offset: due_ns for offset, due_ns in progress.deferred.items() if first <= offset < end}
+    return {offset: due_ns for offset, due_ns in dues.items() if due_ns > now_ns and not progress.is_settled(offset)}

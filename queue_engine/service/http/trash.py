@@ -1,0 +1,94 @@
+"""Handles the requests about the trash: what was emptied or deleted of topics of the log, until it expires.
+
+    GET  /trash                               JSON: "entries", newest first, and "bytes" of the log that they alone keep
+    POST /trash/restore?id=ID[&swap=true]     JSON: the messages that come back
+    POST /trash/delete?id=ID                  deletes an entry for good
+
+An answer comes when what it says is durable. The acts are audited.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.engine import Engine
+from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.log_queries import QueryError, whole_number
+from queue_engine.service.http.query import Query, query_of
+from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.parameters import TRASH_ID, TRASH_SWAP
+from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.service.http.rules import PATHS
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.ticket import Ticket
+
+
+class TrashRoutes:
+    """Handles them on the engine's thread."""
+
+    def __init__(self, engine: Engine, audit: HttpAudit) -> None:
+        self._engine = engine
+        self._audit = audit
+        self.handlers: dict[str, Handler] = {
+            "/trash": self._list,
+            "/trash/restore": self._act,
+            "/trash/delete": self._act,
+        }
+
+    def _list(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        trash = self._engine.trash
+        try:
+            shown = {"entries": [asdict(one) for one in trash.list()], "bytes": trash.bytes}
+        except PenstockError as exc:
+            answer(act_refusal(exc).response())
+            return
+        answer(Response(200, orjson.dumps(shown), JSON))
+
+    def _act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        action = PATHS[head.path].action
+        topic = channel = ""
+        options: dict[str, Any] = {}
+        try:
+            query: Query = query_of(head.path, head.raw_query)
+            number = whole_number(query, TRASH_ID)
+            if action == "restore_trash":
+                options = {"swap": _swaps(query), "by": head.remote_address}
+            topic, channel = self._engine.trash.names_of(number)
+        except Refusal as refusal:
+            self._audit.refuse(head, action, topic, channel, refusal, answer)
+            return
+        except PenstockError as exc:
+            self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer)
+            return
+
+        def act(act_id: str) -> None:
+            try:
+                outcome, ticket = getattr(self._engine.trash, action)(topic, trash=number, **options)
+            except PenstockError as exc:
+                self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
+                return
+
+            def settled(done: Ticket) -> None:
+                if done.error is not None:
+                    self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
+                    return
+                details = {"trash": number}
+                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, "http", details, act_id)
+                self._audit.tell(record)
+                shown = {"waiting": outcome.depth, "deferred": outcome.deferred, "channels": outcome.channels}
+                answer(Response(200, orjson.dumps(shown), JSON))
+
+            ticket.when_done(settled)
+
+        self._audit.begin(head, action, topic, channel, answer, act)
+
+
+def _swaps(query: Query) -> bool:
+    """Raises QueryError."""
+    given = query.get(TRASH_SWAP.name, TRASH_SWAP.default)
+    if given not in TRASH_SWAP.words:
+        raise QueryError(f"{TRASH_SWAP.name}={given} is neither true nor false")
+    return given == "true"

@@ -1,0 +1,341 @@
+"""Acts on the trash: restore, delete for good; and what the server deletes of it by itself.
+
+An entry goes when its time is over, when the trash keeps more of the log than `--trash-max-bytes`, and when the disk is
+full: the oldest first, as many as are needed, after retention has given back what it can.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from queue_engine.act_kinds import check
+from queue_engine.catalog import Catalog, released_change
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
+from queue_engine.delivery.topic import Topic
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.pauses import Pauses
+from queue_engine.progress.joining import Joined, join
+from queue_engine.progress.trashed_channels import TrashedChannel
+from queue_engine.stores import Stores
+from queue_engine.topology.topology import channel_paused
+from queue_engine.trash import Trash, TrashItem, channel_backlog, log_store
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
+from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
+from queue_engine.wire.trash import TrashStats
+
+logger = logging.getLogger(__name__)
+
+TICK_NS = NS_PER_S
+# On a full disk the next entry is given up when the room of the last one was not enough: the segments are removed and
+# the disk is tried again within so long.
+GIVE_UP_INTERVAL_NS = 5 * NS_PER_S
+# The name of a topic that is restored while another has its name ends so, and further ones with a number behind it.
+RESTORED_SUFFIX = ".restored"
+RESTORED_NAMES_MAX = 99
+
+
+class TrashActs:
+    """Belongs to the engine's thread. on_act: takes what the server deleted by itself, for the audit list."""
+
+    def __init__(self, catalog: Catalog, stores: Stores, pauses: Pauses, options: Options, clock: Clock) -> None:
+        self.topics = catalog.topics
+        self.on_act: Callable[[ActRecord], None] = lambda record: None
+        self._catalog = catalog
+        self._trash: Trash = catalog.trash
+        self._stores = stores
+        self._pauses = pauses
+        self._bytes_max = options.trash_max_bytes
+        self._clock = clock
+        self._tick_at_ns = 0
+        self._give_up_at_ns = 0
+        self._bytes_before = 0  # that the trash kept when the last entry was given up
+        self._is_deleting = False
+        self.bytes = 0  # of the log that the trash alone keeps, by the last tick
+
+    # Questions.
+
+    def list(self) -> tuple[TrashStats, ...]:
+        """All entries, newest first. Raises StorageError."""
+        living = self._living_position()
+        return tuple(self._stats_of(item, living) for item in reversed(self._trash.oldest_first()))
+
+    def _living_position(self) -> int:
+        log = self._stores.log
+        return 0 if log is None else log.retention.needed_without_trash()
+
+    def _stats_of(self, item: TrashItem, living: int) -> TrashStats:
+        entry, store = item.entry, item.store
+        numbers = list(store.trash.all) if item.is_topic else item.channels
+        now_ns = store.time_ns()
+        end = store.released
+        restorable = sum(
+            sum(store.trash.counts(number, store.queue, end, now_ns)) for number in numbers if number in store.trash.all
+        )
+        return TrashStats(
+            id=entry.id,
+            act=entry.act,
+            topic=store.name,
+            channel=item.channel,
+            by=entry.by,
+            at_ms=entry.at_ms,
+            until_ms=entry.until_ms,
+            waiting=entry.waiting,
+            in_flight=entry.in_flight,
+            deferred=entry.deferred,
+            channels=entry.channels,
+            restorable=restorable,
+            bytes=self._trash.bytes_of(item, living),
+        )
+
+    def item(self, trash: int, topic: str = "") -> TrashItem:
+        """The entry with the id `trash`. topic: whose it must be, "" for any. Raises TrashNotFoundError, or
+        InvalidStorageError for a topic that has no trash."""
+        item = self._trash.items.get(trash)
+        if item is None and topic in self.topics:
+            check("restore_trash", self.topics[topic])
+        if item is None or topic not in ("", item.store.name):
+            raise TrashNotFoundError(
+                f"trash entry {trash} does not exist: it was restored, deleted for good, expired, or given up for room"
+            )
+        return item
+
+    def names_of(self, trash: int) -> tuple[str, str]:
+        """Topic and channel of an entry, "" for none. Raises TrashNotFoundError."""
+        item = self.item(trash)
+        return item.store.name, item.channel
+
+    # Acts.
+
+    def restore_trash(self, topic: str, *, trash: int, swap: bool = False, by: str = "") -> tuple[Outcome, Ticket]:
+        """Bring back what the entry `trash` of `topic` has. A topic whose name lives again gets another one; or, with
+        `swap`, the living one goes to the trash. The outcome counts the messages that come back, and names the topic.
+        Raises TrashNotFoundError, TrashConflictError, LimitError or StorageError."""
+        catalog = self._catalog
+
+        def act(outcome: Outcome) -> Ticket:
+            item = self.item(trash, topic)
+            if not item.is_topic:
+                return self._restore_channels(item, outcome)
+            if swap or topic not in self.topics:
+                return self._restore_topic(item, topic, outcome, swaps=swap, by=by)
+            name = self._free_name(topic)
+            # A client may create a topic of that name at the same time.
+            return catalog.in_turn(name, lambda: self._restore_as(item, name, outcome))
+
+        return self._catalog.act(topic, act)
+
+    def delete_trash(self, topic: str, *, trash: int) -> tuple[Outcome, Ticket]:
+        """Delete an entry for good. Raises TrashNotFoundError."""
+
+        def act(outcome: Outcome) -> Ticket:
+            item = self.item(trash, topic)
+            entry = item.entry
+            outcome.depth, outcome.in_flight, outcome.deferred = entry.waiting, entry.in_flight, entry.deferred
+            outcome.channels = entry.channels
+            return self._trash.delete(item)
+
+        return self._catalog.act(topic, act)
+
+    def _free_name(self, topic: str) -> str:
+        """The name of a topic that is restored while its name lives: TOPIC.restored. Raises TrashConflictError."""
+        for number in range(1, RESTORED_NAMES_MAX + 1):
+            end = RESTORED_SUFFIX if number == 1 else f"{RESTORED_SUFFIX}-{number}"
+            name = f"{topic[: NAME_LENGTH_MAX - len(end)]}{end}"
+            if name not in self.topics:
+                return name
+        raise TrashConflictError(f"topic {topic} exists, and so do all {RESTORED_NAMES_MAX} names for a restored one")
+
+    def _restore_as(self, item: TrashItem, name: str, outcome: Outcome) -> Ticket:
+        if name in self.topics:
+            raise TrashConflictError(f"topic {name} was created at this moment: nothing was restored; try again")
+        return self._restore_topic(item, name, outcome)
+
+    def _restore_topic(
+        self, item: TrashItem, name: str, outcome: Outcome, *, swaps: bool = False, by: str = ""
+    ) -> Ticket:
+        restored = self._catalog.restore_topic(item, name, outcome, swaps=swaps, by=by)
+
+        def note_pauses(done: Ticket) -> None:
+            topic = self.topics.get(name)
+            if done.error is None and topic is not None:
+                self._pauses.note(topic)
+                for channel in topic.channels.values():
+                    self._pauses.note(channel)
+
+        restored.when_done(note_pauses)
+        return restored
+
+    # Restoring channels.
+
+    def _restore_channels(self, item: TrashItem, outcome: Outcome) -> Ticket:
+        owner = self._owner(item)
+        ready = DONE
+        trashed = log_store(owner).trash.all
+        if [trashed[number].name for number in item.channels] == [""]:
+            return self._restore_waiting(owner, item, trashed[item.channels[0]], outcome)
+        for number in item.channels:
+            ready = after(ready, partial(self._make, owner, trashed[number]))
+        return after(ready, lambda: self._join(owner, item, outcome))
+
+    def _restore_waiting(self, owner: Topic, item: TrashItem, one: TrashedChannel, outcome: Outcome) -> Ticket:
+        """What waited at a topic without channels goes to the first one that was created since; without one, it waits
+        there again."""
+        lasting = sorted(
+            (channel for channel in owner.channels.values() if not is_ephemeral(channel.name)),
+            key=lambda channel: channel.number,
+        )
+        if lasting:
+            one.name = lasting[0].name
+            return self._join(owner, item, outcome)
+        store = log_store(owner)
+        first = max(one.progress.floor, store.oldest_offset)
+        if owner.channels or store.released != one.upto:
+            raise TrashConflictError(
+                f"topic {owner.name} had no channel when it was emptied, has none now, and had one in between: create "
+                "the channel that is to get its messages, then restore them"
+            )
+
+        def in_force(done: Ticket) -> None:
+            if done.error is None:
+                outcome.depth += store.take_back_to(first)
+                self._trash.drop(item)
+
+        written = self._catalog.write(*self._trash.deletion(item), *released_change(owner, first))
+        written.when_done(in_force)
+        return written
+
+    def _owner(self, item: TrashItem) -> Topic:
+        owner = self.topics.get(item.store.name)
+        if owner is None or owner.store is not item.store:
+            raise TrashConflictError(
+                f"topic {item.store.name}, whose channel this was, is in the trash itself: restore the topic first"
+            )
+        return owner
+
+    def _make(self, owner: Topic, one: TrashedChannel) -> Ticket:
+        """Create the channel when it is gone; paused when it was."""
+        if one.name in owner.channels:
+            return DONE
+        before = self._catalog.entry_of(owner, one.number)
+
+        def pause() -> Ticket:
+            channel = owner.channels[one.name]
+            written = self._catalog.write(channel_paused(owner.number, channel.number, True, before.pause))
+            written.when_done(lambda done: in_force(channel) if done.error is None else None)
+            return written
+
+        def in_force(channel: Channel) -> None:
+            channel.set_paused(before.pause)
+            self._pauses.note(channel)
+
+        created = self._catalog.create_channel(owner, one.name)
+        return after(created, pause) if before.paused else created
+
+    def _join(self, owner: Topic, item: TrashItem, outcome: Outcome) -> Ticket:
+        store = log_store(owner)
+        pairs = [(one, owner.channels[one.name]) for one in (store.trash.all[number] for number in item.channels)]
+        for one, channel in pairs:
+            _read_unread(store, one, channel)
+        joined = {channel_backlog(channel).number: _joined(store, one, channel).progress for one, channel in pairs}
+        prepared = store.trash.prepare_restore(joined, [one for one, _ in pairs])
+
+        def in_force() -> Ticket:
+            now_ns = store.time_ns()
+            for one, channel in pairs:
+                if channel.is_deleted:
+                    continue  # unreachable: acts on a topic have their turns
+                backlog = channel_backlog(channel)
+                of_both = _joined(store, one, channel)
+                counted = store.trash.counts(one.number, store.queue, store.released, now_ns)
+                outcome.depth += counted.waiting
+                outcome.deferred += counted.deferred
+                if of_both.has_settled:
+                    channel.forget_in_flight()
+                backlog.join(of_both)
+                store.trash.note_restored(backlog.number, backlog.progress, one)
+                channel.has_moved()
+            outcome.channels = len(pairs)
+            return or_unknown(store.synced(), "the messages came back, and syncing that failed")
+
+        # Its number goes last: until then a start still finds what it had.
+        return after(after(prepared, in_force), lambda: self._trash.let_go(item))
+
+    # What the server deletes by itself.
+
+    def tick(self, now_ns: int) -> None:
+        """now_ns: monotonic. Raises StorageError."""
+        log = self._stores.log
+        if now_ns < self._tick_at_ns or log is None or self._catalog.is_closing:
+            return
+        self._tick_at_ns = now_ns + TICK_NS
+        if not self._trash.items:
+            self.bytes = 0
+            return
+        if self._is_deleting:
+            return
+        for item in self._trash.expired():
+            self._delete_by_itself(item, "expire_trash")
+        self.bytes = log.retention.held_by_trash()
+        if not self.bytes:
+            return
+        if self._bytes_max and self.bytes > self._bytes_max:
+            self._give_up_oldest(now_ns, "its entries keep more of the log than --trash-max-bytes")
+        elif log.log.is_full:
+            self._give_up_oldest(now_ns, "the disk is full")
+
+    def _give_up_oldest(self, now_ns: int, reason: str) -> None:
+        """Delete the oldest entry that keeps anything; the next one only when that was not enough."""
+        if now_ns < self._give_up_at_ns and self.bytes < self._bytes_before:
+            return  # the last one frees segments: that may be enough
+        living = self._living_position()
+        for item in self._trash.oldest_first():
+            if self._trash.bytes_of(item, living):
+                self._give_up_at_ns = now_ns + GIVE_UP_INTERVAL_NS
+                self._bytes_before = self.bytes
+                self._trash.given_up_count += 1
+                logger.warning("trash entry given up id=%d topic=%s reason=%s", item.entry.id, item.store.name, reason)
+                self._delete_by_itself(item, "give_up_trash")
+                return
+
+    def _delete_by_itself(self, item: TrashItem, action: str) -> None:
+        entry = item.entry
+        trash = entry.id
+        topic, channel = self.names_of(trash)
+        self._is_deleting = True
+
+        def settled(done: Ticket) -> None:
+            self._is_deleting = False
+            if isinstance(done.error, TrashNotFoundError):
+                return  # an act came first
+            if done.error is not None:
+                logger.warning("trash entry not deleted id=%d error=%s", trash, done.error)
+                return
+            self.on_act(ActRecord(action, topic, channel, "", "", outcome, via=VIA_TIMER, details={"trash": trash}))
+
+        try:
+            outcome, ticket = self.delete_trash(topic, trash=trash)
+        except PenstockError as exc:
+            self._is_deleting = False
+            logger.warning("trash entry not deleted id=%d error=%s", trash, exc)
+            return
+        ticket.when_done(settled)
+
+
+def _joined(store: LogTopicStore, one: TrashedChannel, channel: Channel) -> Joined:
+    """The progress of a channel in the trash, and of the living one of its name."""
+    upto = store.released if one.upto is None else min(one.upto, store.released)
+    first = one.progress.floor
+    gaps = store.gaps_between(first, upto) if first < upto else []
+    return join(one.progress, channel_backlog(channel).progress, upto, oldest=store.oldest_offset, gaps=gaps)
+
+
+def _read_unread(store: LogTopicStore, one: TrashedChannel, channel: Channel) -> None:
+    """Raises StorageError while the progress of one of the two can't be read."""
+    store.trash.read_unread(one)
+    for number, what in ((one.number, "in the trash"), (channel.number, "of that name")):
+        if (unread := store.trash.unread(number)) is not None:
+            raise StorageError(f"the progress of the channel {what} can't be read: {unread}; nothing was changed")

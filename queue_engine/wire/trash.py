@@ -1,0 +1,24 @@
+"""An entry of the trash, as `/trash` answers it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TrashStats:
+    """One entry of the trash. channel: "" for a topic, and for what waited at a topic itself; channels: how many that
+    act concerned. waiting, in_flight, deferred: messages at the act. restorable: messages that a restore would bring
+    back now. bytes: of the log that it keeps on the disk, other entries' share included."""
+
+    id: int
+    act: str
+    topic: str
+    channel: str
+    by: str
+    at_ms: int
+    until_ms: int
+    waiting: int
+    in_flight: int
+    deferred: int
+    channels: int
+    restorable: int
+    bytes: int

@@ -1,0 +1,33 @@
+"""Ends at every step of emptying, deleting and restoring: a sample in CI, more by
+`python -m tests.faults.trash_crash_states`."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from queue_engine.progress.trashed_channels import TrashedChannels
+from tests.faults.log_crash_states import PromiseBrokenError
+from tests.faults.trash_crash_states import explore
+
+STATES = 150
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow(reason="starts an engine for each of many crash states")
+def test_what_is_not_finished_comes_back_exactly_after_an_end_at_any_step() -> None:
+    assert explore(STATES, 1).states == STATES
+
+
+@pytest.mark.slow(reason="starts an engine for each of many crash states")
+def test_it_notices_a_copy_that_the_journal_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = TrashedChannels.put
+    monkeypatch.setattr(TrashedChannels, "put", lambda self, one, *, is_new=False: put(self, one))
+    with pytest.raises(PromiseBrokenError):
+        explore(STATES, 1)
